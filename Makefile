@@ -1,0 +1,51 @@
+# Sets itself up: a machine with Python 3.10 or newer and make is all it takes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+
+# Two test workers on two cores: a BLAS that starts its own threads would only get in their way.
+BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint types pytest format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+# Each set of extras has its stamp, so that `make run` installs only what it needs.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/stamp-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+install: $(VENV)/stamp-test ## set up everything for development
+
+run: $(VENV)/stamp-cli ## run the demo on the built-in humanoid
+	$(BIN)/ramify demo
+
+test: lint types pytest ## run every check
+
+lint: $(VENV)/stamp-test ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/stamp-test ## check types
+	$(BIN)/mypy
+
+pytest: $(VENV)/stamp-test ## run the tests: units, layers, README code, laws, engines, oracles
+	$(BLAS) $(BIN)/pytest -n $(JOBS) --dist worksteal
+
+format: $(VENV)/stamp-test ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/stamp-bench ## print the benchmark tables
+	$(BLAS) $(BIN)/python -m benchmarks.foundation
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
