@@ -1,0 +1,1 @@
+"""Laws, engine parity, oracles and units of Ramify."""

@@ -1,0 +1,1 @@
+"""Identities of mechanics that hold on every engine, batch shape and tree."""

@@ -1,0 +1,1 @@
+"""The same sample gives the same bits, however it is computed."""

@@ -1,0 +1,49 @@
+"""How wrong a result may be: one constant, scaled by what the mathematics makes unavoidable.
+
+Rounding errors of a recursion over n degrees of freedom grow as n·eps, and whatever solves with the mass matrix
+multiplies them by its condition number. So every comparison of two correct results is
+
+    |x − y|∞ ≤ C · n · eps · κ · max(1, |y|∞)        with κ = cond(M) where M is inverted, else 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: The one constant of all comparisons.
+C = 16.0
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def bound(n: int, condition: float = 1.0) -> float:
+    """Relative error that two correct computations over n degrees of freedom may show."""
+    return C * max(n, 1) * EPS * condition
+
+
+def condition(mass_matrix: Any) -> float:
+    """Largest condition number among a batch of mass matrices."""
+    if mass_matrix.size == 0:
+        return 1.0
+    return float(np.max(np.linalg.cond(mass_matrix)))
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float, scale: float | None = None) -> None:
+    """Compare arrays by their largest entries.
+
+    Args:
+        actual: The result.
+        expected: What it should be, of the same shape.
+        tolerance: Relative error allowed, from `bound`.
+        scale: Magnitude of the numbers that were added up on the way; the largest entry of `expected` if not given.
+    """
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape, f"shape {actual.shape} instead of {expected.shape}"
+    if actual.size == 0:
+        return
+    assert np.all(np.isfinite(actual)), "not all entries are finite"
+    magnitude = max(1.0, float(np.max(np.abs(expected))) if scale is None else scale)
+    error = float(np.max(np.abs(actual - expected))) / magnitude
+    assert error <= tolerance, f"relative error {error:.2e} exceeds {tolerance:.2e}"

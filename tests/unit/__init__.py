@@ -1,0 +1,1 @@
+"""Parts on their own, and the rules of the house."""

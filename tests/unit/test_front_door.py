@@ -1,0 +1,61 @@
+"""Every public name exists, is documented, and is reached by one path."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import ramify as rf
+
+
+@pytest.mark.parametrize("name", rf.__all__)
+def test_public_names_exist_and_are_documented(name: str) -> None:
+    thing = getattr(rf, name)
+    if isinstance(thing, ModuleType) or inspect.isclass(thing) or callable(thing):
+        assert inspect.getdoc(thing), f"ramify.{name} has no docstring"
+
+
+def test_no_name_is_given_twice() -> None:
+    assert len(set(rf.__all__)) == len(rf.__all__)
+
+
+def test_nothing_else_stands_at_the_front_door() -> None:
+    """Anything that is visible but not listed is a second path to something."""
+    public = {
+        name for name, thing in vars(rf).items() if not name.startswith("_") and not isinstance(thing, ModuleType)
+    }
+    assert public - set(rf.__all__) <= {"annotations"}
+
+
+def test_one_object_has_one_name() -> None:
+    things: dict[int, str] = {}
+    for name in rf.__all__:
+        thing = getattr(rf, name)
+        if isinstance(thing, (str, int, float, tuple)):
+            continue
+        assert id(thing) not in things, f"ramify.{name} and ramify.{things[id(thing)]} are the same"
+        things[id(thing)] = name
+
+
+@pytest.mark.parametrize("name", [name for name in rf.__all__ if inspect.isclass(getattr(rf, name))])
+def test_public_methods_are_documented(name: str) -> None:
+    for method, thing in inspect.getmembers(getattr(rf, name)):
+        if method.startswith("_") or not getattr(thing, "__module__", "").startswith("ramify"):
+            continue
+        assert inspect.getdoc(thing), f"ramify.{name}.{method} has no docstring"
+
+
+def test_importing_starts_nothing() -> None:
+    """No thread, no LLVM, no file: those come with the first call."""
+    code = (
+        "import sys, threading, ramify\n"
+        "assert threading.active_count() == 1, threading.enumerate()\n"
+        "late = {'llvmlite.binding', 'lxml.etree', 'scipy', 'matplotlib', 'rich', 'typer', 'mujoco', 'pinocchio'}\n"
+        "assert not late & set(sys.modules), late & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,83 @@
+"""Imports go downwards only, and every module says what it is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import ramify
+
+ROOT = Path(ramify.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+
+#: Lowest first. Packages of one row do not know each other. The front door and its version belong to no layer.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("spatial",),
+    ("recursion",),
+    ("algorithms",),
+    ("engines",),
+    ("model",),
+    ("loading", "operators", "control"),
+    ("simulation",),
+    ("viewer",),
+    ("cli",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+#: An algorithm is a text in the tree language: it sees the algebra and the waist, not who runs it.
+ONLY = {"algorithms": {"algorithms", "recursion", "spatial"}}
+
+
+def identify(path: Path) -> str:
+    return path.relative_to(ROOT.parent).as_posix()
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_layers(tree: ast.AST) -> list[tuple[str, int]]:
+    """Layers of Ramify that a module imports anywhere, also inside functions or for types only, with the line."""
+    found: list[tuple[str, int]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+            if node.module == "ramify":
+                names = [f"ramify.{alias.name}" for alias in node.names]
+        else:
+            continue
+        paths = [name.split(".") for name in names]
+        found += [([*path, "the front door"][1], node.lineno) for path in paths if path[0] == "ramify"]
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_imports_go_downwards(path: Path) -> None:
+    layer = layer_of(path)
+    if layer in ("__init__", "__main__"):
+        pytest.skip("the front door may import everything")
+    assert layer in RANK, f"{identify(path)}: say in LAYERS where {layer!r} belongs"
+    for imported, line in imported_layers(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{identify(path)}:{line}: {layer} imports {imported}"
+        if layer == "cli" and imported not in RANK:
+            continue  # the command line is a user like any other
+        assert imported in RANK, where
+        assert imported == layer or RANK[imported] < RANK[layer], f"{where}, which is not below it"
+        assert layer not in ONLY or imported in ONLY[layer], where
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_every_module_has_a_docstring(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{identify(path)} does not say what it is"
+
+
+def test_relative_imports_are_not_used() -> None:
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{identify(path)}:{node.lineno}"
