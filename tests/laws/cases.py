@@ -1,0 +1,183 @@
+"""The mechanisms, engines and batch shapes on which every law is checked.
+
+A few canonical sets of joint kinds serve all mechanisms, because compiled code depends on the set and not on the number
+of bodies: with them the whole suite compiles each function a handful of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+import ramify as rf
+from tests.tolerance import bound, condition
+from tests.trees import mixed, random_mechanism
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ENGINES = ("reference", "native")
+SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 1, 9))
+
+#: Degrees of freedom × samples that the reference engine is asked for in one law.
+AFFORDABLE = 150
+
+
+def _random(name: str, joints: list[str], seed: int, **options: Any) -> Callable[[], rf.Model]:
+    return lambda: random_mechanism(name, joints, seed, **options).ramify()
+
+
+def _far_away() -> rf.Model:
+    return random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).ramify()
+
+
+MODELS: dict[str, Callable[[], rf.Model]] = {
+    "one": _random("one", ["revolute"], 1),
+    "every kind": _random("every kind", mixed(9, 2), 2),
+    "every kind, armature": _random("every kind, armature", mixed(9, 3), 3, armature=1.0),
+    "forest": _random("forest", mixed(12, 4), 4, roots=3),
+    "many tips": _random("many tips", mixed(20, 6), 6, branching=0.9, tips=6),
+    "10 km away": _far_away,
+    "some armature": _random("some armature", mixed(8, 7, "revolute", "prismatic"), 7, armature=0.5),
+    "legged": _random("legged", ["floating", *["revolute"] * 12], 8, branching=0.5),
+    "humanoid24": lambda: rf.zoo.humanoid24(),
+    "asimo35": lambda: rf.zoo.asimo35(),
+    "chain of 2000": _random("chain of 2000", ["revolute"] * 2000, 9, branching=0.0, reach=0.1),
+}
+LONG = "chain of 2000"
+
+
+@cache
+def model(name: str) -> rf.Model:
+    """The mechanism of this name, built once."""
+    return MODELS[name]()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One engine, one mechanism, and a batch of random states."""
+
+    name: str
+    engine: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.engine}-{'x'.join(map(str, self.shape)) or 'single'}"
+
+    @property
+    def robot(self) -> rf.Model:
+        return model(self.name)
+
+    def on(self, function: str, *arguments: Any, **options: Any) -> Any:
+        """Call a function of the robot on this case's engine."""
+        return getattr(self.robot, function).engine(self.engine)(*arguments, **options)
+
+    def exact(self, function: str, *arguments: Any, **options: Any) -> Any:
+        """Call a function on the reference engine, which also takes complex numbers."""
+        return getattr(self.robot, function).engine("reference")(*arguments, **options)
+
+    @cached_property
+    def state(self) -> tuple[Array, Array, Array]:
+        """Configuration, velocity and one more vector of velocity size: acceleration or joint force."""
+        rng = np.random.default_rng(len(self.shape))
+        q = self.robot.random_configuration(rng, self.shape)
+        v, x = rng.uniform(-1.0, 1.0, (2, *self.shape, self.robot.nv))
+        return q, v, x
+
+    @cached_property
+    def q_rate(self) -> Array:
+        """q̇ of the state."""
+        q, v, _ = self.state
+        return configuration_rate(self.robot, q, v)
+
+    @cached_property
+    def frames(self) -> tuple[str, ...]:
+        """A few frames: an early link, the last link, and the tips."""
+        names = self.robot.frames
+        moving = [name for name in names if name != "world"]
+        tips = [name for name in names if name.startswith("tip")]
+        return tuple(dict.fromkeys([moving[0], moving[len(moving) // 2], moving[-1], *tips[:2]]))
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error that rounding explains where no mass matrix is inverted."""
+        return bound(self.robot.nv)
+
+    @cached_property
+    def solving_tolerance(self) -> float:
+        """Relative error that rounding explains where a mass matrix is inverted."""
+        return bound(self.robot.nv, _condition(self.name, self.shape))
+
+
+@cache
+def _condition(name: str, shape: tuple[int, ...]) -> float:
+    case = Case(name, "native", shape)
+    return condition(case.on("mass_matrix", case.state[0]))
+
+
+def configuration_rate(robot: rf.Model, q: Array, v: Array) -> Array:
+    """q̇ from v, written from the definition of the coordinates and not from the library's code."""
+    rate = np.zeros((*np.broadcast_shapes(q.shape[:-1], v.shape[:-1]), robot.nq))
+    for joint in robot.joints:
+        qj, vj = q[..., joint.q_slice], v[..., joint.v_slice]
+        if joint.kind == "spherical":
+            rate[..., joint.q_slice] = _quaternion_rate(qj, vj)
+        elif joint.kind == "floating":
+            linear = np.einsum("...ij,...j->...i", rotation(qj[..., 3:]), vj[..., 3:])
+            rate[..., joint.q_slice] = np.concatenate([linear, _quaternion_rate(qj[..., 3:], vj[..., :3])], axis=-1)
+        elif joint.kind == "planar":
+            c, s = np.cos(qj[..., 2]), np.sin(qj[..., 2])
+            x, y = c * vj[..., 1] - s * vj[..., 2], s * vj[..., 1] + c * vj[..., 2]
+            rate[..., joint.q_slice] = np.stack([x, y, vj[..., 0]], axis=-1)
+        else:
+            rate[..., joint.q_slice] = vj
+    return rate
+
+
+def rotation(quaternion: Array) -> Array:
+    """Rotation matrix of a unit quaternion w, x, y, z."""
+    w, x, y, z = np.moveaxis(quaternion, -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _quaternion_rate(quaternion: Array, angular: Array) -> Array:
+    """½ Q ⊗ (0, ω), with ω in body axes."""
+    w, x, y, z = np.moveaxis(quaternion, -1, 0)
+    a, b, c = np.moveaxis(angular, -1, 0)
+    rate = [-x * a - y * b - z * c, w * a + y * c - z * b, w * b + z * a - x * c, w * c + x * b - y * a]
+    return np.stack(rate, axis=-1) / 2
+
+
+def cases(*, long: bool = True, complex_step: bool = False, names: tuple[str, ...] | None = None) -> list[Case]:
+    """All combinations that can be afforded.
+
+    Args:
+        long: Include the chain of 2,000 bodies, one sample, native engine.
+        complex_step: The law also calls the reference engine with complex numbers, whatever engine is examined.
+        names: Mechanisms to include; all if not given.
+    """
+    found = []
+    for name in names or MODELS:
+        for engine in ENGINES:
+            for shape in SHAPES:
+                slow = engine == "reference" or complex_step
+                cost = _SIZES.get(name, 20) * int(np.prod(shape))
+                if name == LONG:
+                    affordable = long and not slow and shape == ()
+                else:
+                    affordable = not slow or cost <= AFFORDABLE or shape == ()
+                if affordable:
+                    found.append(Case(name, engine, shape))
+    return found
+
+
+#: Rough degrees of freedom of the mechanisms that are cheap enough for the reference engine to take in batches.
+_SIZES = {"one": 1, "some armature": 8, "every kind": 24, "legged": 18, "humanoid24": 24, "forest": 30}

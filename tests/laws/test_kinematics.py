@@ -1,0 +1,133 @@
+"""Poses, velocities, Jacobians and their rates, against complex-step derivatives of the poses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws.cases import Array, Case, cases
+from tests.laws.test_dynamics import H, peak
+from tests.tolerance import EPS, assert_close
+
+REFERENCES = ("local", "world", "local_world_aligned")
+
+
+def vee(skew: Array) -> Array:
+    """The vector of a skew-symmetric matrix."""
+    return np.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], axis=-1)
+
+
+def rotate(rotation: Array, vector: Array) -> Array:
+    return np.einsum("...ij,...j->...i", rotation, vector)
+
+
+def twist(pose: Array, rate: Array, reference: str) -> Array:
+    """Spatial velocity, angular part first, of a pose that changes at the given rate."""
+    R, p = pose[..., :3, :3], pose[..., :3, 3]
+    angular, linear = vee(rate[..., :3, :3] @ np.swapaxes(R, -1, -2)), rate[..., :3, 3]
+    if reference == "world":
+        linear = linear - np.cross(angular, p)
+    elif reference == "local":
+        back = np.swapaxes(R, -1, -2)
+        angular, linear = rotate(back, angular), rotate(back, linear)
+    return np.concatenate([angular, linear], axis=-1)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", cases(long=False, complex_step=True), ids=str)
+def test_velocities_are_rates_of_poses(case: Case, reference: str) -> None:
+    q, v, _ = case.state
+    frames = list(case.frames)
+    moving = case.exact("poses", q + 1j * H * case.q_rate, frames)
+    expected = twist(moving.real, moving.imag / H, reference)
+    assert_close(case.on("velocities", q, v, frames, reference=reference), expected, case.tolerance)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_jacobians_give_velocities(case: Case, reference: str) -> None:
+    q, v, _ = case.state
+    velocities = case.on("velocities", q, v, list(case.frames), reference=reference)
+    for i, frame in enumerate(case.frames):
+        J = case.on("jacobian", q, frame, reference=reference)
+        assert J.shape == (*case.shape, 6, case.robot.nv)
+        scale = peak(np.einsum("...ij,...j->...i", np.abs(J), np.abs(v)))
+        assert_close(np.einsum("...ij,...j->...i", J, v), velocities[..., i, :], case.tolerance, scale)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", cases(long=False, complex_step=True), ids=str)
+def test_jacobian_rate_times_velocity(case: Case, reference: str) -> None:
+    """J̇v is the derivative of the Jacobian's entries, in the coordinates that were asked for, times v."""
+    q, v, _ = case.state
+    for frame in case.frames[-2:]:
+        moving = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference=reference)
+        rate = moving.imag / H
+        expected = np.einsum("...ij,...j->...i", rate, v)
+        scale = peak(np.einsum("...ij,...j->...i", np.abs(rate), np.abs(v)))
+        actual = case.on("jacobian_dot_v", q, v, frame, reference=reference)
+        assert_close(actual, expected, case.tolerance, scale)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_references_differ_by_the_frames_pose(case: Case) -> None:
+    q, _, _ = case.state
+    frame = case.frames[-1]
+    pose = case.on("poses", q, [frame])[..., 0, :, :]
+    R, p = pose[..., :3, :3], pose[..., :3, 3]
+    local, world, aligned = (case.on("jacobian", q, frame, reference=reference) for reference in REFERENCES)
+    angular, linear = R @ local[..., :3, :], R @ local[..., 3:, :]
+    assert_close(aligned, np.concatenate([angular, linear], axis=-2), case.tolerance)
+    moment = np.cross(p[..., :, None], angular, axis=-2)
+    assert_close(world, np.concatenate([angular, linear + moment], axis=-2), case.tolerance, peak(moment, linear))
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_poses_are_rigid(case: Case) -> None:
+    q, _, _ = case.state
+    poses = case.on("poses", q)
+    assert poses.shape == (*case.shape, len(case.robot.frames), 4, 4)
+    np.testing.assert_array_equal(poses[..., 3, :], np.broadcast_to([0.0, 0.0, 0.0, 1.0], (*poses.shape[:-2], 4)))
+    R = poses[..., :3, :3]
+    assert_close(R @ np.swapaxes(R, -1, -2), np.broadcast_to(np.eye(3), R.shape), case.tolerance)
+    world = poses[..., case.robot.frames.index("world"), :, :]
+    np.testing.assert_array_equal(world, np.broadcast_to(np.eye(4), world.shape))
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_jacobian_columns_of_joints_that_do_not_move_the_frame_are_zero(case: Case) -> None:
+    q, _, _ = case.state
+    mechanism = case.robot.mechanism
+    for frame in case.frames:
+        J = case.on("jacobian", q, frame)
+        moved = np.zeros(case.robot.nv, dtype=bool)
+        for node in mechanism.topology.support(case.robot.site(frame).node):
+            moved[mechanism.v_starts[node] : mechanism.v_starts[node + 1]] = True
+        assert np.all(J[..., ~moved] == 0.0)
+        assert np.all(np.any(J[..., moved] != 0.0, axis=-2))
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_the_world_does_not_move(case: Case) -> None:
+    q, v, _ = case.state
+    assert np.all(case.on("jacobian", q, "world") == 0.0)
+    assert np.all(case.on("velocities", q, v, ["world"]) == 0.0)
+    assert np.all(case.on("jacobian_dot_v", q, v, "world") == 0.0)
+
+
+@pytest.mark.parametrize("case", [c for c in cases(long=False) if c.engine == "native"], ids=str)
+def test_integrate_follows_the_velocity(case: Case) -> None:
+    """The derivative of `integrate` at zero is q̇, by central differences."""
+    q, v, _ = case.state
+    step = EPS ** (1 / 3)
+    forward, backward = case.robot.integrate(q, v, step), case.robot.integrate(q, v, -step)
+    size = max(1.0, peak(q))
+    assert_close((forward - backward) / (2 * step), case.q_rate, 100 * step**2 * size)
+
+
+@pytest.mark.parametrize("case", [c for c in cases(long=False) if c.engine == "native"], ids=str)
+def test_difference_undoes_integrate(case: Case) -> None:
+    q, v, _ = case.state
+    moved = case.robot.integrate(q, v)
+    size = max(1.0, peak(q))
+    assert_close(case.robot.difference(q, moved), v, 100 * case.tolerance, size)
