@@ -1,0 +1,1 @@
+"""Engines run the one text of an algorithm: as it stands, compiled, or counted."""

@@ -1,0 +1,1 @@
+"""The native engine: traced loops as machine code behind real NumPy generalised ufuncs."""

@@ -1,0 +1,127 @@
+"""A small writer of LLVM assembly: names values, closes loops, keeps track of the current block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Function:
+    """The text of one function.
+
+    Args:
+        header: Everything before the brace, e.g. "define internal void @f(ptr %x)".
+    """
+
+    def __init__(self, header: str) -> None:
+        self._lines = [f"{header} {{", "entry:"]
+        self._block = "entry"
+        self._count = 0
+
+    def do(self, instruction: str) -> None:
+        """Write an instruction that gives no value."""
+        self._lines.append(f"  {instruction}")
+
+    def let(self, instruction: str) -> str:
+        """Write an instruction and return the name of its value."""
+        name = f"%v{self._fresh()}"
+        self.do(f"{name} = {instruction}")
+        return name
+
+    def at(self, pointer: str, index: str | int, element: str = "i8") -> str:
+        """The address of an element of an array."""
+        return self.let(f"getelementptr {element}, ptr {pointer}, i64 {index}")
+
+    def word(self, pointer: str, index: str | int = 0) -> str:
+        """Element of an array of 64-bit integers."""
+        return self.let(f"load i64, ptr {self.at(pointer, index, 'i64')}, align 8")
+
+    def address(self, pointer: str, index: str | int = 0) -> str:
+        """Element of an array of pointers."""
+        return self.let(f"load ptr, ptr {self.at(pointer, index, 'ptr')}, align 8")
+
+    @contextmanager
+    def loop(self, start: str | int, stop: str | int, step: int = 1) -> Iterator[str]:
+        """Repeat the block for an index from `start` while it is below `stop`."""
+        k = self._fresh()
+        before, index = self._block, f"%i{k}"
+        self.do(f"br label %head{k}")
+        self._open(f"head{k}")
+        self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
+        self.do(f"%more{k} = icmp slt i64 {index}, {stop}")
+        self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
+        self._open(f"body{k}")
+        yield index
+        self.do(f"br label %latch{k}")
+        self._open(f"latch{k}")
+        self.do(f"%next{k} = add i64 {index}, {step}")
+        self.do(f"br label %head{k}")
+        self._open(f"exit{k}")
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Run the block only if `condition`, an i1, holds."""
+        k = self._fresh()
+        self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
+        self._open(f"then{k}")
+        yield
+        self.do(f"br label %end{k}")
+        self._open(f"end{k}")
+
+    @contextmanager
+    def returning_when(self, condition: str) -> Iterator[None]:
+        """Run the block and return from the function if `condition` holds."""
+        k = self._fresh()
+        self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
+        self._open(f"then{k}")
+        yield
+        self.do("ret void")
+        self._open(f"end{k}")
+
+    def text(self) -> str:
+        """The finished function."""
+        return "\n".join([*self._lines, "  ret void", "}", ""])
+
+    def _open(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self._block = label
+
+    def _fresh(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def transpose(f: Function, rows: list[str]) -> list[str]:
+    """Transpose a square of doubles held as W row vectors of W doubles, W = 2, 4 or 8.
+
+    First pairs of rows are interleaved, then 128-bit pieces are transposed: each step is one instruction on x86.
+    """
+    width = len(rows)
+    vector = f"<{width} x double>"
+
+    def shuffle(a: str, b: str, picks: list[int]) -> str:
+        mask = ", ".join(f"i32 {pick}" for pick in picks)
+        return f.let(f"shufflevector {vector} {a}, {vector} {b}, <{width} x i32> <{mask}>")
+
+    evens, odds = [], []
+    for a, b in zip(rows[::2], rows[1::2], strict=True):
+        evens.append(shuffle(a, b, [p for c in range(0, width, 2) for p in (c, width + c)]))
+        odds.append(shuffle(a, b, [p for c in range(1, width, 2) for p in (c, width + c)]))
+
+    def pieces(rows: list[str]) -> list[str]:
+        # Row i of the result holds piece i of every row.
+        if len(rows) == 1:
+            return rows
+        half = [2 * p + d for p in range(0, width // 2, 2) for d in (0, 1)]
+        other = [pick + 2 for pick in half]
+        firsts, seconds = [], []
+        for a, b in zip(rows[::2], rows[1::2], strict=True):
+            firsts.append(shuffle(a, b, half + [width + pick for pick in half]))
+            seconds.append(shuffle(a, b, other + [width + pick for pick in other]))
+        return _interleave(pieces(firsts), pieces(seconds))
+
+    return _interleave(pieces(evens), pieces(odds))
+
+
+def _interleave(evens: list[str], odds: list[str]) -> list[str]:
+    return [name for pair in zip(evens, odds, strict=True) for name in pair]
