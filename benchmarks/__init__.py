@@ -1,0 +1,1 @@
+"""Ramify against its peers, in one process on one core."""

@@ -1,0 +1,89 @@
+"""The same mechanism built a second time, in Pinocchio, joint by joint from the same list of links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tests.oracle import oracle
+from tests.trees import Array, Link, Mechanism
+
+pin = oracle("pinocchio")
+
+from benchmarks import robots  # noqa: E402 (needs Pinocchio)
+
+REFERENCES = {
+    "local": pin.ReferenceFrame.LOCAL,
+    "world": pin.ReferenceFrame.WORLD,
+    "local_world_aligned": pin.ReferenceFrame.LOCAL_WORLD_ALIGNED,
+}
+
+
+def upright(mechanism: Mechanism) -> Mechanism:
+    """The mechanism with every planar joint in the x-y plane of its frame, the only one that Pinocchio has."""
+    z = np.array([0.0, 0.0, 1.0])
+    links = tuple(replace(link, axis=z) if link.joint == "planar" else link for link in mechanism.links)
+    return replace(mechanism, links=links)
+
+
+def joint_of(link: Link) -> Any:
+    """Pinocchio's joint of the same motion."""
+    if link.joint == "cylindrical":
+        joint = pin.JointModelComposite(pin.JointModelRevoluteUnaligned(link.axis))
+        return joint.addJoint(pin.JointModelPrismaticUnaligned(link.axis))
+    return {
+        "revolute": lambda: pin.JointModelRevoluteUnaligned(link.axis),
+        "prismatic": lambda: pin.JointModelPrismaticUnaligned(link.axis),
+        "helical": lambda: pin.JointModelHelicalUnaligned(link.axis, link.pitch),
+        "universal": lambda: pin.JointModelUniversal(link.axis, link.second_axis),
+        "spherical": pin.JointModelSpherical,
+        "planar": pin.JointModelPlanar,
+        "translational": pin.JointModelTranslation,
+        "floating": pin.JointModelFreeFlyer,
+    }[link.joint]()
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A Pinocchio model, how its coordinates map to Ramify's, and its number for each of Ramify's frames."""
+
+    model: Any
+    order: robots.Order
+    frames: dict[str, int]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Twin:
+        model = pin.Model()
+        model.gravity.linear = np.array(mechanism.gravity)
+        numbers, frames = {"world": 0}, {}
+        armature: list[Array] = []
+        order = robots.Order.of([link.joint for link in mechanism.links], [link.nv for link in mechanism.links])
+        for link in mechanism.links:
+            placement = pin.SE3(link.rotation, link.position)
+            number = model.addJoint(numbers[link.parent], joint_of(link), placement, link.name)
+            model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
+            numbers[link.name] = number
+            frames[link.name] = model.addFrame(
+                pin.Frame(f"{link.name} frame", number, 0, pin.SE3.Identity(), pin.FrameType.OP_FRAME)
+            )
+            armature.append(link.armature)
+        for name, body, pose in mechanism.tips:
+            placement = pin.SE3(pose[:3, :3], pose[:3, 3])
+            frames[name] = model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
+        model.armature = order.v(np.concatenate(armature))
+        return cls(model, order, frames)
+
+    def forces(self, wrenches: dict[str, Array]) -> Any:
+        """Wrenches [moment; force] at frames, as Pinocchio's list of forces at joints."""
+        forces = [pin.Force.Zero() for _ in range(self.model.njoints)]
+        for name, wrench in wrenches.items():
+            frame = self.model.frames[self.frames[name]]
+            forces[frame.parentJoint] += frame.placement.act(pin.Force(wrench[3:], wrench[:3]))
+        return pin.StdVec_Force(forces)
+
+
+def mirrored(matrix: Array) -> Array:
+    """A full matrix from the upper triangle that Pinocchio fills."""
+    return np.triu(matrix) + np.triu(matrix, 1).T

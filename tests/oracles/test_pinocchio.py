@@ -1,0 +1,256 @@
+"""Every function against Pinocchio, on random trees of every joint kind and on real robots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from tests.oracles.pinocchio_twin import REFERENCES, Twin, mirrored, pin, robots, upright
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import KINDS, Array, mixed, random_mechanism
+
+SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One robot in both libraries, with a few random states."""
+
+    robot: rf.Model
+    twin: Twin
+
+    @cached_property
+    def data(self) -> Any:
+        return self.twin.model.createData()
+
+    @cached_property
+    def states(self) -> tuple[Array, Array, Array]:
+        return robots.state_pool(self.robot, SAMPLES, seed=3)
+
+    @property
+    def frames(self) -> list[str]:
+        return list(self.twin.frames)
+
+    @cached_property
+    def q(self) -> Array:
+        return self.twin.order.q(self.robot, self.states[0])
+
+    @cached_property
+    def v(self) -> Array:
+        return self.twin.order.v(self.states[1])
+
+    @cached_property
+    def x(self) -> Array:
+        return self.twin.order.v(self.states[2])
+
+    def each(self, function: Callable[[int], Array]) -> Array:
+        """Results of the oracle, sample by sample."""
+        return np.stack([np.array(function(i)) for i in range(SAMPLES)])
+
+    @property
+    def tolerance(self) -> float:
+        return bound(self.robot.nv)
+
+    @cached_property
+    def solving_tolerance(self) -> float:
+        return bound(self.robot.nv, condition(self.robot.mass_matrix(self.states[0])))
+
+
+def random_pair(joints: list[str], seed: int, **options: float) -> Pair:
+    mechanism = upright(random_mechanism(f"random {seed}", joints, seed, **options))
+    return Pair(mechanism.ramify(), Twin.of(mechanism))
+
+
+def real_pair(name: str) -> Pair:
+    robot = robots.load(name)
+    return Pair(robot.model, Twin(robot.pinocchio, robot.order, dict(robot.frames)))
+
+
+PAIRS: dict[str, Callable[[], Pair]] = {
+    **{
+        f"chain of {kind}": lambda kind=kind, i=i: random_pair([kind] * 3, i, branching=0.0)
+        for i, kind in enumerate(KINDS)
+    },
+    **{f"every kind {seed}": lambda seed=seed: random_pair(mixed(12, seed), seed) for seed in (20, 21, 22)},
+    "every kind, armature": lambda: random_pair(mixed(9, 23), 23, armature=1.0),
+    "forest": lambda: random_pair(mixed(15, 24), 24, roots=3),
+    "long": lambda: random_pair(["revolute"] * 60, 25, branching=0.1),
+    **{name: lambda name=name: real_pair(name) for name in robots.NAMES},
+}
+
+
+@cache
+def make(name: str) -> Pair:
+    return PAIRS[name]()
+
+
+@pytest.fixture(params=list(PAIRS))
+def pair(request: pytest.FixtureRequest) -> Pair:
+    return make(request.param)
+
+
+def peak(*arrays: Array) -> float:
+    return max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
+
+
+def test_inverse_dynamics(pair: Pair) -> None:
+    expected = pair.each(lambda i: pin.rnea(pair.twin.model, pair.data, pair.q[i], pair.v[i], pair.x[i]))
+    actual = pair.robot.inverse_dynamics(*pair.states)
+    assert_close(actual, pair.twin.order.vector(expected), pair.tolerance)
+
+
+def test_forward_dynamics(pair: Pair) -> None:
+    expected = pair.each(lambda i: pin.aba(pair.twin.model, pair.data, pair.q[i], pair.v[i], pair.x[i]))
+    actual = pair.robot.forward_dynamics(*pair.states)
+    assert_close(actual, pair.twin.order.vector(expected), pair.solving_tolerance)
+
+
+def test_external_forces(pair: Pair) -> None:
+    rng = np.random.default_rng(0)
+    wrenches = {frame: rng.uniform(-3.0, 3.0, 6) for frame in (pair.frames[0], pair.frames[-1])}
+    forces = pair.twin.forces(wrenches)
+    model, data, order = pair.twin.model, pair.data, pair.twin.order
+    inverse = pair.each(lambda i: pin.rnea(model, data, pair.q[i], pair.v[i], pair.x[i], forces))
+    forward = pair.each(lambda i: pin.aba(model, data, pair.q[i], pair.v[i], pair.x[i], forces))
+    actual = pair.robot.inverse_dynamics(*pair.states, f_ext=wrenches)
+    assert_close(actual, order.vector(inverse), pair.tolerance)
+    assert_close(
+        pair.robot.forward_dynamics(*pair.states, f_ext=wrenches), order.vector(forward), pair.solving_tolerance
+    )
+
+
+def test_mass_matrix(pair: Pair) -> None:
+    expected = pair.each(lambda i: pair.twin.order.matrix(mirrored(pin.crba(pair.twin.model, pair.data, pair.q[i]))))
+    assert_close(pair.robot.mass_matrix(pair.states[0]), expected, pair.tolerance)
+
+
+def test_mass_matrix_inverse(pair: Pair) -> None:
+    expected = pair.each(
+        lambda i: pair.twin.order.matrix(mirrored(pin.computeMinverse(pair.twin.model, pair.data, pair.q[i])))
+    )
+    assert_close(pair.robot.mass_matrix_inverse(pair.states[0]), expected, pair.solving_tolerance)
+    actual = pair.robot.mass_matrix_solve(pair.states[0], pair.states[2])
+    assert_close(
+        actual, np.einsum("...ij,...j->...i", expected, pair.states[2]), pair.solving_tolerance, peak(expected)
+    )
+
+
+def test_log_determinant(pair: Pair) -> None:
+    def log_determinant(i: int) -> Array:
+        pin.crba(pair.twin.model, pair.data, pair.q[i])
+        pin.cholesky.decompose(pair.twin.model, pair.data)
+        return np.sum(np.log(pair.data.D))
+
+    actual = pair.robot.mass_matrix_log_determinant(pair.states[0])
+    assert_close(actual, pair.each(log_determinant), pair.solving_tolerance)
+
+
+def test_bias_and_gravity(pair: Pair) -> None:
+    q, v, _ = pair.states
+    model, order = pair.twin.model, pair.twin.order
+    bias = pair.each(lambda i: pin.nonLinearEffects(model, pair.data, pair.q[i], pair.v[i]))
+    gravity = pair.each(lambda i: pin.computeGeneralizedGravity(model, pair.data, pair.q[i]))
+    assert_close(pair.robot.bias_forces(q, v), order.vector(bias), pair.tolerance)
+    assert_close(pair.robot.gravity_forces(q), order.vector(gravity), pair.tolerance)
+
+
+def test_coriolis_forces(pair: Pair) -> None:
+    """Coriolis matrices differ by what annihilates v; their products with v do not."""
+    q, v, _ = pair.states
+    expected = pair.each(
+        lambda i: pin.computeCoriolisMatrix(pair.twin.model, pair.data, pair.q[i], pair.v[i]) @ pair.v[i]
+    )
+    C = pair.robot.coriolis_matrix(q, v)
+    scale = peak(expected, np.einsum("...ij,...j->...i", np.abs(C), np.abs(v)))
+    actual = np.einsum("...ij,...j->...i", C, v)
+    assert_close(actual, pair.twin.order.vector(expected), pair.tolerance, scale)
+
+
+def test_energy(pair: Pair) -> None:
+    kinetic, potential = pair.robot.energy(*pair.states[:2])
+    model = pair.twin.model
+    assert_close(
+        kinetic, pair.each(lambda i: pin.computeKineticEnergy(model, pair.data, pair.q[i], pair.v[i])), pair.tolerance
+    )
+    expected = pair.each(lambda i: pin.computePotentialEnergy(model, pair.data, pair.q[i]))
+    weights = sum(body.mass for body in pair.robot.bodies) * 10 * peak(pair.robot.center_of_mass(pair.states[0]))
+    assert_close(potential, expected, pair.tolerance, max(peak(expected), weights))
+
+
+def test_centre_of_mass(pair: Pair) -> None:
+    q = pair.states[0]
+    model, data, order = pair.twin.model, pair.data, pair.twin.order
+    centre = pair.each(lambda i: pin.centerOfMass(model, data, pair.q[i]))
+    assert_close(pair.robot.center_of_mass(q), centre, pair.tolerance)
+    jacobian = pair.each(lambda i: pin.jacobianCenterOfMass(model, data, pair.q[i])[:, order.back])
+    assert_close(pair.robot.center_of_mass_jacobian(q), jacobian, pair.tolerance)
+
+
+def test_centroidal_momentum_matrix(pair: Pair) -> None:
+    def matrix(i: int) -> Array:
+        pin.computeCentroidalMap(pair.twin.model, pair.data, pair.q[i])
+        return pair.twin.order.jacobian(pair.data.Ag)
+
+    assert_close(pair.robot.centroidal_momentum_matrix(pair.states[0]), pair.each(matrix), pair.tolerance)
+
+
+def test_poses(pair: Pair) -> None:
+    def poses(i: int) -> Array:
+        pin.framesForwardKinematics(pair.twin.model, pair.data, pair.q[i])
+        return np.stack([pair.data.oMf[number].homogeneous for number in pair.twin.frames.values()])
+
+    assert_close(pair.robot.poses(pair.states[0], pair.frames), pair.each(poses), pair.tolerance)
+
+
+@pytest.mark.parametrize("reference", list(REFERENCES))
+def test_velocities(pair: Pair, reference: str) -> None:
+    def velocities(i: int) -> Array:
+        pin.forwardKinematics(pair.twin.model, pair.data, pair.q[i], pair.v[i])
+        pin.updateFramePlacements(pair.twin.model, pair.data)
+        found = [
+            pin.getFrameVelocity(pair.twin.model, pair.data, number, REFERENCES[reference])
+            for number in pair.twin.frames.values()
+        ]
+        return np.stack([np.concatenate([twist.angular, twist.linear]) for twist in found])
+
+    q, v, _ = pair.states
+    actual = pair.robot.velocities(q, v, pair.frames, reference=reference)
+    assert_close(actual, pair.each(velocities), pair.tolerance)
+
+
+@pytest.mark.parametrize("reference", list(REFERENCES))
+def test_jacobians(pair: Pair, reference: str) -> None:
+    for frame in (pair.frames[0], pair.frames[len(pair.frames) // 2], pair.frames[-1]):
+
+        def jacobian(i: int, number: int = pair.twin.frames[frame]) -> Array:
+            pin.computeJointJacobians(pair.twin.model, pair.data, pair.q[i])
+            pin.updateFramePlacements(pair.twin.model, pair.data)
+            return pair.twin.order.jacobian(
+                pin.getFrameJacobian(pair.twin.model, pair.data, number, REFERENCES[reference])
+            )
+
+        actual = pair.robot.jacobian(pair.states[0], frame, reference=reference)
+        assert_close(actual, pair.each(jacobian), pair.tolerance)
+
+
+@pytest.mark.parametrize("reference", list(REFERENCES))
+def test_jacobian_rates(pair: Pair, reference: str) -> None:
+    q, v, _ = pair.states
+    for frame in (pair.frames[0], pair.frames[-1]):
+
+        def product(i: int, number: int = pair.twin.frames[frame]) -> Array:
+            pin.computeJointJacobiansTimeVariation(pair.twin.model, pair.data, pair.q[i], pair.v[i])
+            pin.updateFramePlacements(pair.twin.model, pair.data)
+            rate = pin.getFrameJacobianTimeVariation(pair.twin.model, pair.data, number, REFERENCES[reference])
+            return (rate @ pair.v[i])[[3, 4, 5, 0, 1, 2]]
+
+        expected = pair.each(product)
+        speed = peak(pair.robot.velocities(q, v, reference=reference))
+        actual = pair.robot.jacobian_dot_v(q, v, frame, reference=reference)
+        assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
