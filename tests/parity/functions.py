@@ -1,0 +1,108 @@
+"""All public functions of a robot, called alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import ramify as rf
+from tests.trees import mixed, random_mechanism
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A public function: which of q, v, x it takes, and what follows them.
+
+    Attributes:
+        name: Method of the model.
+        inputs: Letters out of "qvx" (x: accelerations or joint forces).
+        rest: Positional arguments after the arrays, from the model.
+        options: Keywords.
+    """
+
+    name: str
+    inputs: str
+    rest: Callable[[rf.Model], tuple[Any, ...]] = lambda _: ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(str(value) for _, value in self.options)])
+
+    def __call__(self, robot: rf.Model, q: Array, v: Array, x: Array, engine: str | None = None, **more: Any) -> Any:
+        """Call it; the results come as a tuple of arrays."""
+        method = getattr(robot, self.name)
+        if engine is not None:
+            method = method.engine(engine)
+        results = method(*self.arrays(q, v, x), *self.rest(robot), **dict(self.options), **more)
+        return results if isinstance(results, tuple) else (results,)
+
+    def arrays(self, q: Array, v: Array, x: Array) -> tuple[Array, ...]:
+        """The arrays that it takes."""
+        return tuple({"q": q, "v": v, "x": x}[letter] for letter in self.inputs)
+
+
+def _frames(robot: rf.Model) -> tuple[Any, ...]:
+    return ([robot.frames[1], robot.frames[-1]],)
+
+
+def _frame(robot: rf.Model) -> tuple[Any, ...]:
+    return (robot.frames[-1],)
+
+
+FUNCTIONS = (
+    Function("inverse_dynamics", "qvx"),
+    Function("forward_dynamics", "qvx"),
+    Function("mass_matrix", "q"),
+    Function("mass_matrix_inverse", "q"),
+    Function("mass_matrix_solve", "qx"),
+    Function("mass_matrix_log_determinant", "q"),
+    Function("mass_matrix_determinant", "q"),
+    Function("bias_forces", "qv"),
+    Function("gravity_forces", "q"),
+    Function("coriolis_matrix", "qv"),
+    Function("energy", "qv"),
+    Function("center_of_mass", "q"),
+    Function("center_of_mass_jacobian", "q"),
+    Function("centroidal_momentum_matrix", "q"),
+    Function("poses", "q"),
+    Function("velocities", "qv", _frames),
+    Function("jacobian", "q", _frame),
+    Function("jacobian", "q", _frame, (("reference", "world"),)),
+    Function("jacobian", "q", _frame, (("reference", "local_world_aligned"),)),
+    Function("jacobian_dot_v", "qv", _frame),
+)
+
+#: Three that between them have vector, matrix and mirrored outputs, for the long checks.
+FEW = tuple(f for f in FUNCTIONS if f.name in ("inverse_dynamics", "forward_dynamics", "mass_matrix", "energy"))
+
+
+@cache
+def robot(name: str = "every kind") -> rf.Model:
+    """A robot with every joint kind, or the humanoid."""
+    if name == "humanoid":
+        return rf.zoo.humanoid24()
+    return random_mechanism("every kind", mixed(9, 2), 2).ramify()
+
+
+def states(model: rf.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
+    """Random configurations, velocities and a third array."""
+    rng = np.random.default_rng(seed)
+    q = model.random_configuration(rng, shape)
+    v, x = rng.uniform(-1.0, 1.0, (2, *shape, model.nv))
+    return q, v, x
+
+
+def assert_same_bits(actual: tuple[Array, ...], expected: tuple[Array, ...]) -> None:
+    """Equal shapes and equal bits, NaN included; the sign and payload of a NaN are nobody's promise."""
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected):
+        left, right = np.array(one, order="C", ndmin=1), np.array(other, order="C", ndmin=1)
+        assert np.shape(one) == np.shape(other)
+        same = (left.view(np.int64) == right.view(np.int64)) | (np.isnan(left) & np.isnan(right))
+        assert np.all(same), f"{np.count_nonzero(~same)} of {same.size} entries differ"
