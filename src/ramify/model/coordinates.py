@@ -1,0 +1,170 @@
+"""Configurations and velocities of a whole model, any leading axes.
+
+Joints of one kind are handled together, so that the cost depends on the number of kinds more than on that of joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.errors import InputError, UnknownNameError
+from ramify.model.joint import Joint
+from ramify.model.joints import KINDS, JointKind
+from ramify.spatial.value import Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """All joints of one kind: the indices of each one's numbers, (count, nq) and (count, nv), and their limits."""
+
+    kind: JointKind
+    q: Array
+    v: Array
+    lower: Array
+    upper: Array
+
+
+class Coordinates:
+    """What q and v of a list of joints mean."""
+
+    def __init__(self, joints: Sequence[Joint]) -> None:
+        self.joints = tuple(joints)
+        self.nq = sum(joint.nq for joint in joints)
+        self.nv = sum(joint.nv for joint in joints)
+        self._groups = [
+            _group(kind, members)
+            for kind in KINDS.values()
+            if (members := [joint for joint in joints if joint.kind == kind.name])
+        ]
+
+    def neutral(self) -> Array:
+        q = np.zeros(self.nq)
+        for group in self._groups:
+            q[group.q] = group.kind.neutral()
+        return q
+
+    def random(self, rng: Any, shape: Any) -> Array:
+        generator = np.random.default_rng(rng)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        q = np.zeros((*shape, self.nq))
+        for group in self._groups:
+            count = (*shape, len(group.q))
+            q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
+        return q
+
+    def integrate(self, q: Any, v: Any, dt: Any) -> Array:
+        q, v = checked("q", q, self.nq), checked("v", v, self.nv)
+        dt = _numbers("dt", dt)
+        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        step = v * dt[..., None]
+        result = np.empty((*batch, self.nq), dtype=np.result_type(q, step))
+        # NaN of one sample is its own affair, whatever the caller's floating-point settings
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.q] = group.kind.integrate(
+                    np.broadcast_to(q, (*batch, self.nq))[..., group.q],
+                    np.broadcast_to(step, (*batch, self.nv))[..., group.v],
+                )
+        return result
+
+    def difference(self, q0: Any, q1: Any) -> Array:
+        q0, q1 = checked("q0", q0, self.nq, real=True), checked("q1", q1, self.nq, real=True)
+        batch = _broadcast(q0=q0.shape[:-1], q1=q1.shape[:-1])
+        q0, q1 = (np.broadcast_to(q, (*batch, self.nq)) for q in (q0, q1))
+        result = np.empty((*batch, self.nv), dtype=np.result_type(q0, q1))
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
+        return result
+
+    def normalize(self, q: Any) -> Array:
+        q = checked("q", q, self.nq)
+        result: Array = np.empty_like(q)
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.q] = group.kind.normalize(q[..., group.q])
+        return result
+
+    def q_from_dict(self, values: Mapping[str, Any]) -> Array:
+        return self._from_dict(values, self.neutral(), {joint.name: joint.q_slice for joint in self.joints})
+
+    def v_from_dict(self, values: Mapping[str, Any]) -> Array:
+        return self._from_dict(values, np.zeros(self.nv), {joint.name: joint.v_slice for joint in self.joints})
+
+    def q_to_dict(self, q: Any) -> dict[str, Array]:
+        q = checked("q", q, self.nq)
+        return {joint.name: _part(q, joint.q_slice) for joint in self.joints}
+
+    def v_to_dict(self, v: Any) -> dict[str, Array]:
+        v = checked("v", v, self.nv)
+        return {joint.name: _part(v, joint.v_slice) for joint in self.joints}
+
+    @staticmethod
+    def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:
+        parts = {}
+        for name, value in values.items():
+            if name not in places:
+                raise UnknownNameError("joint", name, tuple(places))
+            parts[name] = joint_value(name, value, places[name].stop - places[name].start)
+        batch = _broadcast(**{name: part.shape[:-1] for name, part in parts.items()})
+        result = np.empty((*batch, len(rest)), dtype=np.result_type(rest, *parts.values()))
+        result[...] = rest
+        for name, part in parts.items():
+            result[..., places[name]] = part
+        return result
+
+
+def joint_value(name: str, value: Any, size: int) -> Array:
+    """The numbers of one joint, (…, size); joints of one number take plain scalars, (…)."""
+    part = _numbers(name, value)
+    if size == 1:
+        return part[..., None]
+    return checked(name, part, size)
+
+
+def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
+    """Values as an inexact array whose last axis has `size` numbers."""
+    array = _numbers(name, values)
+    if array.ndim == 0 or array.shape[-1] != size:
+        raise InputError(f"{name} has shape {array.shape}; its last axis must have {size} numbers")
+    if real and array.dtype.kind == "c":
+        raise InputError(f"{name} is complex; this function takes real numbers only")
+    return array
+
+
+def _numbers(name: str, values: Any) -> Array:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is not a rectangular array of numbers") from None
+    if array.dtype.kind not in "iufc":
+        raise InputError(f"{name} has dtype {array.dtype}; give integers, floats or complex numbers")
+    return array.astype(np.result_type(array, np.float64), copy=False)
+
+
+def _broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InputError(f"leading axes do not broadcast together: {told}") from None
+
+
+def _part(values: Array, place: slice) -> Array:
+    """One joint's numbers; without their axis when there is only one."""
+    return np.array(values[..., place.start] if place.stop - place.start == 1 else values[..., place])
+
+
+def _group(kind: JointKind, joints: Sequence[Joint]) -> _Group:
+    unlimited = np.full(kind.nq, np.inf)
+    return _Group(
+        kind=kind,
+        q=np.array([np.arange(joint.nq) + joint.q_start for joint in joints]),
+        v=np.array([np.arange(joint.nv) + joint.v_start for joint in joints]),
+        lower=np.array([joint.limits.lower if kind.limited else -unlimited for joint in joints]),
+        upper=np.array([joint.limits.upper if kind.limited else unlimited for joint in joints]),
+    )

@@ -1,0 +1,5 @@
+"""Placeholder."""
+
+
+class Dynamics:
+    """The dynamics methods of a model."""

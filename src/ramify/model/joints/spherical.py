@@ -1,0 +1,55 @@
+"""Spherical joint: turns freely about a point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from ramify.model.joints.base import Stage
+from ramify.spatial.hinge import AxisMap
+from ramify.spatial.rotation import (
+    conjugate,
+    exp_quaternion,
+    log_quaternion,
+    multiply,
+    normalized,
+    rotation_of_quaternion,
+)
+from ramify.spatial.transform import Transform
+from ramify.spatial.value import Array
+
+
+@final
+@dataclass(frozen=True)
+class Spherical(Stage):
+    """A quaternion w, x, y, z of any length but zero; velocities are body-frame angular rates [rad/s]."""
+
+    name: ClassVar[str] = "spherical"
+    nq: ClassVar[int] = 4
+    nv: ClassVar[int] = 3
+    limited: ClassVar[bool] = False
+
+    def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
+        return Transform.of(rotation_of_quaternion(q).T @ placement.E, placement.r)
+
+    def joint_map(self, _own: Array) -> AxisMap:
+        return AxisMap(0, 1, 2)
+
+    def neutral(self) -> Array:
+        return np.array([1.0, 0.0, 0.0, 0.0])
+
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...], _lower: Array, _upper: Array) -> Array:
+        # normal deviates have no preferred direction, so that the rotations are uniform
+        return normalized(rng.standard_normal((*shape, 4)))
+
+    def integrate(self, q: Array, v: Array) -> Array:
+        return normalized(multiply(normalized(q), exp_quaternion(v)))
+
+    def difference(self, q0: Array, q1: Array) -> Array:
+        """At most π long: the shorter way round."""
+        return log_quaternion(multiply(conjugate(normalized(q0)), normalized(q1)))
+
+    def normalize(self, q: Array) -> Array:
+        return normalized(q)

@@ -1,0 +1,267 @@
+"""The robot that users hold: frozen, compared by content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ramify.errors import InputError, UnknownNameError
+from ramify.model.assembly import assemble, displaced
+from ramify.model.body import Body, Frame
+from ramify.model.coordinates import Coordinates, joint_value
+from ramify.model.dynamics import Dynamics
+from ramify.model.joint import Joint, Limits
+from ramify.model.joints import KINDS
+from ramify.model.printing import tree_text
+from ramify.model.record import frozen
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.topology import Topology
+from ramify.spatial.value import Array
+
+
+class Model(Dynamics):
+    """A mechanism with the topology of a tree. Made by `Builder.build`, by `load` or by the `zoo`; never changed.
+
+    Attributes:
+        name: What it is called.
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+        bodies: All bodies, depth first, those behind fixed joints too.
+        joints: The joints that move, in the order of q and v.
+        fixed_joints: The joints that do not.
+        extra_frames: Frames besides those of the world and of each body.
+        mechanism: What the recursions run over; bodies behind fixed joints are merged into their parents.
+        sites: Every frame, in the order of `frames`.
+    """
+
+    name: str
+    gravity: Array
+    bodies: tuple[Body, ...]
+    joints: tuple[Joint, ...]
+    fixed_joints: tuple[Joint, ...]
+    extra_frames: tuple[Frame, ...]
+    mechanism: Mechanism
+    sites: tuple[Site, ...]
+
+    def __init__(
+        self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame] = ()
+    ) -> None:
+        """From checked parts; use `Builder` instead.
+
+        Args:
+            name: What it is called.
+            gravity: (3,) [m/s²].
+            bodies: Depth first.
+            joints: One per body, in the same order, fixed ones too; q_start and v_start are set here.
+            frames: Extra frames.
+        """
+        numbered, nq, nv = [], 0, 0
+        for joint in joints:
+            numbered.append(replace(joint, q_start=nq, v_start=nv))
+            nq, nv = nq + joint.nq, nv + joint.nv
+        by_child = {joint.child: joint for joint in numbered}
+        gravity = frozen(gravity, (3,))
+        mechanism, sites = assemble(bodies, by_child, frames, gravity)
+        moving = tuple(joint for joint in numbered if joint.nv)
+        self.__dict__.update(
+            name=name,
+            gravity=gravity,
+            bodies=tuple(bodies),
+            joints=moving,
+            fixed_joints=tuple(joint for joint in numbered if not joint.nv),
+            extra_frames=tuple(frames),
+            mechanism=mechanism,
+            sites=sites,
+            _all_joints=tuple(numbered),
+            _coordinates=Coordinates(moving),
+            _sites_by_name={site.name: site for site in sites},
+        )
+
+    # -- a value: frozen, compared and pickled by what defines it; what is derived or cached stays out ----------------
+
+    def _definition(self) -> tuple[Any, ...]:
+        return self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and (self is other or self._definition() == other._definition())
+
+    def __hash__(self) -> int:
+        if "_hash" not in self.__dict__:
+            self.__dict__["_hash"] = hash(self._definition())
+        return int(self.__dict__["_hash"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, (self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Model is frozen: cannot set {name!r}. Build another with Builder or reduced()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Model is frozen: cannot delete {name!r}")
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def nq(self) -> int:
+        """Numbers in a configuration."""
+        return self._numbers.nq
+
+    @property
+    def nv(self) -> int:
+        """Degrees of freedom."""
+        return self._numbers.nv
+
+    @property
+    def topology(self) -> Topology:
+        """Which node hangs on which."""
+        return self.mechanism.topology
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of all frames: the world, every body in order, then the extra ones."""
+        return tuple(self.__dict__["_sites_by_name"])
+
+    def site(self, frame: str) -> Site:
+        """Where a frame is fixed."""
+        sites: dict[str, Site] = self.__dict__["_sites_by_name"]
+        if frame not in sites:
+            raise UnknownNameError("frame", frame, tuple(sites))
+        return sites[frame]
+
+    def joint(self, name: str) -> Joint:
+        """A joint by name, fixed ones too."""
+        for joint in self._every_joint:
+            if joint.name == name:
+                return joint
+        raise UnknownNameError("joint", name, tuple(joint.name for joint in self._every_joint))
+
+    def body(self, name: str) -> Body:
+        """A body by name."""
+        for body in self.bodies:
+            if body.name == name:
+                return body
+        raise UnknownNameError("body", name, tuple(body.name for body in self.bodies))
+
+    @property
+    def mass(self) -> float:
+        """Of all bodies together, those fixed to the world too [kg]."""
+        return sum(body.mass for body in self.bodies)
+
+    # -- coordinates --------------------------------------------------------------------------------------------------
+
+    @property
+    def _numbers(self) -> Coordinates:
+        coordinates: Coordinates = self.__dict__["_coordinates"]
+        return coordinates
+
+    def neutral(self) -> Array:
+        """The configuration of zero angles and distances and unit quaternions, (nq,), whatever the limits."""
+        return self._numbers.neutral()
+
+    def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
+        """Configurations drawn uniformly, (*shape, nq): within finite limits, else in ±π rad and ±1 m.
+
+        Args:
+            rng: A NumPy generator, a seed, or None for fresh randomness.
+            shape: Leading axes.
+        """
+        return self._numbers.random(rng, shape)
+
+    def integrate(self, q: Any, v: Any, dt: Any = 1.0) -> Array:
+        """Where q gets by moving with constant v for dt seconds, (…, nq).
+
+        Joints that turn freely follow the screw motion of their body-frame twist. Quaternions may have any length but
+        zero; the result's have length one.
+
+        Args:
+            q: (…, nq).
+            v: (…, nv); complex numbers are allowed, for complex-step derivatives.
+            dt: [s], (…).
+        """
+        return self._numbers.integrate(q, v, dt)
+
+    def difference(self, q0: Any, q1: Any) -> Array:
+        """The velocity that takes q0 to q1 in one second, (…, nv): the inverse of `integrate`.
+
+        Args:
+            q0: (…, nq).
+            q1: (…, nq).
+        """
+        return self._numbers.difference(q0, q1)
+
+    def normalize(self, q: Any) -> Array:
+        """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
+        return self._numbers.normalize(q)
+
+    def q_from_dict(self, values: Mapping[str, Any]) -> Array:
+        """A configuration from joint names; joints left out are neutral.
+
+        Args:
+            values: Joints with one number take scalars, (…), others (…, n). Leading axes broadcast.
+        """
+        return self._numbers.q_from_dict(values)
+
+    def v_from_dict(self, values: Mapping[str, Any]) -> Array:
+        """Velocities, accelerations or torques from joint names; joints left out are zero. As `q_from_dict`."""
+        return self._numbers.v_from_dict(values)
+
+    def q_to_dict(self, q: Any) -> dict[str, Array]:
+        """A configuration by joint names; joints with one number lose its axis."""
+        return self._numbers.q_to_dict(q)
+
+    def v_to_dict(self, v: Any) -> dict[str, Array]:
+        """Velocities, accelerations or torques by joint names; joints with one number lose its axis."""
+        return self._numbers.v_to_dict(v)
+
+    # -- other models -------------------------------------------------------------------------------------------------
+
+    def reduced(self, lock: Mapping[str, Any]) -> Model:
+        """The same robot with some joints locked. Names of bodies and frames stay; all joints may be locked.
+
+        Args:
+            lock: Value of each joint to lock, by name: a scalar, or nq numbers.
+        """
+        names = tuple(joint.name for joint in self.joints)
+        for name in lock:
+            if name not in names:
+                raise UnknownNameError("moving joint", name, names)
+        joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
+        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
+
+    @property
+    def _every_joint(self) -> tuple[Joint, ...]:
+        joints: tuple[Joint, ...] = self.__dict__["_all_joints"]
+        return joints
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name!r}: nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies>"
+
+    def __str__(self) -> str:
+        by_child = {joint.child: joint for joint in self._every_joint}
+        title = (
+            f"{self.name}: {len(self.joints)} moving joints, nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies, "
+            f"{len(self.frames)} frames, {self.mass:.4g} kg"
+        )
+        return "\n".join([title, *tree_text(self.bodies, by_child, self.extra_frames)])
+
+
+def _locked(joint: Joint, value: Any) -> Joint:
+    """A fixed joint that holds another one at a configuration."""
+    q = joint_value(joint.name, value, joint.nq)
+    if q.shape != (joint.nq,) or q.dtype.kind == "c":
+        raise InputError(f"joint {joint.name!r} is locked at {joint.nq} real numbers, got {value!r}")
+    if not np.isfinite(placement := displaced(joint, q)).all():
+        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}: that is no configuration")
+    none = np.zeros(0)
+    limits = Limits().expanded(KINDS["fixed"])
+    return Joint(joint.name, "fixed", joint.parent, joint.child, placement, none, 0.0, none, limits, none, none, 0, 0)
