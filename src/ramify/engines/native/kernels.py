@@ -1,0 +1,94 @@
+"""Compiled kernels of an algorithm for one set of node kinds: from the cache on disk, or traced and compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ramify.engines.native import cache, target
+from ramify.engines.native.binding import Binding, Operand
+from ramify.engines.native.compiled import Compiled
+from ramify.engines.native.emit import emit
+from ramify.engines.native.layout import Layout, tables
+from ramify.engines.native.machine_code import Library, compile_text
+from ramify.engines.simplify import fuse, simplify
+from ramify.engines.trace import Variants, trace
+from ramify.recursion.algorithm import Algorithm, Argument
+from ramify.recursion.mechanism import Mechanism, Site
+
+
+class Kernels:
+    """The kernels of one algorithm for one set of variants; all robots with these variants share them."""
+
+    def __init__(self, algorithm: Algorithm, variants: Variants) -> None:
+        self.algorithm, self.variants = algorithm, variants
+        self._lock = threading.RLock()
+        self._libraries: dict[tuple[int, target.Target], Library] = {}
+        self._metadata: dict[str, Any] | None = None
+
+    def text(self, width: int, chosen: target.Target) -> str:
+        """LLVM assembly for a lane width."""
+        program = fuse(simplify(trace(self.algorithm, self.variants)))
+        layout = Layout.of(program, self.variants)
+        self._metadata = layout.metadata()
+        variants = [(kind.name, parent) for kind, parent in self.variants.nodes]
+        return emit(program, self.algorithm, variants, list(self.variants.carriers), layout, width, chosen.width)
+
+    def library(self, width: int) -> Library:
+        """Machine code for a lane width on the current target."""
+        chosen = target.current()
+        with self._lock:
+            if (width, chosen) not in self._libraries:
+                name = cache.key("kernel", self.algorithm.name, self.variants.key, _foreign_sources(self), width, chosen)
+                cached = cache.load(name)
+                if cached is None:
+                    code = compile_text(self.text(width, chosen), chosen)
+                    assert self._metadata is not None
+                    cache.store(name, self._metadata, code)
+                else:
+                    self._metadata, code = cached
+                self._libraries[width, chosen] = Library(code, "kernel")
+            return self._libraries[width, chosen]
+
+    def metadata(self) -> dict[str, Any]:
+        """Sizes of records and arrays, which are the same for all widths."""
+        if self._metadata is None:
+            self.library(1)
+        assert self._metadata is not None
+        return self._metadata
+
+
+def _foreign_sources(kernels: Kernels) -> str:
+    """A digest of the files of algorithms and node kinds that are not the library's own, whose sources every key covers."""
+    things: set[Any] = {kernels.algorithm.run, *(type(kind) for kind, _ in kernels.variants.nodes)}
+    files = sorted({file for thing in things if not thing.__module__.startswith("ramify.") and (file := inspect.getsourcefile(thing))})
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest() if files else ""
+
+
+@lru_cache(maxsize=256)
+def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
+    """The kernels of an algorithm for a set of variants, made once per process."""
+    return Kernels(algorithm, variants)
+
+
+def bind(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Compiled:
+    """A callable of NumPy arrays for one mechanism and choice of frames.
+
+    Inputs that are empty for this choice (wrenches of no frames) are left out of its signature.
+    """
+    variants = Variants.of(mechanism, sites)
+    made = kernels(algorithm, variants)
+    constants, table, workspace = tables(algorithm, variants, mechanism, sites, made.metadata())
+    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+
+    def operand(argument: Argument) -> Operand:
+        return Operand(argument.name, argument.shape(sizes), zeroed=argument.sparse, symmetric=argument.symmetric)
+
+    inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
+    outputs = tuple(operand(a) for a in algorithm.outputs)
+    return Compiled(Binding(algorithm.name, inputs, outputs, constants, table, workspace), made.library)

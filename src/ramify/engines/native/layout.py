@@ -1,0 +1,161 @@
+"""Where compiled code finds things: records of nodes, index tables, constants.
+
+The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a record, but
+not on the number of nodes: everything that does is in the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.engines.ir import ArrayEntry, Field, Loop, Op, Program, Store, walk
+from ramify.engines.simplify import keys_of
+from ramify.engines.trace import WORLD_CLASS, Variants, port_of
+from ramify.recursion.algorithm import Algorithm
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.topology import WORLD
+from ramify.spatial.value import Array
+
+# The head of the tables: one number each, then the start of each input and of each of the tree's arrays.
+N_NODES, NQ, NV, N_FRAMES, NODE_ROWS, FRAME_ROWS, SUPPORT, FRAME_PARAMS, GRAVITY = range(9)
+INPUTS, ARRAYS, HEAD = 10, 20, 30
+# One row per node.
+NODE = {"variant": 0, "record": 1, "parent_record": 2, "param": 3, "q": 4, "v": 5, "node": 6, "parent_node": 7, "after": 8, "end": 9}
+NODE_ROW = 10
+# One row per frame.
+FRAME = {"variant": 0, "record": 1, "param": 2, "frame": 3, "support": 4, "support_end": 5}
+FRAME_ROW = 6
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets inside records and arrays, in scalars.
+
+    Attributes:
+        fields: Offset of (class of node, field, component).
+        records: Length of a record of each class.
+        arrays: For each of the tree's arrays: what it is indexed by, and the position of each component that is used.
+    """
+
+    fields: dict[tuple[str, str, int], int]
+    records: dict[str, int]
+    arrays: list[tuple[tuple[str, ...], dict[int, int]]]
+
+    @classmethod
+    def of(cls, program: Program, variants: Variants) -> Layout:
+        """Lay out what a program uses. Fields seen through roles of several classes get the same offset in all of them."""
+        shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
+        used: dict[str, dict[tuple[str, int], None]] = {}
+        arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [(over, {}) for over, _ in program.arrays]
+        for place in _places(program):
+            if isinstance(place, Field):
+                for name in place.role.classes:
+                    used.setdefault(name, {})[place.name, place.component] = None
+                if place.role.name != "k":
+                    shared.setdefault(place.role.classes, {})[place.name, place.component] = None
+            elif isinstance(place, ArrayEntry):
+                positions = arrays[place.number][1]
+                positions.setdefault(place.component, len(positions))
+        fields: dict[tuple[str, str, int], int] = {}
+        records: dict[str, int] = {}
+        for classes, components in shared.items():
+            for offset, (name, component) in enumerate(components):
+                for c in classes:
+                    fields[c, name, component] = offset
+        for c in (WORLD_CLASS, *dict.fromkeys(kind.name for kind, _ in variants.nodes)):
+            size = sum(1 for key in fields if key[0] == c)
+            for name, component in used.get(c, {}):
+                if (c, name, component) not in fields:
+                    fields[c, name, component] = size
+                    size += 1
+            records[c] = size
+        return cls(fields, records, arrays)
+
+    def metadata(self) -> dict[str, Any]:
+        """What binding needs, fit for JSON."""
+        return {"records": self.records, "arrays": [[list(over), len(positions)] for over, positions in self.arrays]}
+
+
+def _places(program: Program) -> Any:
+    for _, item in walk(program.top):
+        if isinstance(item, Store):
+            yield item.place
+        elif isinstance(item, Op) and item.code == "load":
+            yield item.attr
+
+
+def tables(
+    algorithm: Algorithm, variants: Variants, mechanism: Mechanism, sites: Sequence[Site], metadata: dict[str, Any]
+) -> tuple[Array, Array, int]:
+    """Everything that compiled code needs to know of one mechanism.
+
+    Loops over an algorithm with frames visit only the nodes that carry them, if its outputs depend on nothing else.
+
+    Returns:
+        Constants (float64), index tables (int64), and the length of the workspace in scalars.
+    """
+    records = metadata["records"]
+    ids = {(kind.name, parent): i for i, (kind, parent) in enumerate(variants.nodes)}
+    carriers = {port: i for i, port in enumerate(variants.carriers)}
+    starts, topology = mechanism.v_starts, mechanism.topology
+    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+
+    record = records[WORLD_CLASS]
+    record_of = {WORLD: 0}
+    visited = _visited(algorithm, mechanism, sites)
+    for k in visited:
+        record_of[k] = record
+        record += records[mechanism.kinds[k].name]
+    param_of = np.concatenate([[0], np.cumsum([len(p) for p in mechanism.parameters], dtype=np.int64)])
+
+    rows = np.zeros((len(visited), NODE_ROW), dtype=np.int64)
+    for row, k in zip(rows, visited, strict=True):
+        parent = mechanism.parents[k]
+        row[:] = (
+            ids[mechanism.kinds[k].name, port_of(mechanism, parent)],
+            record_of[k],
+            record_of[parent],
+            param_of[k],
+            mechanism.q_starts[k],
+            starts[k],
+            k + 1,
+            parent + 1,
+            starts[k + 1],
+            starts[topology.subtree_end(k)],
+        )
+    support: list[int] = []
+    frame_rows = np.zeros((len(sites), FRAME_ROW), dtype=np.int64)
+    n_params = int(param_of[-1])
+    for i, (row, site) in enumerate(zip(frame_rows, sites, strict=True)):
+        first = len(support)
+        for k in topology.support(site.node):
+            support += range(starts[k], starts[k + 1])
+        port = port_of(mechanism, site.node)
+        row[:] = carriers[port], record_of[site.node], n_params + 3 + 12 * i, i, first, len(support)
+
+    head = np.zeros(HEAD, dtype=np.int64)
+    head[[N_NODES, NQ, NV, N_FRAMES]] = len(visited), mechanism.nq, mechanism.nv, len(sites)
+    head[NODE_ROWS] = HEAD
+    head[FRAME_ROWS] = HEAD + rows.size
+    head[SUPPORT] = HEAD + rows.size + frame_rows.size
+    head[GRAVITY] = n_params
+    position = 0
+    for i, argument in enumerate(algorithm.inputs):
+        head[INPUTS + i] = position
+        position += int(np.prod(argument.shape(sizes), dtype=np.int64))
+    for i, (over, count) in enumerate(metadata["arrays"]):
+        head[ARRAYS + i] = record
+        record += count * mechanism.nv * (len(mechanism.kinds) + 1 if "node" in over else 1)
+    constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
+    table = np.concatenate([head, rows.reshape(-1), frame_rows.reshape(-1), np.array(support, dtype=np.int64)])
+    return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)
+
+
+def _visited(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
+    if not algorithm.local_to_frames:
+        return range(len(mechanism.kinds))
+    return sorted({k for site in sites for k in mechanism.topology.support(site.node)})

@@ -1,0 +1,203 @@
+"""The reference engine: runs an algorithm's loops as they stand, sample by sample, with every check on.
+
+It defines what is right. Inputs may be of any scalar type: float64, complex (for complex-step derivatives), longdouble, or
+objects such as mpmath numbers that `ramify.spatial.scalar.register_scalar` was told about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ramify.errors import ContractError
+from ramify.recursion.algorithm import Algorithm, Argument, places
+from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.node import NodeKind
+from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
+from ramify.recursion.topology import WORLD
+from ramify.recursion.tree import Indexed, Tree
+from ramify.spatial.motion import Motion
+from ramify.spatial.value import Array
+
+_T = TypeVar("_T")
+
+
+class _Cell:
+    """A node's fields in a dictionary."""
+
+    def __init__(self, number: int, kind: NodeKind | None, parameters: Array, world: _Cell | None) -> None:
+        self.number, self.kind, self.parameters, self.world = number, kind, parameters, world
+        self.q_start = self.v_start = 0
+        self.fields: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        return self.fields.get(name)
+
+    def set(self, name: str, value: Any) -> None:
+        self.fields[name] = value
+
+    def start(self, dimension: str) -> int:
+        return {"q": self.q_start, "v": self.v_start, "node": self.number}[dimension]
+
+    def type_on_world(self, name: str) -> tuple[Any, ...] | None:
+        if self.world is None or self.kind is None or self.kind.port != "rigid":
+            return None
+        value = self.world.fields.get(name)
+        return None if value is None else describe(value)
+
+
+class _Argument:
+    """An input or output, indexed by roles."""
+
+    def __init__(self, argument: Argument, data: Array) -> None:
+        self.argument, self.data = argument, data
+
+    def __getitem__(self, keys: Any) -> Array:
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        scalars = [self.data[_position(index)] for index in indices]
+        return frozen(np.array(scalars, dtype=self.data.dtype).reshape(shape))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        value = np.asarray(value)
+        if value.shape != shape:
+            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
+        for index, scalar in zip(indices, value.reshape(-1), strict=True):
+            self.data[_position(index)] = scalar
+
+
+def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    return tuple(base + offset for base, offset in index)
+
+
+class _Memory:
+    """What `tree.array` gives: values by position, each set before it is read."""
+
+    def __init__(self, over: tuple[str, ...]) -> None:
+        self.over = over
+        self.values: dict[tuple[int, ...], Any] = {}
+
+    def _at(self, keys: Any) -> tuple[int, ...]:
+        _, indices = places(self.over, keys, "array")
+        if len(indices) != 1:
+            refuse("an array of the tree is indexed by nodes and single columns")
+        return _position(indices[0])
+
+    def __getitem__(self, keys: Any) -> Any:
+        value = self.values.get(self._at(keys))
+        if value is None:
+            refuse("an array entry is read before it is set")
+        return value
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        first = next(iter(self.values.values()), value)
+        if describe(np.asarray(value) if isinstance(value, list) else value) != describe(first):
+            refuse(f"an array of {type_name(describe(first))} is given {type(value).__name__}")
+        self.values[self._at(keys)] = frozen(value)
+
+
+class ReferenceTree(Tree):
+    """One sample's run over a mechanism."""
+
+    def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
+        self._mechanism, self._sites = mechanism, sites
+        self._open: list[str] = []
+        world = _Cell(0, None, np.zeros(0), None)
+        self._cells = []
+        for number, kind in enumerate(mechanism.kinds):
+            cell = _Cell(number + 1, kind, mechanism.parameters[number], world)
+            cell.q_start, cell.v_start = mechanism.q_starts[number], mechanism.v_starts[number]
+            self._cells.append(cell)
+        self._cells.append(world)  # index −1
+        self.world = NodeRole(world, "world", "set", Ledger())
+        self.gravity = Motion.of(np.zeros(3), mechanism.gravity)
+
+    def _loop(self, items: Iterator[_T]) -> Iterator[_T]:
+        self._open.append(author_line())
+        yield from items
+        self._open.pop()
+
+    def finish(self) -> None:
+        """Refuse a loop that was left before its end."""
+        if self._open:
+            raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+
+    def _pairs(self, order: Iterator[int], parent_right: str) -> Iterator[tuple[NodeRole, NodeRole]]:
+        for number in order:
+            ledger = Ledger()
+            parent = self._cells[self._mechanism.parents[number]]
+            yield NodeRole(self._cells[number], "k", "set", ledger), NodeRole(parent, "parent", parent_right, ledger)
+
+    def scatter(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._loop(self._pairs(iter(range(len(self._mechanism.kinds))), "read"))
+
+    def gather(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._loop(self._pairs(iter(reversed(range(len(self._mechanism.kinds)))), "add"))
+
+    def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
+        def pairs() -> Iterator[tuple[FrameRole, NodeRole]]:
+            for i, site in enumerate(self._sites):
+                yield FrameRole((i, 0), site.placement), NodeRole(self._cells[site.node], "carrier", "add", Ledger())
+
+        return self._loop(pairs())
+
+    def _columns(self, start: int, end: int) -> Iterator[ColumnRole]:
+        return self._loop(ColumnRole((c, 0)) for c in range(start, end))
+
+    def columns(self) -> Iterator[ColumnRole]:
+        return self._columns(0, self._mechanism.nv)
+
+    def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
+        (start, _), length = k.span("v")
+        (number, _), _ = k.span("node")
+        end = self._mechanism.topology.subtree_end(number - 1)
+        return self._columns(start + (length or 0), self._mechanism.v_starts[end])
+
+    def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
+        (start, _), _ = k.span("v")
+        return self._columns(start, self._mechanism.nv)
+
+    def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        node = self._sites[frame.index[0]].node
+        starts = self._mechanism.v_starts
+        nodes = () if node == WORLD else self._mechanism.topology.support(node)
+        return self._loop(ColumnRole((c, 0)) for k in nodes for c in range(starts[k], starts[k + 1]))
+
+    def array(self, *over: str) -> Indexed:
+        return _Memory(over)
+
+
+def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any]) -> tuple[Array, ...]:
+    """Run an algorithm on arrays with leading batch axes.
+
+    Args:
+        algorithm: The recursion.
+        mechanism: The robot.
+        sites: The frames asked for, if the algorithm takes any.
+        inputs: One array per input of the algorithm; leading axes broadcast.
+
+    Returns:
+        One array per output, with the broadcast leading axes.
+    """
+    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+    arrays = [np.asarray(x) for x in inputs]
+    cores = [argument.shape(sizes) for argument in algorithm.inputs]
+    batches = [a.shape[: a.ndim - len(core)] for a, core in zip(arrays, cores, strict=True)]
+    batch = np.broadcast_shapes(*batches)
+    arrays = [np.broadcast_to(a, batch + core) for a, core in zip(arrays, cores, strict=True)]
+    dtype = np.result_type(np.float64, *arrays)
+    outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]
+    for sample in np.ndindex(batch):
+        tree = ReferenceTree(mechanism, sites)
+        taken = [_Argument(argument, a[(*sample, ...)]) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
+        given = [_Argument(argument, a[(*sample, ...)]) for argument, a in zip(algorithm.outputs, outputs, strict=True)]
+        algorithm(tree, *taken, *given)
+        tree.finish()
+    for argument, output in zip(algorithm.outputs, outputs, strict=True):
+        if argument.symmetric:
+            rows, columns = np.tril_indices(output.shape[-1], -1)
+            output[..., rows, columns] = output[..., columns, rows]
+    return tuple(outputs)

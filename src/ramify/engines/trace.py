@@ -1,0 +1,414 @@
+"""Tracing: runs an algorithm once on symbols, and writes down what it does.
+
+Each loop yields one symbolic node per variant (kind of the node × whether its parent is the world), whatever the number of
+bodies; a Python generator knows when the body has ended, because it is resumed. Each body is traced twice, in two orders of
+the variants, and must leave the same items both times: what is carried from one iteration to the next in a Python variable
+would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.errors import ContractError
+from ramify.engines.ir import ArrayEntry, Block, Field, Input, Loop, Op, Output, Param, Place, Position, Program, Role, Store, Uniform
+from ramify.recursion.algorithm import Algorithm, Argument, places
+from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.node import NodeKind
+from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
+from ramify.recursion.topology import WORLD
+from ramify.recursion.tree import Indexed, Tree
+from ramify.spatial.motion import Motion
+from ramify.spatial.value import Array
+
+WORLD_CLASS = "world"
+
+
+@dataclass(frozen=True)
+class Variants:
+    """All that tracing knows of a mechanism: which kinds hang on what. Robots with equal variants share compiled code.
+
+    Attributes:
+        nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
+        carriers: Ports of the nodes that carry the frames asked for.
+    """
+
+    nodes: tuple[tuple[NodeKind, str], ...]
+    carriers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
+        """The variants that occur in a mechanism, in an order that depends on nothing else."""
+        pairs = {(kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)}
+        ordered: list[tuple[NodeKind, str]] = []
+        reached = {WORLD_CLASS}
+        while pairs:
+            ready = sorted((p for p in pairs if p[1] in reached), key=lambda p: (p[1] != WORLD_CLASS, p[0].name, p[1]))
+            ordered += ready
+            pairs.difference_update(ready)
+            reached.update(kind.port for kind, _ in ready)
+        carriers = sorted({port_of(mechanism, site.node) for site in sites})
+        return cls(tuple(ordered), tuple(carriers))
+
+    @property
+    def key(self) -> str:
+        """Identifies the variants in names of compiled code."""
+        nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
+        return f"{nodes};{','.join(self.carriers)}"
+
+    def classes_of(self, port: str) -> tuple[str, ...]:
+        """Names of all kinds with a port."""
+        if port == WORLD_CLASS:
+            return (WORLD_CLASS,)
+        return tuple(dict.fromkeys(kind.name for kind, _ in self.nodes if kind.port == port))
+
+
+def port_of(mechanism: Mechanism, node: int) -> str:
+    return WORLD_CLASS if node == WORLD else mechanism.kinds[node].port
+
+
+class _Cell:
+    """A symbolic node: its fields are loads and stores."""
+
+    def __init__(self, tree: TracedTree, role: Role, kind: NodeKind | None, parameters: Array) -> None:
+        self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
+        self.block = tree.program.current
+        self.values: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        if name not in self.values:
+            description = self.tree.field_type(self.role, name)
+            if description is None:
+                return None
+            size = _size(description)
+            loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
+            value = rebuild(description, np.array(loads, dtype=object))
+            if self.tree.program.current is not self.block:
+                return value  # loaded inside an inner loop: not known outside of it
+            self.values[name] = value
+        return self.values[name]
+
+    def set(self, name: str, value: Any) -> None:
+        program = self.tree.program
+        if program.current is not self.block:
+            refuse(f"field {name} of an outer loop's node is written in an inner loop: use an array")
+        self.tree.set_field_type(self.role, name, describe(value))
+        lifted = [program.lift(x) for x in components(value)]
+        for i, op in enumerate(lifted):
+            program.current.items.append(Store(Field(self.role, name, i), op))
+        self.values[name] = rebuild(describe(value), np.array(lifted, dtype=object))
+
+    def start(self, dimension: str) -> Position:
+        return Position(self.role, dimension)
+
+    def type_on_world(self, name: str) -> tuple[Any, ...] | None:
+        return None if self.kind is None or self.kind.port != "rigid" else self.tree.types.get((name, WORLD_CLASS))
+
+
+def _size(description: tuple[Any, ...]) -> int:
+    kind, details = description
+    if kind is np.ndarray:
+        return int(np.prod(details, dtype=int))
+    return kind.size_of(*details)
+
+
+class _Argument:
+    """An input or output, or one of the tree's arrays, whose entries are loads and stores."""
+
+    def __init__(self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool) -> None:
+        self.tree, self.argument, self.place = tree, argument, place
+        self.readable, self.writable = readable, writable
+
+    def __getitem__(self, keys: Any) -> Array:
+        if not self.readable:
+            refuse(f"`{self.argument.name}` is read, but cannot be")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        ops = [self.tree.load(self.place(index)) for index in indices]
+        return frozen(_object_array(ops).reshape(shape))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        if not self.writable:
+            refuse(f"`{self.argument.name}` is an input and cannot be written")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        value = np.asarray(value)
+        if value.shape != shape:
+            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
+        for index, x in zip(indices, value.reshape(-1), strict=True):
+            self.tree.store(self.place(index), x)
+
+
+def _object_array(items: list[Any]) -> Array:
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+class _Memory:
+    """What `tree.array` gives."""
+
+    def __init__(self, tree: TracedTree, number: int, over: tuple[str, ...]) -> None:
+        self.tree, self.number, self.over = tree, number, over
+        self.description: tuple[Any, ...] | None = None
+
+    def _index(self, keys: Any) -> tuple[Any, ...]:
+        _, indices = places(self.over, keys, "array")
+        if len(indices) != 1:
+            refuse("an array of the tree is indexed by nodes and single columns")
+        return indices[0]
+
+    def __getitem__(self, keys: Any) -> Any:
+        if self.description is None:
+            refuse("an array entry is read before it is set")
+        index = self._index(keys)
+        ops = [self.tree.load(ArrayEntry(self.number, index, i)) for i in range(_size(self.description))]
+        return rebuild(self.description, _object_array(ops))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        value = frozen(value)
+        if self.description is None:
+            self.description = describe(value)
+            self.tree.program.arrays[self.number] = (self.over, _size(self.description))
+        if self.description != describe(value):
+            refuse(f"an array of {type_name(self.description)} is given {type_name(describe(value))}")
+        index = self._index(keys)
+        for i, x in enumerate(components(value)):
+            self.tree.store(ArrayEntry(self.number, index, i), x)
+
+
+class TracedTree(Tree):
+    """Runs an algorithm on symbols."""
+
+    def __init__(self, variants: Variants) -> None:
+        self.program = Program()
+        self.variants = variants
+        #: Type of each field on each class of node.
+        self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._settled: set[tuple[str, str]] = set()  # fields set before the loop that is being traced
+        self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
+        self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
+        self._open: list[str] = []
+        self._direction = ""
+        self._world_role = Role("world", (WORLD_CLASS,))
+        self._world_cell = _Cell(self, self._world_role, None, np.zeros(0))
+        self.world = NodeRole(self._world_cell, "world", "set", Ledger())
+        self.gravity = Motion.of(np.zeros(3), _object_array([self.program.load(Uniform(i)) for i in range(3)]))
+
+    # Fields
+
+    def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
+        """The type of a field read through a role, or None if it cannot have been set."""
+        if role.name == "k" or role is self._world_role:
+            cls = role.classes[0]
+            return self.types.get((name, cls)) if (name, cls) in self._settled or role is self._world_role else None
+        found = [self.types[name, cls] for cls in role.classes if (name, cls) in self.types]
+        if not found:
+            return None
+        if any(t != found[0] for t in found):
+            refuse(f"field {name} differs between kinds of nodes, and is read through {role.name}")
+        if self._direction == "scatter":
+            self._parent_reads.append((name, role.classes, author_line()))
+        elif any((name, cls) not in self._settled for cls in role.classes):
+            return None
+        return found[0]
+
+    def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
+        """Note the type with which a field is set."""
+        for cls in role.classes:
+            known = self.types.setdefault((name, cls), description)
+            if known != description:
+                refuse(f"field {name} is set as {type_name(description)}, but was {type_name(known)} before")
+
+    # Entries of outputs and arrays
+
+    def load(self, place: Place) -> Op:
+        """The value at a place: the one stored there in this block, or a load."""
+        if place not in self._values:
+            self._values[place] = self.program.load(place)
+        return self._values[place]
+
+    def store(self, place: Place, value: Any) -> None:
+        """Put a value into a place of an output or array."""
+        op = self.program.lift(value)
+        self.program.current.items.append(Store(place, op))
+        if isinstance(place, (ArrayEntry, Output)):
+            # another index of the same array may be the same entry
+            same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.index != place.index]
+            for other in same:
+                del self._values[other]
+        self._values[place] = op
+
+    # Loops
+
+    def _run(self, loop: Loop, variants: Sequence[tuple[str, ...]], roles: Callable[[tuple[str, ...]], Any]) -> Iterator[Any]:
+        """Trace the body of a loop for each variant, twice."""
+        program = self.program
+        outer, outer_values = program.current, self._values
+        self._open.append(author_line())
+        outermost = outer is program.top
+        if outermost:
+            self._settled = set(self.types)
+        for variant in (*variants, *reversed(variants)):
+            body = program.current = Block(program, outer)
+            self._values = {}
+            yield roles(variant)
+            if program.current is not body:
+                raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+            program.current = outer
+            first = loop.bodies.setdefault(variant, body)
+            if first is not body and _canonical(first) != _canonical(body):
+                raise ContractError(
+                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: something is "
+                    "carried from one iteration to the next outside of the tree's fields"
+                )
+        line = self._open.pop()
+        outer.items.append(loop)
+        self._values = {} if outer_values else outer_values
+        if outermost:
+            self._world_cell.values.clear()
+            self._check_parent_reads(line)
+
+    def _check_parent_reads(self, line: str) -> None:
+        for name, classes, where in self._parent_reads:
+            if missing := [cls for cls in classes if (name, cls) not in self.types]:
+                raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
+            if len({self.types[name, cls] for cls in classes}) > 1:
+                raise ContractError(f"{where}: field {name} differs between kinds of nodes, and is read on parents")
+        self._parent_reads.clear()
+
+    def _sweep(self, direction: str, parent_right: str) -> Iterator[tuple[NodeRole, NodeRole]]:
+        if self.program.current is not self.program.top:
+            refuse("loops over nodes cannot be nested")
+        self._direction = direction
+        loop = Loop(direction, None)
+        kinds = {(kind.name, parent): kind for kind, parent in self.variants.nodes}
+
+        def roles(variant: tuple[str, ...]) -> tuple[NodeRole, NodeRole]:
+            kind, parent = kinds[variant], variant[1]
+            if variant not in loop.roles:
+                loop.roles[variant] = Role("k", (kind.name,)), Role("parent", self.variants.classes_of(parent))
+            k_role, parent_role = loop.roles[variant]
+            ledger = Ledger()
+            k = _Cell(self, k_role, kind, self._parameters(k_role, kind.parameter_count))
+            parent_cell = _Cell(self, parent_role, _OfPort(parent) if parent != WORLD_CLASS else None, np.zeros(0))
+            return NodeRole(k, "k", "set", ledger), NodeRole(parent_cell, "parent", parent_right, ledger)
+
+        return self._run(loop, list(kinds), roles)
+
+    def _parameters(self, role: Role, count: int) -> Array:
+        return _object_array([self.program.load(Param(role, i)) for i in range(count)])
+
+    def scatter(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._sweep("scatter", "read")
+
+    def gather(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._sweep("gather", "add")
+
+    def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
+        self._direction = "frames"
+        loop = Loop("frames", None)
+
+        def roles(variant: tuple[str, ...]) -> tuple[FrameRole, NodeRole]:
+            (port,) = variant
+            if variant not in loop.roles:
+                loop.roles[variant] = Role("frame"), Role("carrier", self.variants.classes_of(port))
+            frame, carrier = loop.roles[variant]
+            cell = _Cell(self, carrier, _OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
+            position = Position(frame, "frame")
+            return FrameRole((position, 0), self._parameters(frame, 12)), NodeRole(cell, "carrier", "add", Ledger())
+
+        return self._run(loop, [(port,) for port in self.variants.carriers], roles)
+
+    def _column_loop(self, source: str, over: Role | None) -> Iterator[ColumnRole]:
+        loop = Loop(source, over)
+        role = Role("column")
+        loop.roles[()] = (role,)
+        return self._run(loop, [()], lambda _: ColumnRole((Position(role, "column"), 0)))
+
+    def columns(self) -> Iterator[ColumnRole]:
+        return self._column_loop("columns", None)
+
+    def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
+        return self._column_loop("descendants", k.span("v")[0][0].role)
+
+    def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
+        return self._column_loop("onward", k.span("v")[0][0].role)
+
+    def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._column_loop("support", frame.index[0].role)
+
+    def array(self, *over: str) -> Indexed:
+        self.program.arrays.append((over, 0))
+        return _Memory(self, len(self.program.arrays) - 1, over)
+
+    def finish(self) -> None:
+        """Refuse a loop that was left before its end."""
+        if self._open:
+            raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+
+
+@dataclass(frozen=True)
+class _OfPort:
+    """Stands for the kind of a node of which only the port is known."""
+
+    port: str
+
+
+def _canonical(block: Block) -> list[Any]:
+    """A block's items with names that depend on nothing but their order, to compare two traces."""
+    numbers: dict[Any, Any] = {}
+
+    def name(thing: Any) -> Any:
+        return numbers.get(id(thing), id(thing))
+
+    def place(p: Any) -> Any:
+        if isinstance(p, Role):
+            return name(p)
+        return tuple(place(x) for x in p) if isinstance(p, tuple) else p
+
+    def listing(items: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            if isinstance(item, Op):
+                numbers[id(item)] = ("op", len(numbers))
+                attr = item.attr if item.code == "const" else place(item.attr) if item.code == "load" else None
+                out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
+            elif isinstance(item, Store):
+                out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))
+            else:
+                for variant, roles in item.roles.items():
+                    for i, role in enumerate(roles):
+                        numbers[id(role)] = ("role", variant, i, len(numbers))
+                bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
+                out.append(("loop", item.source, name(item.over) if item.over else None, bodies))
+        return out
+
+    return listing(block.items)
+
+
+def trace(algorithm: Algorithm, variants: Variants) -> Program:
+    """Run an algorithm on symbols.
+
+    Args:
+        algorithm: The recursion.
+        variants: What kinds of nodes there are.
+
+    Raises:
+        ContractError: The algorithm breaks a rule of the tree language; names its file and line.
+    """
+    tree = TracedTree(variants)
+    inputs = [
+        _Argument(tree, argument, lambda index, n=n: Input(n, index), True, False)
+        for n, argument in enumerate(algorithm.inputs)
+    ]
+    outputs = [
+        _Argument(tree, argument, lambda index, n=n: Output(n, index), True, True)
+        for n, argument in enumerate(algorithm.outputs)
+    ]
+    algorithm(tree, *inputs, *outputs)
+    tree.finish()
+    return tree.program

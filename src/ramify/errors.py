@@ -1,0 +1,46 @@
+"""Every exception and warning that Ramify raises on purpose.
+
+Each message names the thing, says where it is and how to mend it; the data behind the message are attributes.
+"""
+
+from __future__ import annotations
+
+
+class RamifyError(Exception):
+    """Base of all errors of this library."""
+
+
+class ModelError(RamifyError, ValueError):
+    """A mechanism that cannot exist: a cycle, a negative mass, two joints of one name."""
+
+
+class InputError(RamifyError, ValueError):
+    """Arguments of the wrong shape, type or name."""
+
+
+class UnknownNameError(InputError, KeyError):
+    """A frame, joint, body, function or engine that does not exist."""
+
+    def __init__(self, what: str, name: object, choices: tuple[str, ...]) -> None:
+        self.what, self.name, self.choices = what, name, choices
+        shown = ", ".join(choices[:20]) + (f", … ({len(choices)} in all)" if len(choices) > 20 else "")
+        super().__init__(f"no {what} is called {name!r}. There are: {shown or 'none'}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class SingularMechanismError(RamifyError, ArithmeticError):
+    """A mechanism whose mass matrix has no inverse, found from its structure."""
+
+
+class ContractError(RamifyError, TypeError):
+    """An algorithm that breaks the rules of the tree language; names the line that does."""
+
+
+class ModelWarning(UserWarning):
+    """A model that can be used, with something in it that its author should know."""
+
+
+class CacheWarning(UserWarning):
+    """Compiled code cannot be kept on disk; everything works, but is compiled again in each process."""

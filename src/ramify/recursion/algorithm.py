@@ -1,0 +1,113 @@
+"""What an algorithm takes and gives: the part of its signature that engines need."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ramify.recursion.contract import refuse
+from ramify.recursion.roles import Index
+
+#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "node", or a fixed length.
+Dimensions = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One array that an algorithm reads or fills.
+
+    Attributes:
+        name: As in the function's signature.
+        dimensions: What each axis runs over.
+        symmetric: Filled on and right of the diagonal; the engine mirrors it.
+        sparse: Entries that the algorithm does not set are zero.
+    """
+
+    name: str
+    dimensions: Dimensions
+    symmetric: bool = False
+    sparse: bool = False
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for a mechanism with the given nq, nv and number of frames."""
+        return tuple(d if isinstance(d, int) else sizes[d] for d in self.dimensions)
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """A recursion, with the arrays it takes and fills. Called like the function it wraps."""
+
+    name: str
+    run: Callable[..., None]
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+
+    def __call__(self, tree: Any, *arguments: Any) -> None:
+        self.run(tree, *arguments)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether a choice of frames is part of the call."""
+        return any("frames" in argument.dimensions for argument in (*self.inputs, *self.outputs))
+
+    @property
+    def local_to_frames(self) -> bool:
+        """Whether all that is asked for belongs to frames, so that only the nodes that support them matter."""
+        return all("frames" in argument.dimensions for argument in self.outputs)
+
+
+def algorithm(
+    *, symmetric: tuple[str, ...] = (), sparse: tuple[str, ...] = (), outputs: tuple[str, ...], **dimensions: Dimensions
+) -> Callable[[Callable[..., None]], Algorithm]:
+    """Declare what a recursion's arguments run over.
+
+    Args:
+        symmetric: Outputs of which only the upper triangle is filled.
+        sparse: Outputs of which entries left alone are zero.
+        outputs: Names of the arguments that are filled.
+        **dimensions: For each argument after `tree`, what its axes run over.
+    """
+
+    def declare(run: Callable[..., None]) -> Algorithm:
+        names = tuple(inspect.signature(run).parameters)[1:]
+        if set(names) != set(dimensions) or names[len(names) - len(outputs) :] != outputs:
+            raise TypeError(f"{run.__name__}{names}: declared are {tuple(dimensions)}, outputs last: {outputs}")
+        arguments = {n: Argument(n, dimensions[n], n in symmetric, n in sparse or n in symmetric) for n in names}
+        return Algorithm(
+            name=run.__name__,
+            run=run,
+            inputs=tuple(arguments[n] for n in names if n not in outputs),
+            outputs=tuple(arguments[n] for n in outputs),
+        )
+
+    return declare
+
+
+def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
+    """Resolve `array[keys]`: the shape of what it denotes and, in C order, the index of each scalar.
+
+    Each key fills one symbolic dimension, in order. A node along "q" or "v" gives an axis, a column or a frame does not;
+    fixed dimensions are axes.
+    """
+    keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
+    wanted = [d for d in dimensions if isinstance(d, str)]
+    if len(keys) != len(wanted):
+        refuse(f"`{name}` is indexed by {len(keys)} keys, but runs over {', '.join(wanted) or 'nothing'}")
+    remaining = iter(keys)
+    shape: list[int] = []
+    axes: list[list[Index]] = []
+    for dimension in dimensions:
+        if isinstance(dimension, int):
+            shape.append(dimension)
+            axes.append([(0, i) for i in range(dimension)])
+            continue
+        (base, offset), length = next(remaining).span(dimension)
+        if length is None:
+            axes.append([(base, offset)])
+        else:
+            shape.append(length)
+            axes.append([(base, offset + i) for i in range(length)])
+    return tuple(shape), list(product(*axes))

@@ -1,0 +1,71 @@
+"""A tree of nodes with their constants: all that an engine knows of a robot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from ramify.recursion.node import NodeKind
+from ramify.recursion.topology import Topology
+from ramify.spatial.value import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A frame fixed to a node, or to the world (node −1).
+
+    `placement` holds the 12 numbers of the transform from the node's coordinates to the frame's.
+    """
+
+    name: str
+    node: int
+    placement: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """Nodes numbered depth first, each with its kind and constants.
+
+    Attributes:
+        parents: Parent of each node, −1 for the world.
+        kinds: Kind of each node.
+        parameters: Constants of each node, float64, as many as its kind asks for.
+        names: Name of each node, for messages.
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+    """
+
+    parents: tuple[int, ...]
+    kinds: tuple[NodeKind, ...]
+    parameters: tuple[Array, ...] = field(repr=False)
+    names: tuple[str, ...]
+    gravity: Array
+
+    @cached_property
+    def topology(self) -> Topology:
+        return Topology(self.parents)
+
+    @cached_property
+    def q_starts(self) -> tuple[int, ...]:
+        """Where each node's configuration starts; one more entry holds nq."""
+        return tuple(accumulate((kind.nq for kind in self.kinds), initial=0))
+
+    @cached_property
+    def v_starts(self) -> tuple[int, ...]:
+        """Where each node's velocity starts; one more entry holds nv."""
+        return tuple(accumulate((kind.nv for kind in self.kinds), initial=0))
+
+    @property
+    def nq(self) -> int:
+        return self.q_starts[-1]
+
+    @property
+    def nv(self) -> int:
+        return self.v_starts[-1]
+
+    @cached_property
+    def total_parameters(self) -> Array:
+        """All nodes' constants in one array."""
+        return np.concatenate([np.zeros(0), *self.parameters])

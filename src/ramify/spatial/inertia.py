@@ -1,0 +1,93 @@
+"""Spatial inertias about a frame's origin, in its coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ramify.spatial.motion import Force, Motion
+from ramify.spatial.value import Array, Linear
+from ramify.spatial.vector3 import cross, pack3, skew, stack, unpack3
+
+#: Where entry (i, j) of a symmetric 6×6 matrix sits in its 21 packed numbers, row by row of the upper triangle.
+SYMMETRIC6 = np.zeros((6, 6), dtype=np.intp)
+_ROWS6, _COLUMNS6 = np.triu_indices(6)
+SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
+
+
+class RigidInertia(Linear):
+    """Inertia of a rigid body: mass [kg], first moment m·c [kg m], rotational inertia about the origin [kg m²]."""
+
+    __slots__ = ()
+    size = 10
+
+    @classmethod
+    def of(cls, mass: Any, com: Any, inertia_at_com: Any) -> RigidInertia:
+        """From mass [kg], centre of mass [m] and 3×3 inertia about it [kg m²]."""
+        com, inertia_at_com = np.asarray(com), np.asarray(inertia_at_com)
+        shift = skew(com)
+        return cls(stack(mass, mass * com, pack3(inertia_at_com - mass * (shift @ shift))))
+
+    @property
+    def mass(self) -> Any:
+        return self.data[0]
+
+    @property
+    def first_moment(self) -> Array:
+        return self.data[1:4]
+
+    @property
+    def rotational(self) -> Array:
+        return unpack3(self.data[4:])
+
+    def __matmul__(self, motion: Motion) -> Force:
+        w, v, h = motion.angular, motion.linear, self.first_moment
+        return Force.of(self.rotational @ w + cross(h, v), self.mass * v - cross(h, w))
+
+    def articulated(self) -> ArticulatedInertia:
+        """The same inertia with room for what articulation adds."""
+        mass = self.mass
+        linear = np.array([[mass, 0.0, 0.0], [0.0, mass, 0.0], [0.0, 0.0, mass]])
+        return ArticulatedInertia.of(self.rotational, skew(self.first_moment), linear)
+
+    def matrix(self) -> Array:
+        """The dense 6×6 inertia, for looking at."""
+        return self.articulated().matrix()
+
+
+class ArticulatedInertia(Linear):
+    """A symmetric 6×6 inertia [[angular, coupling], [couplingᵀ, linear]] as the 21 numbers of its upper triangle."""
+
+    __slots__ = ()
+    size = 21
+
+    @classmethod
+    def of(cls, angular: Array, coupling: Array, linear: Array) -> ArticulatedInertia:
+        """From its three 3×3 blocks, the diagonal ones symmetric."""
+        dense = np.block([[angular, coupling], [coupling.T, linear]])
+        return cls.from_matrix(dense)
+
+    @classmethod
+    def from_matrix(cls, matrix: Array) -> ArticulatedInertia:
+        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        return cls(matrix[_ROWS6, _COLUMNS6])
+
+    def matrix(self) -> Array:
+        """The dense symmetric 6×6 matrix."""
+        return self.data[SYMMETRIC6]
+
+    @property
+    def angular(self) -> Array:
+        return self.data[SYMMETRIC6[:3, :3]]
+
+    @property
+    def coupling(self) -> Array:
+        return self.data[SYMMETRIC6[:3, 3:]]
+
+    @property
+    def linear(self) -> Array:
+        return self.data[SYMMETRIC6[3:, 3:]]
+
+    def __matmul__(self, motion: Motion) -> Force:
+        return Force(self.matrix() @ motion.data)

@@ -1,0 +1,83 @@
+"""The common shape of every spatial quantity: a flat, immutable array of scalars with a meaning.
+
+The scalars may be floats, complex numbers, extended or arbitrary precision numbers, or the symbols of a tracer: nothing
+here asks. Keeping each quantity as few scalars as its structure allows (10 for a rigid inertia, 21 for an articulated
+one) is what makes the recursions cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Value:
+    """A quantity made of `size` scalars. Subclasses say what they mean."""
+
+    __slots__ = ("data",)
+
+    size: ClassVar[int]
+    #: The class that says what the scalars mean; subclasses that add no meaning keep their parent's.
+    plain: ClassVar[type[Value]]
+    data: Array
+
+    def __init_subclass__(cls) -> None:
+        cls.plain = cls
+
+    def __init__(self, data: Any) -> None:
+        data = np.asarray(data).view()
+        if data.shape != (self.size,):
+            raise ValueError(f"{type(self).__name__} takes {self.size} numbers, got an array of shape {data.shape}")
+        data.flags.writeable = False
+        self.data = data
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """What `from_components` needs besides the scalars; empty for quantities of fixed size."""
+        return ()
+
+    @classmethod
+    def size_of(cls, *parameters: int) -> int:
+        """Number of scalars."""
+        return cls.size
+
+    @classmethod
+    def from_components(cls, data: Array, *parameters: int) -> Self:
+        """Rebuild a quantity from its scalars."""
+        return cls(data, *parameters)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.data.tolist()})"
+
+
+class Linear(Value):
+    """A quantity that can be added, subtracted and scaled component by component."""
+
+    __slots__ = ()
+
+    @classmethod
+    def zero(cls) -> Self:
+        """The neutral element of addition."""
+        return cls(np.zeros(cls.size))
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Value) or other.plain is not self.plain:
+            return NotImplemented
+        return type(self).from_components(self.data + other.data, *self.parameters)
+
+    def __sub__(self, other: Self) -> Self:
+        if not isinstance(other, Value) or other.plain is not self.plain:
+            return NotImplemented
+        return type(self).from_components(self.data - other.data, *self.parameters)
+
+    def __neg__(self) -> Self:
+        return type(self).from_components(-self.data, *self.parameters)
+
+    def __mul__(self, scalar: Any) -> Self:
+        return type(self).from_components(self.data * scalar, *self.parameters)
