@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ramify as rf
-from ramify.engines.native import target
+from ramify.engines.native import target, threads
 from tests.parity.functions import FEW, FUNCTIONS, Array, Function, assert_same_bits, robot, states
 
 ROBOTS = ("every kind", "humanoid")
@@ -162,6 +162,20 @@ def test_lane_widths(function: Function, width: int) -> None:
     expected = function(model, *arrays)
     with target.use(target.host().with_width(width)):
         assert_same_bits(function(_fresh(model), *arrays), expected)
+
+
+@pytest.mark.parametrize("function", FEW, ids=str)
+def test_numbers_of_threads(function: Function) -> None:
+    model = robot()
+    arrays = states(model, (10_007,))
+    try:
+        threads.set_threads(1)
+        expected = function(model, *arrays)
+        for count in (2, 3, 7):
+            threads.set_threads(count)
+            assert_same_bits(function(model, *arrays), expected)
+    finally:
+        threads.set_threads(None)
 
 
 def _runs_here(cpu: str) -> bool:

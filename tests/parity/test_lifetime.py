@@ -61,7 +61,7 @@ def test_first_calls_from_many_threads() -> None:
 def test_a_forked_child_agrees() -> None:
     """Also after the parent has used its thread pool, which does not survive the fork."""
     model = robot()
-    q, v, x = states(model, (4096,))
+    q, v, x = states(model, (10_000,))
     expected = model.forward_dynamics(q, v, x).tobytes()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
