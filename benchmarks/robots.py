@@ -146,7 +146,7 @@ def from_pinocchio(name: str, model: Any, gravity: tuple[float, float, float] = 
     # Links and joints of a URDF may share names, so that bodies here get names of their own.
     names = ["world", *(f"{joint} link" for joint in list(model.names)[1:])]
     parts, degrees, unbounded = [], [], []
-    builder = rf.Builder(name=name, gravity=gravity)
+    builder = rf.Builder(name=name, gravity=gravity, strict=False)  # published inertias are not always possible
     for i in range(1, model.njoints):
         joint, inertia = model.joints[i], model.inertias[i]
         kind, axis = _kind_and_axis(joint)

@@ -96,9 +96,8 @@ class Case:
     @cached_property
     def frames(self) -> tuple[str, ...]:
         """A few frames: an early link, the last link, and the tips."""
-        names = self.robot.frames
-        moving = [name for name in names if name != "world"]
-        tips = [name for name in names if name.startswith("tip")]
+        moving = [name for name in self.robot.frames if self.robot.site(name).node >= 0]
+        tips = [name for name in moving if name.startswith("tip")]
         return tuple(dict.fromkeys([moving[0], moving[len(moving) // 2], moving[-1], *tips[:2]]))
 
     @property

@@ -48,11 +48,16 @@ class Function:
 
 
 def _frames(robot: rf.Model) -> tuple[Any, ...]:
-    return ([robot.frames[1], robot.frames[-1]],)
+    moving = _moving(robot)
+    return ([moving[0], moving[-1]],)
 
 
 def _frame(robot: rf.Model) -> tuple[Any, ...]:
-    return (robot.frames[-1],)
+    return (_moving(robot)[-1],)
+
+
+def _moving(robot: rf.Model) -> list[str]:
+    return [name for name in robot.frames if robot.site(name).node >= 0] or ["world"]
 
 
 FUNCTIONS = (

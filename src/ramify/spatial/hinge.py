@@ -6,6 +6,7 @@ the body frame, and then P H is a choice of columns of P, and P⁺ = P − P H D
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from ramify.spatial.inertia import ArticulatedInertia
 from ramify.spatial.motion import Force, Motion
 from ramify.spatial.symmetric import Factor
 from ramify.spatial.value import Array, Linear
+from ramify.spatial.vector3 import stack
 
 
 class Hinge(NamedTuple):
@@ -83,6 +85,9 @@ class JointMap(Protocol):
     def column(self, index: int) -> Motion:
         """One allowed motion."""
 
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        """The columns after a function of each."""
+
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         """Eq. 32. `armature` is added to D's diagonal; None says that it is zero by construction."""
 
@@ -100,6 +105,12 @@ class MotionColumns(Columns):
 
     def column(self, index: int) -> Motion:
         return Motion(self.data[6 * index : 6 * index + 6])
+
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        """The columns after a function of each, as columns of what it gives."""
+        results = [function(self.column(i)) for i in range(self.count)]
+        kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
+        return kind(stack(*(result.data for result in results)), self.count)
 
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         H, dense = self.matrix(), P.matrix()
@@ -128,6 +139,9 @@ class AxisMap:
 
     def column(self, index: int) -> Motion:
         return Motion(np.eye(6)[self.axes[index]])
+
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        return MotionColumns.from_matrix(np.eye(6)[:, list(self.axes)]).map(function)
 
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         axes, dense = list(self.axes), P.matrix()

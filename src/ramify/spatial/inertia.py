@@ -91,3 +91,43 @@ class ArticulatedInertia(Linear):
 
     def __matmul__(self, motion: Motion) -> Force:
         return Force(self.matrix() @ motion.data)
+
+
+class CoriolisInertia(Linear):
+    """B(I, V) = ½ [(V ×*) I − I (V ×) + (I V) ×̄*]: twice the part of İ that a factor C of Ṁ = C + Cᵀ takes. 12 numbers.
+
+    For a rigid inertia I = (m, h, J) and a motion V = (w, u), both about one point,
+
+        B = [[ −ŵ (½ tr J − J) − ĥ û , 0 ],      b = m u + w × h
+             [ −b̂                    , 0 ]]
+
+    [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", Eq. 2.8 (their M̂). The closed
+    form printed in its Algorithm 1 has the sign of the upper left block wrong.
+    """
+
+    __slots__ = ()
+    size = 12
+
+    @classmethod
+    def of(cls, inertia: RigidInertia, motion: Motion) -> CoriolisInertia:
+        """For a body of the given inertia that moves with the given motion."""
+        w, u, J, h = motion.angular, motion.linear, inertia.rotational, inertia.first_moment
+        half_trace = 0.5 * (J[0, 0] + J[1, 1] + J[2, 2])
+        complement = np.array([[half_trace - J[i, j] if i == j else -J[i, j] for j in range(3)] for i in range(3)])
+        block = -(skew(w) @ complement) - skew(h) @ skew(u)
+        return cls(stack(block, inertia.mass * u + cross(w, h)))
+
+    @property
+    def block(self) -> Array:
+        return self.data[:9].reshape(3, 3)
+
+    @property
+    def lever(self) -> Array:
+        return self.data[9:]
+
+    def __matmul__(self, motion: Motion) -> Force:
+        return Force.of(self.block @ motion.angular, -cross(self.lever, motion.angular))
+
+    def transposed(self, motion: Motion) -> Force:
+        """Bᵀ m."""
+        return Force.of(self.block.T @ motion.angular + cross(self.lever, motion.linear), np.zeros(3))

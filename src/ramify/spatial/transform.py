@@ -55,6 +55,11 @@ class Transform(Value):
             return Transform.of(self.E @ other.E, other.r + other.E.T @ self.r)
         return NotImplemented
 
+    def back(self, motion: Motion) -> Motion:
+        """Takes a motion from frame B to frame A: X⁻¹ m, without forming X⁻¹."""
+        angular = self.E.T @ motion.angular
+        return Motion.of(angular, self.E.T @ motion.linear + cross(self.r, angular))
+
     def inverse(self) -> Transform:
         """From frame B to frame A."""
         return Transform.of(self.E.T, -(self.E @ self.r))

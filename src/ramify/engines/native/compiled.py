@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.engines.native import cache, target
+from ramify.engines.native import cache, target, threads
 from ramify.engines.native.binding import Array, Binding, Operand, plan
 from ramify.engines.native.driver import driver_text
 from ramify.engines.native.gufunc import make_gufunc
@@ -24,6 +24,12 @@ from ramify.errors import InputError
 Kernel = Callable[[int], Library]
 
 _FLOAT64 = np.dtype(np.float64)
+
+# Fewer samples are faster one by one than in lanes that are mostly spare.
+_SMALLEST_BATCH = 3
+
+# Waking a thread takes about 0.1 ms; a thread is worth it for about 0.25 ms of work, which touches as many numbers as this.
+_NUMBERS_PER_THREAD = 1 << 20
 
 
 class Compiled:
@@ -42,24 +48,25 @@ class Compiled:
         self._shapes = tuple(operand.shape for operand in binding.inputs)
         self._width = _batch_width(binding, self._target.width)
         self._runners: dict[int, Callable[..., Any]] = {}
+        self._single: Callable[..., Any] | None = None
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Compute.
 
         Args:
             inputs: Arrays of shape (..., *core), in the order of `binding.inputs`; any real numbers.
-            out: Array (or tuple of arrays, for several outputs) that takes the result, of its shape; may overlap inputs.
+            out: Array (or tuple of arrays, for several outputs) of the result's shape to put it in; may overlap inputs.
 
         Returns:
             The array of results, or a tuple of them if there are several.
         """
         # Plain samples go straight to the ufunc.
-        if out is None and len(inputs) == len(self._shapes):
-            for array, shape in zip(inputs, self._shapes):
+        if out is None and len(inputs) == len(self._shapes) and self._single is not None:
+            for array, shape in zip(inputs, self._shapes, strict=False):
                 if type(array) is not np.ndarray or array.shape != shape or array.dtype is not _FLOAT64:
                     break
             else:
-                return self._runner(1)(*inputs)
+                return self._single(*inputs)
         return self._general(inputs, out)
 
     def compile(self) -> None:
@@ -80,6 +87,7 @@ class Compiled:
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
+                self._single = self._runners.get(1)
             return self._runners[width]
 
     def _general(self, inputs: tuple[Any, ...], out: Any) -> Any:
@@ -104,11 +112,26 @@ class Compiled:
             others = [*flat, *targets[:k]]
             if not np.may_share_memory(result, flat_result) or any(np.may_share_memory(result, a) for a in others):
                 targets[k] = np.empty(flat_result.shape)
-        width = self._width if samples > 2 else 1
-        self._runner(width)(*flat, out=tuple(targets))
+        self._run_slices([*flat, *targets], samples)
         for result, computed in zip(results, targets, strict=True):
             if not np.may_share_memory(result, computed):
                 result[...] = computed.reshape(result.shape)
+
+    def _run_slices(self, arrays: list[Array], samples: int) -> None:
+        """Spread a flat batch over threads, in slices of whole blocks of lanes."""
+        width = self._width if samples >= _SMALLEST_BATCH else 1
+        runner, inputs = self._runner(width), len(self.binding.inputs)
+        parts = min(threads.get_threads(), samples * self.binding.footprint // _NUMBERS_PER_THREAD)
+        if parts <= 1:
+            runner(*arrays[:inputs], out=tuple(arrays[inputs:]))
+            return
+        length = -(-samples // (parts * width)) * width
+
+        def task(start: int) -> Callable[[], object]:
+            pieces = [array[start : start + length] for array in arrays]
+            return lambda: runner(*pieces[:inputs], out=tuple(pieces[inputs:]))
+
+        threads.run([task(start) for start in range(0, samples, length)])
 
     def _checked(self, operand: Operand, value: Any) -> Array:
         """An input as a float64 array of the right core shape."""
