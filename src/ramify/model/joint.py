@@ -105,18 +105,22 @@ class Joint(Record):
 
     @property
     def nq(self) -> int:
+        """Numbers in its configuration."""
         return self.type.nq
 
     @property
     def nv(self) -> int:
+        """Degrees of freedom."""
         return self.type.nv
 
     @property
     def q_slice(self) -> slice:
+        """Where its coordinates are in q."""
         return slice(self.q_start, self.q_start + self.nq)
 
     @property
     def v_slice(self) -> slice:
+        """Where its velocities are in v."""
         return slice(self.v_start, self.v_start + self.nv)
 
     @property

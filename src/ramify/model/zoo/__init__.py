@@ -1,7 +1,19 @@
 """Built-in robots."""
 
+from ramify.model.zoo.asimo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 from ramify.model.zoo.humanoid import humanoid24
 from ramify.model.zoo.pendulums import cart_pole, double_pendulum, pendulum
-from ramify.model.zoo.random import chain, random_tree
+from ramify.model.zoo.random import MOVING_KINDS, chain, random_tree
 
-__all__ = ["cart_pole", "chain", "double_pendulum", "humanoid24", "pendulum", "random_tree"]
+__all__ = [
+    "ASIMO_VARIANTS",
+    "MOVING_KINDS",
+    "asimo35",
+    "asimo35_tasks",
+    "cart_pole",
+    "chain",
+    "double_pendulum",
+    "humanoid24",
+    "pendulum",
+    "random_tree",
+]

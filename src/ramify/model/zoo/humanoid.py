@@ -17,6 +17,7 @@ import numpy as np
 from ramify.model.builder import Builder
 from ramify.model.joint import Limits
 from ramify.model.model import Model
+from ramify.model.zoo.rod import thick_rod
 
 _X, _Y, _Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
@@ -79,15 +80,7 @@ def _limb(builder: Builder, side: str, links: list[tuple[Any, ...]], parent: str
             placement=(np.eye(3), flip * offset),
             axis=axis,
             limits=Limits(lower=lower, upper=upper, velocity=6.0, effort=20.0 + 10.0 * mass),
-            **_rod(mass, flip * reach),
+            **thick_rod(mass, flip * reach),
         )
         parent = f"{name}_link"
     return parent
-
-
-def _rod(mass: float, reach: Any) -> dict[str, Any]:
-    """Mass, centre and inertia of a thick rod from the link's origin to `reach` [m]."""
-    reach = np.asarray(reach, dtype=float)
-    thickness = 0.05 + 0.1 * float(np.linalg.norm(reach))
-    inertia = mass / 12.0 * (reach @ reach * np.eye(3) - np.outer(reach, reach)) + mass * thickness**2 / 6.0 * np.eye(3)
-    return {"mass": mass, "com": reach / 2.0, "inertia": inertia}

@@ -20,7 +20,7 @@ MOVING_KINDS = tuple(name for name, kind in KINDS.items() if kind.nv)
 
 def chain(n: int, seed: int = 0, kind: str = "revolute") -> Model:
     """n bodies in series, called "body1" to "body<n>", with frame "tip" at the end."""
-    return _tree("chain", n, (kind,), seed, armature=False, roots=1, branching=0.0)
+    return _tree("chain", n, (kind,), seed, armature=False, roots=1, branching=0.0, frames=False)
 
 
 def random_tree(
@@ -44,11 +44,11 @@ def random_tree(
         roots: Bodies that hang on the world.
         branching: Probability that a body hangs on any earlier body instead of the one before it.
     """
-    return _tree("random_tree", n, tuple(kinds), seed, armature=armature, roots=roots, branching=branching)
+    return _tree("random_tree", n, tuple(kinds), seed, armature=armature, roots=roots, branching=branching, frames=True)
 
 
 def _tree(
-    name: str, n: int, kinds: tuple[str, ...], seed: int, *, armature: bool, roots: int, branching: float
+    name: str, n: int, kinds: tuple[str, ...], seed: int, *, armature: bool, roots: int, branching: float, frames: bool
 ) -> Model:
     if not 1 <= roots <= n:
         raise InputError(f"a tree of {n} bodies cannot have {roots} roots; need 1 ≤ roots ≤ n")
@@ -75,7 +75,7 @@ def _tree(
             **_axes(rng, kind),
             **_random_body(rng),
         )
-        for letter in "ab"[: max(0, int(rng.integers(-2, 3)))]:
+        for letter in "ab"[: max(0, int(rng.integers(-2, 3))) if frames else 0]:
             builder.add_frame(f"frame{i + 1}{letter}", body=f"body{i + 1}", placement=_placement(rng))
     builder.add_frame("tip", body=f"body{n}", placement=_placement(rng))
     return builder.build()

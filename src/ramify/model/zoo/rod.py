@@ -1,0 +1,16 @@
+"""The shape of a plausible link."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def thick_rod(mass: float, reach: Any) -> dict[str, Any]:
+    """Mass, com and inertia, as `Builder.add_body` takes them, of a rod from the link's origin to `reach` [m]."""
+    reach = np.asarray(reach, dtype=float)
+    thickness = 0.05 + 0.1 * float(np.linalg.norm(reach))
+    along = reach @ reach * np.eye(3) - np.outer(reach, reach)
+    inertia = mass / 12.0 * along + mass * thickness**2 / 6.0 * np.eye(3)
+    return {"mass": mass, "com": reach / 2.0, "inertia": inertia}

@@ -1,0 +1,114 @@
+"""The built-in robots: their shapes, and what the papers say of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramify.errors import InputError, UnknownNameError
+from ramify.model import Model, zoo
+from ramify.model.singularity import require_invertible
+
+#: Bodies and degrees of freedom of each variant.
+SIZES = {
+    "hands_feet": (35, 40),
+    "hands_feet_head": (35, 40),
+    "forefingers_thumbs_feet": (35, 40),
+    "legs_plus_2": (39, 44),
+    "legs_plus_4": (43, 48),
+    "arms_plus_2": (39, 44),
+    "arms_plus_4": (43, 48),
+    "two_arms_two_legs": (65, 70),
+    "four_fingers": (55, 60),
+    "one_foot": (34, 34),
+}
+
+
+def supporting_dofs(robot: Model, node: int) -> int:
+    return sum(robot.mechanism.kinds[k].nv for k in robot.topology.support(node))
+
+
+def zeros_in_mass_matrix(robot: Model) -> float:
+    """Share of the entries that couple bodies of which neither carries the other."""
+    filled = 0
+    for node, kind in enumerate(robot.mechanism.kinds):
+        filled += kind.nv * (2 * supporting_dofs(robot, node) - kind.nv)
+    return 1.0 - filled / robot.nv**2
+
+
+def zeros_in_jacobian(robot: Model, frames: tuple[str, ...]) -> float:
+    filled = sum(supporting_dofs(robot, robot.site(frame).node) for frame in frames)
+    return 1.0 - filled / (robot.nv * len(frames))
+
+
+def test_every_variant_of_asimo_is_listed() -> None:
+    assert tuple(SIZES) == zoo.ASIMO_VARIANTS
+
+
+@pytest.mark.parametrize("variant", SIZES)
+def test_asimo_variants(variant: str) -> None:
+    robot = zoo.asimo35(variant)
+    assert (len(robot.bodies), robot.nv) == SIZES[variant]
+    assert len(robot.mechanism.parents) == len(robot.bodies)
+    assert len({robot.site(frame).node for frame in zoo.asimo35_tasks(variant)}) == len(zoo.asimo35_tasks(variant))
+    require_invertible(robot.mechanism)
+
+
+def test_asimo_has_the_published_sparsity() -> None:
+    """Paper 001: "approximately" 56 % zeros in H, 67 % in J; 73 % in H with two more arms and legs."""
+    robot = zoo.asimo35()
+    assert zeros_in_mass_matrix(robot) == 0.5575
+    assert zeros_in_jacobian(robot, zoo.asimo35_tasks()) == pytest.approx(0.675, abs=1e-15)
+    assert round(zeros_in_mass_matrix(zoo.asimo35("two_arms_two_legs")), 4) == 0.7302
+    assert max(robot.topology.depths) == 9
+
+
+def test_unknown_variant_is_refused_with_the_choices() -> None:
+    with pytest.raises(UnknownNameError, match="hands_feet"):
+        zoo.asimo35("three_feet")
+
+
+def test_humanoid_has_24_links_and_two_hands() -> None:
+    robot = zoo.humanoid24()
+    assert robot.nq == robot.nv == len(robot.bodies) == 24
+    assert {joint.kind for joint in robot.joints} == {"revolute"}
+    assert robot.site("right_foot").node == -1
+    hands = robot.site("left_hand").node, robot.site("right_hand").node
+    assert robot.mechanism.names[robot.topology.nearest_common_ancestor(*hands)] == "waist_pitch_link"
+    q = robot.random_configuration(0, (100,))
+    limits = np.array([[joint.limits.lower[0], joint.limits.upper[0]] for joint in robot.joints])
+    assert (limits[:, 0] <= q).all()
+    assert (q <= limits[:, 1]).all()
+    require_invertible(robot.mechanism)
+
+
+def test_chain_is_a_chain() -> None:
+    robot = zoo.chain(7)
+    assert robot.topology.parents == tuple(range(-1, 6))
+    assert robot.frames == ("world", *(f"body{i}" for i in range(1, 8)), "tip")
+    assert robot == zoo.chain(7)
+    assert robot != zoo.chain(7, seed=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_tree_has_every_kind_and_as_many_roots_as_asked(seed: int) -> None:
+    robot = zoo.random_tree(20, seed=seed, roots=3, armature=True)
+    assert {joint.kind for joint in robot.joints} == set(zoo.MOVING_KINDS)
+    assert sum(parent == -1 for parent in robot.topology.parents) == 3
+    assert any(joint.armature.any() for joint in robot.joints)
+    assert not all(joint.armature.any() for joint in robot.joints)
+    require_invertible(robot.mechanism)
+
+
+def test_random_tree_refuses_nonsense() -> None:
+    with pytest.raises(InputError, match="roots"):
+        zoo.random_tree(3, roots=4)
+    with pytest.raises(UnknownNameError, match="ball"):
+        zoo.random_tree(3, kinds=("ball",))
+
+
+@pytest.mark.parametrize("make", [zoo.pendulum, zoo.double_pendulum, zoo.cart_pole])
+def test_pendulums_are_invertible_point_masses(make: object) -> None:
+    robot = make()  # type: ignore[operator]
+    require_invertible(robot.mechanism)
+    assert robot.site("tip").node == len(robot.topology) - 1
