@@ -16,6 +16,7 @@ import pinocchio as pin
 import ramify as rf
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 _ROBOTS = {
     "Panda": ("panda_description/urdf/panda.urdf", False),
@@ -40,7 +41,7 @@ class Order:
 
     kinds: tuple[str, ...]
     unbounded: tuple[bool, ...]
-    columns: Array
+    columns: Indices
 
     @classmethod
     def of(cls, kinds: list[str], degrees: list[int], unbounded: list[bool] | None = None) -> Order:
@@ -54,7 +55,7 @@ class Order:
         return cls(tuple(kinds), tuple(unbounded or [False] * len(kinds)), np.array(columns, dtype=np.intp))
 
     @property
-    def back(self) -> Array:
+    def back(self) -> Indices:
         """For each of Ramify's velocities, its place in Pinocchio."""
         return np.argsort(self.columns)
 
@@ -85,11 +86,11 @@ class Order:
 
     def matrix(self, matrix: Array) -> Array:
         """Pinocchio's square matrix over degrees of freedom in Ramify's order."""
-        return matrix[self.back][:, self.back]
+        return np.asarray(matrix[self.back][:, self.back])
 
     def jacobian(self, jacobian: Array) -> Array:
         """Pinocchio's 6×nv matrix in Ramify's order, angular rows first."""
-        return jacobian[[3, 4, 5, 0, 1, 2]][:, self.back]
+        return np.asarray(jacobian[[3, 4, 5, 0, 1, 2]][:, self.back])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,208 @@
+"""Speed of the classic recursions against Pinocchio and MuJoCo. `make bench`, or `python -m benchmarks.foundation`.
+
+Numbers marked × say how many times as long the peer takes; µs are Ramify's own. The method is in `benchmarks.timing`,
+what each peer has to deliver in `benchmarks.peers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import ramify as rf
+from benchmarks import robots, startup
+from benchmarks.peers import FUNCTIONS, Peer, looped, mujoco_peer, pinocchio_peer, ramify_arguments
+from benchmarks.table import Table
+from benchmarks.timing import pin_to_one_core, processor, race
+from ramify.engines.native.threads import set_threads
+
+BATCH = 1024
+#: Peers' batches are also timed in pieces that fit a timing block, and the better time counts.
+PIECE = 32
+CHAINS = (10, 50, 100, 200)
+LONG_CHAINS = (100, 300, 1000, 3000, 10_000)
+POOL = 256
+
+
+def main() -> None:
+    """Run all benchmarks and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument(
+        "--seconds", type=float, default=0.15, help="time spent on each contender (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="names of robots, 'chains' or 'startup'; everything if empty"
+    )
+    options = parser.parse_args()
+
+    set_threads(1)
+    core = pin_to_one_core()
+    title = (
+        f"{processor()}, core {core}; Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"llvmlite {version('llvmlite')}, pin {version('pin')}, MuJoCo {version('mujoco')}"
+    )
+    jobs: dict[str, Callable[[], Table]] = {}
+    for name in robots.NAMES:
+        jobs[name] = lambda name=name: against_peers(robots.load(name), options.seconds)  # type: ignore[misc]
+    for n in CHAINS:
+        jobs[f"chain {n}"] = lambda n=n: against_peers(robots.chain(n), options.seconds)  # type: ignore[misc]
+    jobs["chains"] = lambda: against_ourselves(options.seconds)
+    jobs["startup"] = lambda: startup.table(robots.load("Talos").model)
+    wanted = [name for name in jobs if not options.only or name in options.only]
+
+    console = Console()
+    console.print(title)
+    tables = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(wanted))
+        for name in wanted:
+            progress.update(task, description=name)
+            tables.append(jobs[name]())
+            console.print(tables[-1].rich())
+            progress.advance(task)
+    if options.markdown is not None:
+        text = "\n\n".join([title, *(table.markdown() for table in tables)])
+        options.markdown.write_text(text + "\n", encoding="utf-8")
+
+
+def against_peers(robot: robots.Robot, seconds: float) -> Table:
+    """Every function of one robot: a single call, and a sample of a batch."""
+    peers = [pinocchio_peer(robot), mujoco_peer(robot)]
+    bodies = len(robot.parts)
+    table = Table(
+        f"{robot.name}: nv {robot.model.nv}, {bodies} bodies, {len(robot.frames)} frames",
+        ["function", "single", "Pinocchio", "its bare call", "MuJoCo", f"of {BATCH}", "Pinocchio", "MuJoCo"],
+    )
+    for function in FUNCTIONS:
+        single = _single(robot, peers, function, seconds)
+        batch = _batch(robot, peers, function, seconds)
+        table.add(
+            function.replace("_", " "),
+            micro(single["Ramify"]),
+            *(ratio(single, name) for name in ("Pinocchio", "Pinocchio bare", "MuJoCo")),
+            micro(batch["Ramify"]),
+            *(ratio(batch, name) for name in ("Pinocchio", "MuJoCo")),
+        )
+    return table
+
+
+def _states(robot: robots.Robot, peer: Peer | None, count: int, letters: str) -> tuple[Any, ...]:
+    """Random states in the coordinates of a peer, or of Ramify."""
+    q, v, a = robots.state_pool(robot.model, count)
+    if peer is not None:
+        q, v, a = peer.q(q), peer.v(v), peer.v(a)
+    return tuple({"q": q, "v": v, "a": a}[letter] for letter in letters)
+
+
+def _single(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
+    """Least time of one call of each library [s]."""
+    letters, rest = FUNCTIONS[function], ramify_arguments(robot, function)
+    method = getattr(robot.model, function)
+    own = [(*map(np.array, sample), *rest) for sample in zip(*_states(robot, None, POOL, letters))]
+    contenders: dict[str, Any] = {"Ramify": (method, own)}
+    for peer in peers:
+        samples = [tuple(map(np.array, sample)) for sample in zip(*_states(robot, peer, POOL, letters))]
+        for way, call in peer.ways[function].items():
+            _compare(robot, peer, function, method(*own[0]), call(*samples[0]))
+            contenders[f"{peer.name}/{way}"] = (call, samples)
+        if function in peer.bare:
+            contenders[f"{peer.name} bare"] = (peer.bare[function], samples)
+    return _fastest(race(contenders, seconds))
+
+
+def _batch(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
+    """Least time per sample of a batch of each library [s]."""
+    letters, rest = FUNCTIONS[function], ramify_arguments(robot, function)
+    method = getattr(robot.model, function)
+    states = _states(robot, None, BATCH, letters)
+    contenders: dict[str, Any] = {"Ramify": (method, [(*states, *rest)])}
+    sizes = {"Ramify": BATCH}
+    shape = np.shape(method(*(array[0] for array in states), *rest))
+    for peer in peers:
+        arrays = _states(robot, peer, BATCH, letters)
+        ways = {way: looped(call, shape) for way, call in peer.ways[function].items()}
+        pieces = [tuple(array[i : i + PIECE] for array in arrays) for i in range(0, BATCH, PIECE)]
+        for way, call in ways.items():
+            contenders[f"{peer.name}/{way}"], sizes[f"{peer.name}/{way}"] = (call, pieces), PIECE
+        if function in peer.batched:
+            # Its batches are columns, in Fortran order.
+            columns = [np.asfortranarray(array.T) for array in arrays]
+            parts = [tuple(np.asfortranarray(array.T) for array in piece) for piece in pieces]
+            contenders[f"{peer.name}/whole"] = (peer.batched[function], [tuple(columns)])
+            contenders[f"{peer.name}/pieces"] = (peer.batched[function], parts)
+            sizes |= {f"{peer.name}/whole": BATCH, f"{peer.name}/pieces": PIECE}
+    return _fastest({name: time / sizes[name] for name, time in race(contenders, seconds).items()})
+
+
+def _fastest(times: dict[str, float]) -> dict[str, float]:
+    """The best of each library's ways."""
+    best: dict[str, float] = {}
+    for name, time in times.items():
+        library = name.split("/")[0]
+        best[library] = min(time, best.get(library, time))
+    return best
+
+
+def _compare(robot: robots.Robot, peer: Peer, function: str, ours: Any, theirs: Any) -> None:
+    """Refuse to time a peer that computes something else, where the coordinates allow a comparison."""
+    if peer.name == "Pinocchio":
+        if function == "jacobian":
+            theirs = robot.order.jacobian(theirs)
+        elif function.startswith("mass"):
+            theirs = robot.order.matrix(theirs)
+        elif function != "poses":
+            theirs = robot.order.vector(theirs)
+    elif "floating" in robot.order.kinds or function == "jacobian":
+        return
+    if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(theirs)))):
+        raise ValueError(f"{robot.name}: {function} of {peer.name} differs from Ramify's")
+
+
+def against_ourselves(seconds: float) -> Table:
+    """Time per body of long chains, which should not depend on their length."""
+    table = Table(
+        "Chains: time per body",
+        ["function", "bodies", "single call", "against n = 100", "batch of 64, per sample", "against single"],
+    )
+    for function in ("inverse_dynamics", "forward_dynamics"):
+        first = None
+        for n in LONG_CHAINS:
+            robot = rf.zoo.chain(n)
+            method, pool = getattr(robot, function), robots.state_pool(robot, 64)
+            samples = list(zip(*pool))
+            times = race({"single": (method, samples), "batch": (method, [pool])}, max(seconds, 0.3))
+            single, batch = times["single"] / n, times["batch"] / n / 64
+            first = first or single
+            table.add(
+                function.replace("_", " "),
+                str(n),
+                f"{single * 1e9:.1f} ns",
+                f"{single / first:.2f}",
+                f"{batch * 1e9:.1f} ns",
+                f"{batch / single:.2f}",
+            )
+    return table
+
+
+def micro(seconds: float) -> str:
+    """A time in microseconds."""
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def ratio(times: dict[str, float], name: str) -> str:
+    """How many times as long as Ramify another takes."""
+    return f"{times[name] / times['Ramify']:.2f}×" if name in times else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a user waits for once: the import, and the first call of each function, compiled or loaded from the cache."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import ramify as rf
+from benchmarks.table import Table
+
+_IMPORT = """
+import time
+import numpy
+start = time.perf_counter()
+import ramify
+print(time.perf_counter() - start)
+"""
+
+_FIRST_CALL = """
+import pickle, sys, time
+import numpy as np
+path, function = sys.argv[1:]
+with open(path, "rb") as file:
+    robot = pickle.load(file)
+q, v = robot.neutral(), np.zeros(robot.nv)
+arguments = {"poses": (q,), "jacobian": (q, robot.frames[-1])}.get(function)
+if arguments is None:
+    arguments = (q,) if function.startswith("mass") else (q, v, v)
+start = time.perf_counter()
+getattr(robot, function)(*arguments)
+print(time.perf_counter() - start)
+"""
+
+
+def table(robot: rf.Model) -> Table:
+    """Import time beyond NumPy, and first calls with a cold and a warm cache, each in a process of its own."""
+    found = Table(f"Start-up ({robot.name})", ["what", "cold cache", "warm cache"])
+    imports = min(_run(_IMPORT) for _ in range(5))
+    found.add("import ramify, beyond NumPy", "", f"{imports:.3f} s")
+    with tempfile.TemporaryDirectory() as directory:
+        model = Path(directory, "robot.pickle")
+        model.write_bytes(pickle.dumps(robot))
+        for function in (
+            "poses",
+            "jacobian",
+            "inverse_dynamics",
+            "forward_dynamics",
+            "mass_matrix",
+            "mass_matrix_inverse",
+        ):
+            cache = Path(directory, function)
+            cold = _run(_FIRST_CALL, str(model), function, cache=cache)
+            warm = min(_run(_FIRST_CALL, str(model), function, cache=cache) for _ in range(3))
+            found.add(f"first call of {function.replace('_', ' ')}", f"{cold:.2f} s", f"{warm:.3f} s")
+    return found
+
+
+def _run(program: str, *arguments: str, cache: Path | None = None) -> float:
+    """The number of seconds that a program prints."""
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["RAMIFY_CACHE_DIR"] = str(cache)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)

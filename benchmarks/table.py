@@ -1,0 +1,36 @@
+"""A table that prints in the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import rich.table
+
+
+@dataclass
+class Table:
+    """Rows of text under a title."""
+
+    title: str
+    columns: list[str]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """Append a row."""
+        self.rows.append(cells)
+
+    def rich(self) -> rich.table.Table:
+        """For the terminal."""
+        table = rich.table.Table(title=self.title, title_justify="left")
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="right" if i else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """For a document."""
+        lines = [f"**{self.title}**", "", f"| {' | '.join(self.columns)} |"]
+        lines.append("|" + "|".join(["---"] + ["---:"] * (len(self.columns) - 1)) + "|")
+        lines += [f"| {' | '.join(row)} |" for row in self.rows]
+        return "\n".join(lines)
