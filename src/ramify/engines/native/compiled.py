@@ -28,7 +28,7 @@ _FLOAT64 = np.dtype(np.float64)
 # Fewer samples are faster one by one than in lanes that are mostly spare.
 _SMALLEST_BATCH = 3
 
-# Waking a thread takes about 0.1 ms; a thread is worth it for about 0.25 ms of work, which touches as many numbers as this.
+# Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches as many numbers as this.
 _NUMBERS_PER_THREAD = 1 << 20
 
 

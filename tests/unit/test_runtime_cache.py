@@ -1,0 +1,247 @@
+"""The cache of compiled objects: private, verified, never in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ramify.engines.native import cache, compiled
+from ramify.engines.native.compiled import load_driver
+from ramify.errors import CacheWarning
+from tests.unit.toys import toy
+
+META, CODE = {"workspace": 12, "kinds": ["revolute"]}, bytes(range(256)) * 10
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAMIFY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_warned", False)
+    return tmp_path / "cache"
+
+
+def only_file(directory: Path) -> Path:
+    (file,) = directory.iterdir()
+    return file
+
+
+def test_store_and_load(directory: Path) -> None:
+    assert cache.load("key") is None
+    cache.store("key", META, CODE)
+    assert cache.load("key") == (META, CODE)
+    assert cache.load("other") is None
+    if hasattr(os, "geteuid"):
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert only_file(directory).stat().st_mode & 0o077 == 0
+    cache.store("key", {}, b"")
+    assert cache.load("key") == ({}, b"")
+
+
+def test_every_damaged_byte_is_noticed(directory: Path) -> None:
+    cache.store("key", META, CODE)
+    file = only_file(directory)
+    content = file.read_bytes()
+    for place in [*range(120), len(content) // 2, len(content) - 1]:
+        damaged = bytearray(content)
+        damaged[place] ^= 0x10
+        file.write_bytes(damaged)
+        assert cache.load("key") is None, place
+    for length in (0, 1, 15, 40, 48, 60, len(content) - 1):
+        file.write_bytes(content[:length])
+        assert cache.load("key") is None, length
+    file.write_bytes(content + b"\0")
+    assert cache.load("key") is None
+    cache.store("key", META, CODE)
+    assert cache.load("key") == (META, CODE)
+
+
+def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_drivers", {})
+    load_driver(1)
+    file = only_file(directory)
+    good = file.read_bytes()
+    file.write_bytes(good[:-100] + bytes(100))
+    monkeypatch.setattr(compiled, "_drivers", {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(toy(2)(np.ones(2), np.ones(2), 1.0)[2], [[[1], [1]], [[2], [2]]])
+    assert file.read_bytes() == good
+
+
+def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_drivers", {})
+    load_driver(1)
+    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "compile_text", lambda *_: pytest.fail("compiled again"))
+    load_driver(1)
+
+
+@pytest.mark.parametrize("setting", ["", "off"])
+def test_switched_off(setting: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("RAMIFY_CACHE_DIR", setting)
+    cache.store("key", META, CODE)
+    assert cache.load("key") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_default_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RAMIFY_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    cache.store("key", META, CODE)
+    assert only_file(tmp_path / "xdg" / "ramify").name.startswith("key")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    cache.store("key", META, CODE)
+    assert only_file(tmp_path / ".cache" / "ramify").name.startswith("key")
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_directory_that_others_may_write_is_refused_once(directory: Path, mode: int) -> None:
+    cache.store("key", META, CODE)
+    directory.chmod(mode)
+    with pytest.warns(CacheWarning, match="only you can write"):
+        assert cache.load("key") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.load("key") is None
+        cache.store("new", META, CODE)
+    assert len(list(directory.iterdir())) == 1
+
+
+@posix
+def test_file_that_others_may_write_is_refused(directory: Path) -> None:
+    cache.store("key", META, CODE)
+    only_file(directory).chmod(0o620)
+    with pytest.warns(CacheWarning, match="written by others"):
+        assert cache.load("key") is None
+    cache.store("key", META, CODE)
+    assert cache.load("key") == (META, CODE)
+
+
+@posix
+def test_owned_by_someone_else(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("key", META, CODE)
+    monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
+    with pytest.warns(CacheWarning, match="only you can write"):
+        assert cache.load("key") is None
+
+
+@posix
+def test_link_to_a_file_is_refused(directory: Path, tmp_path: Path) -> None:
+    cache.store("key", META, CODE)
+    file = only_file(directory)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert cache.load("key") is None
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("RAMIFY_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(cache, "_warned", False)
+    monkeypatch.setattr(compiled, "_drivers", {})
+    with pytest.warns(CacheWarning, match="not cached"):
+        result = toy(2)(np.ones(2), np.ones(2), 1.0)[2]
+    np.testing.assert_array_equal(result, [[[1], [1]], [[2], [2]]])
+
+
+def test_unwritable_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated, since root may write everywhere."""
+    directory.mkdir(mode=0o700)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache.tempfile, "mkstemp", refuse)
+    with pytest.warns(CacheWarning, match="Permission denied"):
+        cache.store("key", META, CODE)
+    assert cache.load("key") is None
+
+
+def test_full_disk_leaves_nothing_behind(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.warns(CacheWarning, match="No space left"):
+        cache.store("key", META, CODE)
+    assert not list(directory.iterdir())
+
+
+def test_old_files_make_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 20_000)
+    for k in range(6):
+        cache.store(f"k{k}", META, CODE)
+        os.utime(directory / f"k{k}.object", (1000 + k, 1000 + k))
+    assert cache.load("k0") is not None  # used again, so not the oldest any more
+    cache.store("k6", META, CODE)
+    cache.store("k7", META, CODE)
+    left = {k for k in range(8) if (directory / f"k{k}.object").exists()}
+    assert left == {0, 4, 5, 6, 7}
+
+
+def test_concurrent_writers(directory: Path) -> None:
+    script = (
+        "import sys\n"
+        "from ramify.engines.native import cache\n"
+        "seed = int(sys.argv[1])\n"
+        "code = bytes([seed]) * 300_000\n"
+        "for _ in range(60):\n"
+        "    cache.store('key', {'seed': seed}, code)\n"
+        "    meta, got = cache.load('key')\n"
+        "    assert got == bytes([meta['seed']]) * 300_000\n"
+    )
+    source = Path(cache.__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    writers = [
+        subprocess.Popen([sys.executable, "-W", "error", "-c", script, str(seed)], env=environment) for seed in range(4)
+    ]
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    only_file(directory)
+
+
+def test_fingerprint_depends_on_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "engines" / "native"
+    inner.mkdir(parents=True)
+    (tmp_path / "a.py").write_text("x = 1")
+    (inner / "cache.py").write_text("")
+    monkeypatch.setattr(cache, "__file__", str(inner / "cache.py"))
+    seen = set()
+
+    def look() -> None:
+        cache.source_fingerprint.cache_clear()
+        seen.add(cache.source_fingerprint())
+
+    try:
+        look()
+        (tmp_path / "a.py").write_text("x = 2")
+        look()
+        (tmp_path / "a.py").rename(tmp_path / "b.py")
+        look()
+        (inner / "c.py").write_text("")
+        look()
+        monkeypatch.setattr(cache.np, "__version__", "0.0")
+        look()
+        assert len(seen) == 5
+        (tmp_path / "notes.txt").write_text("not code")
+        look()
+        assert len(seen) == 5
+    finally:
+        cache.source_fingerprint.cache_clear()
+
+
+def test_keys() -> None:
+    assert cache.key("driver", 1) == cache.key("driver", 1)
+    assert cache.key("driver", 1) != cache.key("driver", 2)
+    assert cache.key("a", "b") != cache.key("ab")
