@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ramify.algorithms import articulated_inertia
 from ramify.recursion.algorithm import algorithm
 from ramify.recursion.tree import Indexed, Tree
@@ -30,8 +32,13 @@ def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: I
         wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
         a: Joint accelerations, (nv,).
     """
+    articulated_body(tree, q, v, tau, -tree.gravity, wrench, a)
+
+
+def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any) -> None:
+    """[J11] Algorithm 6.1 over a world that accelerates with `base`."""
     tree.world.V = Motion.zero()
-    tree.world.alpha = -tree.gravity
+    tree.world.alpha = base
     tree.world.z = Force.zero()
     articulated_inertia.start(tree)
 
@@ -42,8 +49,9 @@ def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: I
         k.z = k.gyroscopic(k.V)
         k.P = k.M.articulated()
 
-    for frame, carrier in tree.frames():
-        carrier.z -= frame.X.T @ Force(wrench[frame])
+    if wrench is not None:
+        for frame, carrier in tree.frames():
+            carrier.z -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
         z = k.z + k.P @ k.a  # Eq. 58a

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ramify.errors import ContractError
+from ramify.errors import ContractError, InputError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
@@ -170,7 +170,9 @@ class ReferenceTree(Tree):
         return _Memory(over)
 
 
-def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any]) -> tuple[Array, ...]:
+def run(
+    algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any], name: str = ""
+) -> tuple[Array, ...]:
     """Run an algorithm on arrays with leading batch axes.
 
     Args:
@@ -178,15 +180,28 @@ def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], input
         mechanism: The robot.
         sites: The frames asked for, if the algorithm takes any.
         inputs: One array per input of the algorithm; leading axes broadcast.
+        name: What users call it, for messages.
 
     Returns:
         One array per output, with the broadcast leading axes.
     """
     sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+    name = name or algorithm.name
+    if len(inputs) != len(algorithm.inputs):
+        names = ", ".join(argument.name for argument in algorithm.inputs)
+        raise InputError(f"{name} takes {len(algorithm.inputs)} inputs ({names}), got {len(inputs)}")
     arrays = [np.asarray(x) for x in inputs]
     cores = [argument.shape(sizes) for argument in algorithm.inputs]
+    for array, core, argument in zip(arrays, cores, algorithm.inputs, strict=True):
+        if array.ndim < len(core) or array.shape[array.ndim - len(core) :] != core:
+            expected = ", ".join(["...", *map(str, core)])
+            raise InputError(f"{name}: {argument.name} has shape {array.shape}, expected ({expected})")
     batches = [a.shape[: a.ndim - len(core)] for a, core in zip(arrays, cores, strict=True)]
-    batch = np.broadcast_shapes(*batches)
+    try:
+        batch = np.broadcast_shapes(*batches)
+    except ValueError:
+        shapes = ", ".join(f"{a.name} {b}" for a, b in zip(algorithm.inputs, batches, strict=True))
+        raise InputError(f"{name}: batch shapes do not broadcast: {shapes}") from None
     arrays = [np.broadcast_to(a, batch + core) for a, core in zip(arrays, cores, strict=True)]
     dtype = np.result_type(np.float64, *arrays)
     outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]

@@ -53,15 +53,68 @@ def _arguments(item: Op | Store | Loop) -> tuple[Op, ...]:
     return (item.value,) if isinstance(item, Store) else ()
 
 
+class _Unknown:
+    """Nothing has been stored yet, as far as is known: may still turn out to be any constant."""
+
+
+_UNKNOWN = _Unknown()
+_Known = _Unknown | float | None  # None: not a constant
+
+
 def _constant_components(program: Program) -> dict[Any, float]:
-    """Components of fields and arrays into which only one constant is ever stored."""
-    stored: dict[Any, set[float | None]] = {}
-    for _, item in walk(program.top):
-        if isinstance(item, Store):
-            value = item.value.attr if item.value.code == "const" else None
-            for key in keys_of(item.place):
-                stored.setdefault(key, set()).add(value)
-    return {key: value for key, values in stored.items() if len(values) == 1 and (value := next(iter(values))) is not None}
+    """Components of fields and arrays into which only one constant is ever stored.
+
+    Starts from the hope that all are constant and gives it up where a store shows otherwise, so that what is zero on the world and
+    is only ever multiplied on its way to the tips is found to be zero everywhere.
+    """
+    stored: dict[Any, _Known] = {}
+    changed = True
+    while changed:
+        changed = False
+        values: dict[int, _Known] = {}
+        for _, item in walk(program.top):
+            if isinstance(item, Op):
+                values[id(item)] = _evaluate(item, values, stored)
+            elif isinstance(item, Store):
+                for key in keys_of(item.place):
+                    before = stored.get(key, _UNKNOWN)
+                    after = _meet(before, values[id(item.value)])
+                    changed |= after is not before and after != before
+                    stored[key] = after
+    return {key: value for key, value in stored.items() if isinstance(value, float)}
+
+
+def _meet(a: _Known, b: _Known) -> _Known:
+    if a is _UNKNOWN or b is _UNKNOWN:
+        return b if a is _UNKNOWN else a
+    return a if a == b else None
+
+
+def _evaluate(op: Op, values: dict[int, _Known], stored: dict[Any, _Known]) -> _Known:
+    if op.code == "const":
+        return float(op.attr)
+    if op.code == "load":
+        keys = list(keys_of(op.attr))
+        value: _Known = _UNKNOWN if keys else None
+        for key in keys:
+            value = _meet(value, stored.get(key, _UNKNOWN))
+        return value
+    args = [values[id(a)] for a in op.args]
+    if op.code == "mul" and 0.0 in args:
+        return 0.0
+    if op.code == "mul" and _UNKNOWN in args:
+        return _UNKNOWN  # might still be zero
+    if None in args:
+        return None
+    if _UNKNOWN in args:
+        return _UNKNOWN
+    numbers = [x for x in args if isinstance(x, float)]
+    if op.code == "neg":
+        return -numbers[0]
+    if op.code in ("add", "sub", "mul"):
+        x, y = numbers
+        return x + y if op.code == "add" else x - y if op.code == "sub" else x * y
+    return None
 
 
 class _Rebuild:

@@ -73,3 +73,14 @@ def _told(mechanism: Mechanism, node: int) -> str:
         "matrix has no inverse. Give the body a mass and an inertia, or the joint an armature, or lock the joint with "
         "reduced(). Inverse dynamics and the mass matrix work as it is"
     )
+
+
+def require_mass(mechanism: Mechanism) -> None:
+    """Raise if nothing that moves has mass, so that there is no centre of mass.
+
+    Raises:
+        SingularMechanismError: Says so.
+    """
+    rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.port == "rigid"]
+    if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
+        raise SingularMechanismError("no moving body has mass, so that there is no centre of mass. Give some body a mass")

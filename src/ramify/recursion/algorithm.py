@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from ramify.recursion.contract import refuse
+from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.roles import Index
 
 #: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "node", or a fixed length.
@@ -57,6 +58,12 @@ class Algorithm:
     def local_to_frames(self) -> bool:
         """Whether all that is asked for belongs to frames, so that only the nodes that support them matter."""
         return all("frames" in argument.dimensions for argument in self.outputs)
+
+    def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
+        """The nodes that loops run over: those that support the frames asked for, if nothing else matters."""
+        if not self.local_to_frames:
+            return range(len(mechanism.kinds))
+        return sorted({k for site in sites for k in mechanism.topology.support(site.node)})
 
 
 def algorithm(

@@ -56,9 +56,9 @@ class Factor(Value):
         return cls(np.array(reciprocal + strict), order)
 
     @property
-    def pivots(self) -> Array:
-        """d; their product is det D."""
-        return 1.0 / self.data[: self.order]
+    def reciprocals(self) -> Array:
+        """1/d; det D is the reciprocal of their product."""
+        return self.data[: self.order]
 
     def _lower(self, i: int, j: int) -> Any:
         return self.data[self.order + i * (i - 1) // 2 + j]

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,17 @@ def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
     return Kernels(algorithm, variants)
 
 
-def bind(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Compiled:
+def bind(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], name: str, single: bool = False) -> Compiled:
     """A callable of NumPy arrays for one mechanism and choice of frames.
 
     Inputs that are empty for this choice (wrenches of no frames) are left out of its signature.
+
+    Args:
+        algorithm: The recursion.
+        mechanism: The robot.
+        sites: The frames asked for.
+        name: What users call the function, for messages.
+        single: There is one frame, and results have no axis for it.
     """
     variants = Variants.of(mechanism, sites)
     made = kernels(algorithm, variants)
@@ -87,8 +95,10 @@ def bind(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> C
     sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
 
     def operand(argument: Argument) -> Operand:
-        return Operand(argument.name, argument.shape(sizes), zeroed=argument.sparse, symmetric=argument.symmetric)
+        dimensions = [d for d in argument.dimensions if not (single and d == "frames")]
+        shape = replace(argument, dimensions=tuple(dimensions)).shape(sizes)
+        return Operand(argument.name, shape, zeroed=argument.sparse, symmetric=argument.symmetric)
 
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
     outputs = tuple(operand(a) for a in algorithm.outputs)
-    return Compiled(Binding(algorithm.name, inputs, outputs, constants, table, workspace), made.library)
+    return Compiled(Binding(name, inputs, outputs, constants, table, workspace), made.library)

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.engines.ir import ArrayEntry, Field, Loop, Op, Program, Store, walk
-from ramify.engines.simplify import keys_of
+from ramify.engines.ir import ArrayEntry, Field, Op, Program, Store, walk
 from ramify.engines.trace import WORLD_CLASS, Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
@@ -106,7 +105,7 @@ def tables(
 
     record = records[WORLD_CLASS]
     record_of = {WORLD: 0}
-    visited = _visited(algorithm, mechanism, sites)
+    visited = algorithm.visited(mechanism, sites)
     for k in visited:
         record_of[k] = record
         record += records[mechanism.kinds[k].name]
@@ -154,8 +153,3 @@ def tables(
     table = np.concatenate([head, rows.reshape(-1), frame_rows.reshape(-1), np.array(support, dtype=np.int64)])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)
 
-
-def _visited(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
-    if not algorithm.local_to_frames:
-        return range(len(mechanism.kinds))
-    return sorted({k for site in sites for k in mechanism.topology.support(site.node)})

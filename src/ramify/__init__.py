@@ -1,0 +1,23 @@
+"""Ramify: the dynamics of branching robots.
+
+Fast recursive algorithms on kinematic trees, each written once as it stands in its paper, and run by an engine of choice.
+
+    import ramify as rf
+
+    robot = rf.zoo.humanoid24()
+    q = robot.random_configuration(rng=0)
+    M = robot.mass_matrix(q)
+"""
+
+from ramify import errors
+from ramify.engines.count import Count
+from ramify.engines.native.threads import get_threads, set_threads
+from ramify.model import zoo
+from ramify.model.body import Body
+from ramify.model.builder import Builder
+from ramify.model.joint import Joint, Limits
+from ramify.model.model import Model
+
+__version__ = "0.1.0"
+
+__all__ = ["Body", "Builder", "Count", "Joint", "Limits", "Model", "errors", "get_threads", "set_threads", "zoo"]

@@ -1,0 +1,134 @@
+"""Poses, velocities, Jacobians and J̇v of frames. Cost O(d) per frame, d being its depth.
+
+A quantity of a frame can be seen from three places:
+
+    reference              axes       velocity is that of
+    local                  frame's    the frame's origin
+    local_world_aligned    world's    the frame's origin
+    world                  world's    the point of the body that is at the world's origin
+
+Each is a transform out of the frame of the tree; nothing else in the recursions depends on the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ramify.algorithms import tree_frame
+from ramify.recursion.algorithm import Algorithm, algorithm
+from ramify.recursion.tree import Indexed, Tree
+from ramify.spatial.motion import Motion
+from ramify.spatial.transform import Transform
+from ramify.spatial.vector3 import cross
+
+#: From a frame's pose in its tree (transform to the frame, and where the tree's origin is) to the transform that shows motions.
+View = Callable[[Transform, Any], Transform]
+
+VIEWS: dict[str, View] = {
+    "local": lambda pose, origin: pose,
+    "local_world_aligned": lambda pose, origin: Transform.of(np.eye(3), pose.r),
+    "world": lambda pose, origin: Transform.of(np.eye(3), -origin),
+}
+
+
+@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",))
+def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
+    """Homogeneous transforms from each frame to the world.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        T: [[R, p], [0, 1]] of each frame, (m, 4, 4).
+    """
+    tree.world.C = Transform.identity()
+
+    for k, parent in tree.scatter():
+        k.C = k.weight(q[k]) @ parent.C
+
+    for frame, carrier in tree.frames():
+        C = frame.X @ carrier.C
+        T[frame] = np.block([[C.E.T, C.r[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+
+
+def _velocities(view: View) -> Callable[..., None]:
+    def velocities(tree: Tree, q: Indexed, v: Indexed, velocity: Indexed) -> None:
+        tree_frame.start(tree)
+        tree.world.V = Motion.zero()
+
+        for k, parent in tree.scatter():
+            tree_frame.place(k, parent, q)
+            k.V = parent.V + k.S @ v[k]
+
+        for frame, carrier in tree.frames():
+            velocity[frame] = (view(frame.X @ carrier.C, carrier.origin) @ carrier.V).data
+
+    return velocities
+
+
+def _jacobians(view: View) -> Callable[..., None]:
+    def jacobians(tree: Tree, q: Indexed, J: Indexed) -> None:
+        S = tree.array("v")
+        tree_frame.start(tree)
+
+        for k, parent in tree.scatter():
+            tree_frame.place(k, parent, q)
+            for c in k.columns():
+                S[c] = c.of(k.S)
+
+        for frame, carrier in tree.frames():
+            seen = view(frame.X @ carrier.C, carrier.origin)
+            for c in tree.support(frame):
+                J[frame, c] = (seen @ S[c]).data
+
+    return jacobians
+
+
+def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
+    def jacobian_dot_v(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
+        tree_frame.start(tree)
+        tree.world.V = Motion.zero()
+        tree.world.alpha = Motion.zero()
+
+        for k, parent in tree.scatter():
+            tree_frame.place(k, parent, q)
+            own = k.S @ v[k]
+            k.V = parent.V + own
+            k.alpha = parent.alpha + k.V.cross(own)
+
+        for frame, carrier in tree.frames():
+            seen = view(frame.X @ carrier.C, carrier.origin)
+            alpha = seen @ carrier.alpha
+            if aligned:
+                # the view's origin moves with the frame, its axes do not turn
+                V = seen @ carrier.V
+                alpha = Motion.of(alpha.angular, alpha.linear + cross(V.angular, V.linear))
+            acceleration[frame] = alpha.data
+
+    return jacobian_dot_v
+
+
+def _for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:
+    made = {}
+    for reference in VIEWS:
+        run = make(reference)
+        run.__name__ = f"{run.__name__}_{reference}"
+        made[reference] = algorithm(**dimensions)(run)
+    return made
+
+
+#: Velocity of each frame, (m, 6), by reference.
+VELOCITIES = _for_each_reference(
+    lambda r: _velocities(VIEWS[r]), q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",)
+)
+#: Jacobian of each frame, (m, 6, nv), by reference.
+JACOBIANS = _for_each_reference(
+    lambda r: _jacobians(VIEWS[r]), q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",)
+)
+#: J̇v of each frame, (m, 6), by reference: its acceleration when all joint accelerations are zero.
+JACOBIANS_DOT_V = _for_each_reference(
+    lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),
+    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""The count engine: how many operations an algorithm takes on a mechanism.
+
+Counted is the simplified program, before multiplications and additions are fused: what a careful author would write by hand for
+these joints, summed over all rows of all loops. Loads, stores, signs and loop control are free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ramify.engines.ir import Block, Loop, Op, Role
+from ramify.engines.simplify import simplify
+from ramify.engines.trace import Variants, port_of, trace
+from ramify.recursion.algorithm import Algorithm
+from ramify.recursion.mechanism import Mechanism, Site
+
+_COUNTED = {"mul": "multiplications", "add": "additions", "sub": "additions", "div": "divisions", "sqrt": "square_roots"}
+
+
+@dataclass(frozen=True)
+class Count:
+    """Operations of one evaluation. A sine comes with its cosine and counts once."""
+
+    multiplications: int = 0
+    additions: int = 0
+    divisions: int = 0
+    square_roots: int = 0
+    sines: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __mul__(self, times: int) -> Count:
+        return Count(*(getattr(self, f.name) * times for f in fields(self)))
+
+    @property
+    def total(self) -> int:
+        """Multiplications, additions, divisions and square roots together."""
+        return self.multiplications + self.additions + self.divisions + self.square_roots
+
+    def __str__(self) -> str:
+        return ", ".join(f"{getattr(self, f.name)} {f.name.replace('_', ' ')}" for f in fields(self))
+
+
+def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> Count:
+    """Operations that an algorithm takes.
+
+    Args:
+        algorithm: The recursion.
+        mechanism: The robot.
+        sites: The frames asked for, if the algorithm takes any.
+    """
+    program = simplify(trace(algorithm, Variants.of(mechanism, sites)))
+    return _Counter(algorithm, mechanism, sites).block(program.top, {})
+
+
+class _Counter:
+    def __init__(self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> None:
+        self.mechanism, self.sites = mechanism, sites
+        self.nodes = algorithm.visited(mechanism, sites)
+        self.own: dict[int, Count] = {}
+
+    def block(self, block: Block, meant: dict[Role, int]) -> Count:
+        """Operations of a block when its roles are the given nodes and frames."""
+        if id(block) not in self.own:
+            self.own[id(block)] = _own(block)
+        total = self.own[id(block)]
+        for item in block.items:
+            if isinstance(item, Loop):
+                total = total + self.loop(item, meant)
+        return total
+
+    def loop(self, loop: Loop, meant: dict[Role, int]) -> Count:
+        if loop.source in ("scatter", "gather"):
+            rows = Counter[Any]()
+            inner = any(isinstance(item, Loop) for body in loop.bodies.values() for item in body.items)
+            for k in self.nodes:
+                variant = self.mechanism.kinds[k].name, port_of(self.mechanism, self.mechanism.parents[k])
+                rows[(variant, k) if inner else (variant, -1)] += 1
+            return self._sum(loop, [(v, k, times) for (v, k), times in rows.items()], meant)
+        if loop.source == "frames":
+            cases = [((port_of(self.mechanism, site.node),), i, 1) for i, site in enumerate(self.sites)]
+            return self._sum(loop, cases, meant)
+        return self.block(loop.bodies[()], meant) * self.columns(loop, meant)
+
+    def _sum(self, loop: Loop, cases: Any, meant: dict[Role, int]) -> Count:
+        total = Count()
+        for variant, which, times in cases:
+            if variant in loop.bodies:
+                total = total + self.block(loop.bodies[variant], {**meant, loop.roles[variant][0]: which}) * times
+        return total
+
+    def columns(self, loop: Loop, meant: dict[Role, int]) -> int:
+        starts, topology = self.mechanism.v_starts, self.mechanism.topology
+        if loop.over is None:
+            return self.mechanism.nv
+        which = meant[loop.over]
+        if loop.source == "descendants":
+            return starts[topology.subtree_end(which)] - starts[which + 1]
+        if loop.source == "onward":
+            return self.mechanism.nv - starts[which]
+        return sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node))
+
+
+def _own(block: Block) -> Count:
+    ops = [item for item in block.items if isinstance(item, Op)]
+    numbers = Counter(_COUNTED[op.code] for op in ops if op.code in _COUNTED)
+    angles = {id(op.args[0]) for op in ops if op.code in ("sin", "cos")}
+    return Count(**numbers, sines=len(angles))

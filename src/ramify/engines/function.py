@@ -1,0 +1,224 @@
+"""What users call: a quantity of one robot, computed by the engine of their choice.
+
+The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also takes complex and
+other scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ramify.engines import reference
+from ramify.engines.count import Count, count
+from ramify.engines.native.kernels import bind
+from ramify.errors import InputError, UnknownNameError
+from ramify.recursion.algorithm import Algorithm
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.spatial.value import Array
+
+ENGINES = ("native", "reference")
+
+_F = TypeVar("_F", bound="Function")
+
+
+class Function:
+    """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
+
+    Args:
+        name: What users call it.
+        mechanism: The robot.
+        algorithm: The recursion that computes it.
+        guard: Called with the mechanism before first use; raises if the function cannot exist for it.
+        finish: Applied to what the recursion gives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mechanism: Mechanism,
+        algorithm: Algorithm,
+        *,
+        guard: Callable[[Mechanism], None] | None = None,
+        finish: Callable[[Array], Array] | None = None,
+    ) -> None:
+        self.name, self.mechanism, self.algorithm = name, mechanism, algorithm
+        self._guard, self._finish = guard, finish
+        self._engine = "native"
+        self._bound: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        return self._run((), self.algorithm, inputs, out)
+
+    def engine(self: _F, name: str) -> _F:
+        """The same function on another engine: "native" or "reference"."""
+        if name not in ENGINES:
+            raise UnknownNameError("engine", name, ENGINES)
+        if name == self._engine:
+            return self
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _engine=name, _bound={})
+        return other
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        bound = self._bind((), self.algorithm, False)
+        if self._engine == "native":
+            bound.compile()  # type: ignore[attr-defined]
+
+    def count(self) -> Count:
+        """Operations of one evaluation."""
+        return count(self.algorithm, self.mechanism)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on the {self._engine} engine>"
+
+    def _run(self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False) -> Any:
+        bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
+        if self._finish is None:
+            return bound(*inputs) if out is None else bound(*inputs, out=out)
+        result = self._finish(bound(*inputs))
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Callable[..., Any]:
+        key = algorithm, sites, single
+        if key not in self._bound:
+            if self._guard is not None:
+                self._guard(self.mechanism)
+            if self._engine == "native":
+                self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
+            else:
+                self._bound[key] = _Interpreted(self.name, algorithm, self.mechanism, sites, single)
+        return self._bound[key]
+
+
+class ForcedFunction(Function):
+    """A function with external wrenches: `f_ext` maps names of frames to wrenches [moment; force] on the body.
+
+    Args:
+        site: Finds a frame by name.
+    """
+
+    def __init__(self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any) -> None:
+        super().__init__(name, mechanism, algorithm, **options)
+        self._site = site
+
+    def __call__(self, *inputs: Any, f_ext: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+        if not f_ext:
+            return self._run((), self.algorithm, inputs, out)
+        if not isinstance(f_ext, Mapping):
+            raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
+        sites = tuple(self._site(name) for name in f_ext)
+        wrenches = [np.asarray(w) for w in f_ext.values()]
+        for name, w in zip(f_ext, wrenches, strict=True):
+            if w.ndim < 1 or w.shape[-1] != 6:
+                raise InputError(f"{self.name}: the wrench on {name!r} has shape {w.shape}, expected (..., 6)")
+        try:
+            stacked = np.stack(np.broadcast_arrays(*wrenches), axis=-2)
+        except ValueError:
+            shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
+            raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
+        return self._run(sites, self.algorithm, (*inputs, stacked), out)
+
+
+class FrameFunction(Function):
+    """A function of frames, by default all of them, seen from a reference.
+
+    Args:
+        algorithms: The recursion for each reference.
+        site: Finds a frame by name.
+        frames: Names of all frames.
+    """
+
+    def __init__(
+        self, name: str, mechanism: Mechanism, algorithms: Mapping[str, Algorithm], *, site: Callable[[str], Site], frames: tuple[str, ...]
+    ) -> None:
+        super().__init__(name, mechanism, next(iter(algorithms.values())))
+        self._algorithms, self._site, self._frames = dict(algorithms), site, frames
+        self._chosen: dict[Any, tuple[Site, ...]] = {}
+
+    def __call__(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+        arrays, frames, reference = self._split(inputs, choices, "frames")
+        return self._run(self._sites(frames), self._for(reference), arrays, out)
+
+    def _split(self, inputs: tuple[Any, ...], choices: dict[str, Any], which: str) -> tuple[tuple[Any, ...], Any, str]:
+        """Arrays, then the frames and the reference, which may come by position or by name."""
+        names = (which, "reference")
+        count = len(self.algorithm.inputs)
+        given = dict(zip(names, inputs[count:], strict=False))
+        wrong = [name for name in choices if name not in names or name in given]
+        if wrong or len(inputs) > count + len(names):
+            shown = ", ".join([*(a.name for a in self.algorithm.inputs), *names, "out"])
+            raise InputError(f"{self.name} takes ({shown}), each once; got {wrong or f'{len(inputs)} arguments'}")
+        given.update(choices)
+        return inputs[:count], given.get(which), given.get("reference", "local")
+
+    def compile(self) -> None:
+        """Compile for all frames."""
+        for algorithm in self._algorithms.values():
+            bound = self._bind(self._sites(None), algorithm, False)
+            if self._engine == "native":
+                bound.compile()  # type: ignore[attr-defined]
+
+    def count(self, frames: Iterable[str] | None = None, reference: str = "local") -> Count:
+        """Operations of one evaluation."""
+        return count(self._for(reference), self.mechanism, self._sites(frames))
+
+    def _for(self, reference: str) -> Algorithm:
+        try:
+            return self._algorithms[reference]
+        except (KeyError, TypeError):
+            raise UnknownNameError("reference", reference, tuple(self._algorithms)) from None
+
+    def _sites(self, frames: Iterable[str] | None) -> tuple[Site, ...]:
+        if isinstance(frames, str):
+            raise InputError(f"{self.name}: frames is a sequence of names; for one frame write [{frames!r}]")
+        key = None if frames is None else tuple(frames)
+        if key not in self._chosen:
+            self._chosen[key] = tuple(self._site(name) for name in (self._frames if key is None else key))
+        return self._chosen[key]
+
+
+class OneFrameFunction(FrameFunction):
+    """A function of one frame, seen from a reference; results have no axis for frames."""
+
+    def __call__(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+        arrays, frame, reference = self._split(inputs, choices, "frame")
+        if not isinstance(frame, str):
+            raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
+        return self._run(self._sites((frame,)), self._for(reference), arrays, out, single=True)
+
+    def compile(self) -> None:
+        """Compile the kernels, which all frames share."""
+        for algorithm in self._algorithms.values():
+            bound = self._bind(self._sites(self._frames[-1:]), algorithm, True)
+            if self._engine == "native":
+                bound.compile()  # type: ignore[attr-defined]
+
+
+class _Interpreted:
+    """An algorithm on the reference engine, with the interface of compiled ones."""
+
+    def __init__(self, name: str, algorithm: Algorithm, mechanism: Mechanism, sites: tuple[Site, ...], single: bool) -> None:
+        self.name, self.algorithm, self.mechanism, self.sites, self.single = name, algorithm, mechanism, sites, single
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        taken = list(inputs)
+        if not self.sites:
+            for i, argument in enumerate(self.algorithm.inputs):
+                if "frames" in argument.dimensions:
+                    taken.insert(i, np.zeros((0, 6)))
+        results = reference.run(self.algorithm, self.mechanism, self.sites, taken, self.name)
+        if self.single:
+            axes = [len(a.dimensions) - a.dimensions.index("frames") for a in self.algorithm.outputs]
+            results = tuple(np.squeeze(r, axis=-axis) for r, axis in zip(results, axes, strict=True))
+        if out is not None:
+            for given, computed in zip(out if isinstance(out, tuple) else (out,), results, strict=True):
+                given[...] = computed
+            return out
+        return results[0] if len(results) == 1 else results
