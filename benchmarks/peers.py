@@ -1,7 +1,8 @@
 """What a user of Pinocchio or MuJoCo writes to get the arrays that Ramify returns.
 
 Each contender is a function of one state in the peer's own coordinates. It ends when the same NumPy array exists: a
-full symmetric matrix, one array of poses. `bare` is the peer's call alone. Where a peer has several ways, all run and
+full symmetric matrix, one array of poses. `bare` is the peer's call alone, where
+delivering takes more. Where a peer has several ways, all run and
 the fastest counts. Containers are prepared once.
 """
 
@@ -50,30 +51,24 @@ def ramify_arguments(robot: Robot, function: str) -> tuple[Any, ...]:
 
 
 def pinocchio_peer(robot: Robot) -> Peer:
-    """Pinocchio's calls."""
+    """Pinocchio's calls. Its Python binding mirrors the triangle that `crba` and `computeMinverse` fill in C++."""
     model, data = robot.pinocchio, robot.pinocchio.createData()
-    n, last, count = model.nv, robot.frames[-1][1], len(robot.frames)
-    diagonal = slice(None, None, n + 1)
+    numbers = [number for _, number in robot.frames]
+    last, count = numbers[-1], len(numbers)
     pool = pin.ModelPool(model, 1)
     local = pin.ReferenceFrame.LOCAL
-
-    def full(triangle: Any) -> Any:
-        # The other triangle is zero; this is the fastest of the ways NumPy has to mirror one.
-        matrix = triangle + triangle.T
-        matrix.ravel()[diagonal] *= 0.5
-        return matrix
 
     def poses(q: Array) -> Array:
         pin.framesForwardKinematics(model, data, q)
         result = np.empty((count, 4, 4))
         frames = data.oMf
         for i in range(count):
-            result[i] = frames[i + 1].homogeneous
+            result[i] = frames[numbers[i]].homogeneous
         return result
 
     def poses_listed(q: Array) -> Array:
         pin.framesForwardKinematics(model, data, q)
-        return np.array([frame.homogeneous for frame in data.oMf])[1:]
+        return np.array([frame.homogeneous for frame in data.oMf])[numbers]
 
     def in_parallel(call: Callable[..., Any]) -> Callable[..., Any]:
         return lambda q, v, a: call(1, pool, q, v, a)
@@ -85,17 +80,10 @@ def pinocchio_peer(robot: Robot) -> Peer:
             "jacobian": {"one": lambda q: pin.computeFrameJacobian(model, data, q, last, local)},
             "inverse_dynamics": {"rnea": lambda q, v, a: pin.rnea(model, data, q, v, a)},
             "forward_dynamics": {"aba": lambda q, v, a: pin.aba(model, data, q, v, a)},
-            "mass_matrix": {"crba": lambda q: full(pin.crba(model, data, q))},
-            "mass_matrix_inverse": {"direct": lambda q: full(pin.computeMinverse(model, data, q))},
+            "mass_matrix": {"crba": lambda q: pin.crba(model, data, q)},
+            "mass_matrix_inverse": {"direct": lambda q: pin.computeMinverse(model, data, q)},
         },
-        bare={
-            "poses": lambda q: pin.framesForwardKinematics(model, data, q),
-            "jacobian": lambda q: pin.computeFrameJacobian(model, data, q, last, local),
-            "inverse_dynamics": lambda q, v, a: pin.rnea(model, data, q, v, a),
-            "forward_dynamics": lambda q, v, a: pin.aba(model, data, q, v, a),
-            "mass_matrix": lambda q: pin.crba(model, data, q),
-            "mass_matrix_inverse": lambda q: pin.computeMinverse(model, data, q),
-        },
+        bare={"poses": lambda q: pin.framesForwardKinematics(model, data, q)},
         batched={
             "inverse_dynamics": in_parallel(pin.rneaInParallel),
             "forward_dynamics": in_parallel(pin.abaInParallel),

@@ -178,10 +178,11 @@ def from_pinocchio(name: str, model: Any, gravity: tuple[float, float, float] = 
         degrees.append(joint.nv)
         unbounded.append(joint.nq == 2 and joint.nv == 1)
     frames = []
-    for number, frame in enumerate(model.frames):
-        if number:
-            frames.append((f"{frame.name} {frame.type}", number))
-            builder.add_frame(frames[-1][0], body=names[frame.parentJoint], placement=frame.placement.homogeneous)
+    # Body by body, as MuJoCo orders its sites; a stable sort keeps a file's order within each body.
+    for number in sorted(range(1, model.nframes), key=lambda number: model.frames[number].parentJoint):
+        frame = model.frames[number]
+        frames.append((f"{frame.name} {frame.type}", number))
+        builder.add_frame(frames[-1][0], body=names[frame.parentJoint], placement=frame.placement.homogeneous)
     robot = builder.build()
     if [joint.name for joint in robot.joints] != list(model.names)[1:]:
         raise ValueError(f"{name}: Pinocchio's joints are not in depth-first order")
@@ -230,6 +231,8 @@ def chain(n: int, seed: int = 0) -> Robot:
         moments = rng.uniform(0.02, 0.04, 3)
         inertia = pin.Inertia(float(rng.uniform(0.5, 2.0)), rng.uniform(-0.1, 0.1, 3), np.diag(moments))
         model.appendBodyToJoint(parent, inertia, pin.SE3.Identity())
+        tip = pin.SE3(np.eye(3), np.array([0.0, 0.0, 0.2]))
+        model.addFrame(pin.Frame(f"tip{i}", parent, 0, tip, pin.FrameType.OP_FRAME))
     return from_pinocchio(f"chain {n}", model)
 
 
