@@ -58,7 +58,7 @@ class Coordinates:
 
     def integrate(self, q: Any, v: Any, dt: Any) -> Array:
         q, v = checked("q", q, self.nq), checked("v", v, self.nv)
-        dt = _numbers("dt", dt)
+        dt = numbers("dt", dt)
         batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
         step = v * dt[..., None]
         result = np.empty((*batch, self.nq), dtype=np.result_type(q, step))
@@ -109,7 +109,8 @@ class Coordinates:
         for name, value in values.items():
             if name not in places:
                 raise UnknownNameError("joint", name, tuple(places))
-            parts[name] = joint_value(name, value, places[name].stop - places[name].start)
+            size = places[name].stop - places[name].start
+            parts[name] = numbers(name, value)[..., None] if size == 1 else checked(name, value, size)
         batch = _broadcast(**{name: part.shape[:-1] for name, part in parts.items()})
         result = np.empty((*batch, len(rest)), dtype=np.result_type(rest, *parts.values()))
         result[...] = rest
@@ -118,17 +119,9 @@ class Coordinates:
         return result
 
 
-def joint_value(name: str, value: Any, size: int) -> Array:
-    """The numbers of one joint, (…, size); joints of one number take plain scalars, (…)."""
-    part = _numbers(name, value)
-    if size == 1:
-        return part[..., None]
-    return checked(name, part, size)
-
-
 def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
     """Values as an inexact array whose last axis has `size` numbers."""
-    array = _numbers(name, values)
+    array = numbers(name, values)
     if array.ndim == 0 or array.shape[-1] != size:
         raise InputError(f"{name} has shape {array.shape}; its last axis must have {size} numbers")
     if real and array.dtype.kind == "c":
@@ -136,7 +129,8 @@ def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
     return array
 
 
-def _numbers(name: str, values: Any) -> Array:
+def numbers(name: str, values: Any) -> Array:
+    """Values as an inexact array of any shape."""
     try:
         array = np.asarray(values)
     except ValueError:

@@ -11,7 +11,7 @@ import numpy as np
 from ramify.errors import InputError, UnknownNameError
 from ramify.model.assembly import assemble, displaced
 from ramify.model.body import Body, Frame
-from ramify.model.coordinates import Coordinates, joint_value
+from ramify.model.coordinates import Coordinates, numbers
 from ramify.model.dynamics import Dynamics
 from ramify.model.joint import Joint, Limits
 from ramify.model.joints import KINDS
@@ -257,10 +257,12 @@ class Model(Dynamics):
 
 def _locked(joint: Joint, value: Any) -> Joint:
     """A fixed joint that holds another one at a configuration."""
-    q = joint_value(joint.name, value, joint.nq)
+    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
     if q.shape != (joint.nq,) or q.dtype.kind == "c":
         raise InputError(f"joint {joint.name!r} is locked at {joint.nq} real numbers, got {value!r}")
-    if not np.isfinite(placement := displaced(joint, q)).all():
+    with np.errstate(all="ignore"):
+        placement = displaced(joint, q)
+    if not np.isfinite(placement).all():
         raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}: that is no configuration")
     none = np.zeros(0)
     limits = Limits().expanded(KINDS["fixed"])

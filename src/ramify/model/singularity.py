@@ -83,4 +83,6 @@ def require_mass(mechanism: Mechanism) -> None:
     """
     rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.port == "rigid"]
     if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
-        raise SingularMechanismError("no moving body has mass, so that there is no centre of mass. Give some body a mass")
+        raise SingularMechanismError(
+            "no moving body has mass, so that there is no centre of mass. Give some body a mass"
+        )
