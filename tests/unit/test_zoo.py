@@ -112,3 +112,40 @@ def test_pendulums_are_invertible_point_masses(make: object) -> None:
     robot = make()  # type: ignore[operator]
     require_invertible(robot.mechanism)
     assert robot.site("tip").node == len(robot.topology) - 1
+
+
+def test_pendulum_in_closed_form() -> None:
+    length, mass = 0.7, 1.3
+    robot = zoo.pendulum(length, mass)
+    q = np.array([0.6])
+    np.testing.assert_allclose(robot.mass_matrix.engine("reference")(q), [[mass * length**2]], rtol=1e-15)
+    gravity = robot.gravity_forces.engine("reference")(q)
+    np.testing.assert_allclose(gravity, mass * 9.81 * length * np.sin(q), rtol=1e-15)
+    fall = robot.forward_dynamics.engine("reference")(q, np.array([2.0]), np.zeros(1))
+    np.testing.assert_allclose(fall, -9.81 / length * np.sin(q), rtol=1e-14)
+
+
+def test_double_pendulum_in_closed_form() -> None:
+    (l1, l2), (m1, m2), g = (0.7, 0.4), (1.3, 0.9), 9.81
+    robot = zoo.double_pendulum((l1, l2), (m1, m2))
+    q, v = np.array([0.6, -1.1]), np.array([1.5, -0.8])
+    h, c, s = m2 * l1 * l2, np.cos(q[1]), np.sin(q[1])
+    coupled = m2 * l2**2 + h * c
+    M = [[(m1 + m2) * l1**2 + m2 * l2**2 + 2 * h * c, coupled], [coupled, m2 * l2**2]]
+    np.testing.assert_allclose(robot.mass_matrix.engine("reference")(q), M, rtol=1e-14)
+    lower = m2 * g * l2 * np.sin(q[0] + q[1])
+    gravity = np.array([(m1 + m2) * g * l1 * np.sin(q[0]) + lower, lower])
+    np.testing.assert_allclose(robot.gravity_forces.engine("reference")(q), gravity, rtol=1e-14)
+    velocity = np.array([-h * s * (2 * v[0] * v[1] + v[1] ** 2), h * s * v[0] ** 2])
+    np.testing.assert_allclose(robot.bias_forces.engine("reference")(q, v), gravity + velocity, rtol=1e-14)
+
+
+def test_cart_pole_in_closed_form() -> None:
+    cart, pole, length = 1.1, 0.3, 0.6
+    robot = zoo.cart_pole(cart, pole, length)
+    q, v = np.array([0.4, 0.9]), np.array([-0.3, 1.7])
+    swing = pole * length * np.cos(q[1])
+    M = [[cart + pole, swing], [swing, pole * length**2]]
+    np.testing.assert_allclose(robot.mass_matrix.engine("reference")(q), M, rtol=1e-14, atol=1e-16)
+    forces = [-pole * length * np.sin(q[1]) * v[1] ** 2, -pole * 9.81 * length * np.sin(q[1])]
+    np.testing.assert_allclose(robot.bias_forces.engine("reference")(q, v), forces, rtol=1e-14)
