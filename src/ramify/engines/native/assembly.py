@@ -78,9 +78,23 @@ class Function:
         self.do("ret void")
         self._open(f"end{k}")
 
-    def text(self) -> str:
-        """The finished function."""
-        return "\n".join([*self._lines, "  ret void", "}", ""])
+    def leave_when(self, condition: str, label: str) -> None:
+        """Jump to a label if `condition` holds."""
+        k = self._fresh()
+        self.do(f"br i1 {condition}, label %{label}, label %stay{k}")
+        self._open(f"stay{k}")
+
+    def label(self, name: str) -> None:
+        """Open the block of a label; the instruction before it has left the last block."""
+        self._open(name)
+
+    def text(self, result: str = "void") -> str:
+        """The finished function.
+
+        Args:
+            result: What it returns, type and value.
+        """
+        return "\n".join([*self._lines, f"  ret {result}", "}", ""])
 
     def _open(self, label: str) -> None:
         self._lines.append(f"{label}:")

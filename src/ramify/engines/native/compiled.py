@@ -16,6 +16,7 @@ import numpy as np
 
 from ramify.engines.native import cache, target, threads
 from ramify.engines.native.binding import Array, Binding, Operand, plan
+from ramify.engines.native.builtin import Gate
 from ramify.engines.native.driver import driver_text
 from ramify.engines.native.gufunc import make_gufunc
 from ramify.engines.native.machine_code import Library, compile_text
@@ -32,7 +33,7 @@ _SMALLEST_BATCH = 3
 _NUMBERS_PER_THREAD = 1 << 20
 
 
-class Compiled:
+class Compiled(Gate):
     """A compiled function of arrays, which broadcasts over leading axes.
 
     Args:
@@ -50,8 +51,8 @@ class Compiled:
         self._runners: dict[int, Callable[..., Any]] = {}
         self._single: Callable[..., Any] | None = None
 
-    def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute.
+    def general(self, *inputs: Any, out: Any = None) -> Any:
+        """Compute. This is what calling does; plain samples take the short way of `Gate` where there is one.
 
         Args:
             inputs: Arrays of shape (..., *core), in the order of `binding.inputs`; any real numbers.
@@ -87,6 +88,8 @@ class Compiled:
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
+                    if width == 1:
+                        self.open_gate(self.binding, driver, kernel)
                 self._single = self._runners.get(1)
             return self._runners[width]
 

@@ -16,10 +16,22 @@ import llvmlite.binding as llvm
 from ramify.engines.native.target import Target, host
 
 # What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
-# lack the instruction, and how a kernel driver reports that memory ran out.
+# lack the instruction, and what the way in from Python needs.
 _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
 _LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
-_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_NoMemory")
+_PYTHON = (
+    "PyErr_NoMemory",
+    "PyErr_Occurred",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyObject_VectorcallMethod",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "PyTuple_Size",
+    "Py_DecRef",
+)
 
 
 def compile_text(text: str, target: Target) -> bytes:

@@ -1,0 +1,286 @@
+"""The short way in from Python: taken by plain samples only, with the same bits and no leaks."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ramify.engines.native import builtin, cache, target
+from ramify.engines.native.binding import Binding, Operand
+from ramify.engines.native.builtin import Gate
+from ramify.engines.native.compiled import Compiled
+from ramify.engines.native.machine_code import Library, compile_text
+from ramify.errors import InputError
+from tests.unit.toys import toy, toy_kernel
+
+native = pytest.mark.skipif(not builtin.NATIVE, reason="gates are switched off or not possible here")
+
+EMPTY = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1, ptr %out2) {\n  ret void\n}\n"
+
+
+class Echo(Gate):
+    """Gives back what `general` gets."""
+
+    def general(self, *inputs: Any, **options: Any) -> Any:
+        if options.get("fail"):
+            raise KeyError("asked for")
+        return inputs, options
+
+
+class Counting(Compiled):
+    """Counts the calls that do not go the short way."""
+
+    count = 0
+
+    def general(self, *inputs: Any, out: Any = None) -> Any:
+        self.count += 1
+        return super().general(*inputs, out=out)
+
+
+def counting(n: int) -> Counting:
+    function = Counting(toy(n).binding, toy_kernel)
+    function.compile()
+    return function
+
+
+@native
+def test_this_machine_has_the_short_way() -> None:
+    """Guards the other tests here: without it they would say nothing."""
+    function = toy(4)
+    assert not function.is_open
+    function(np.ones(4), np.ones(4), 1.0)
+    assert function.is_open
+
+
+def test_shut_gate_passes_everything_on() -> None:
+    echo = Echo()
+    big = tuple(range(300))
+    assert echo() == ((), {})
+    assert echo(1, "two") == ((1, "two"), {})
+    assert echo(1, two=2, three=3) == ((1,), {"two": 2, "three": 3})
+    assert echo(*big, **{f"k{k}": k for k in big}) == (big, {f"k{k}": k for k in big})
+    assert list(map(echo, [1, 2])) == [((1,), {}), ((2,), {})]
+    with pytest.raises(KeyError, match="asked for"):
+        echo(fail=True)
+
+
+@native
+@pytest.mark.parametrize("n", [1, 7, 38, 150])
+def test_short_way_gives_the_bits_of_the_long_way(n: int) -> None:
+    function = counting(n)
+    rng = np.random.default_rng(n)
+    for _ in range(5):
+        q, v, s = rng.normal(size=n), rng.normal(size=n), np.array(rng.normal())
+        got = function(q, v, s)
+        assert function.count == 0
+        assert type(got) is tuple
+        for a, b in zip(got, Compiled.general(function, q, v, s), strict=True):
+            assert type(a) is np.ndarray
+            assert a.flags.owndata
+            assert np.array_equal(a.view("u8"), b.view("u8"))
+
+
+@native
+def test_one_output_is_an_array() -> None:
+    binding = Binding("f", (Operand("q", (2, 3)),), (Operand("r", (3, 2)),), np.zeros(0), np.zeros(0), 0)
+    function = Compiled(binding, lambda _: Library(compile_text(EMPTY, target.host()), "kernel"))
+    function.compile()
+    assert function(np.zeros((2, 3))).shape == (3, 2)
+    with pytest.raises(InputError, match=r"f: q has shape \(3, 2\), expected \(\.\.\., 2, 3\)"):
+        function(np.zeros((3, 2)))
+
+
+class Sub(np.ndarray):
+    """An array that is not exactly one."""
+
+
+@native
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [1.0] * 7,
+        np.ones(7, np.float32),
+        np.ones(7, ">f8"),
+        np.ones(14)[::2],
+        np.ones(7)[::-1],
+        np.ones((1, 7)),
+        np.ones((0, 7)),
+        np.ones(7).view(Sub),
+        np.frombuffer(b"\0" + np.ones(7).tobytes(), np.uint8)[1:].view(np.float64),
+        np.ma.ones(7),
+    ],
+)
+def test_everything_else_goes_the_long_way(odd: Any) -> None:
+    function = counting(7)
+    plain, s = np.ones(7), np.array(2.0)
+    expected = function(plain, plain, s)
+    assert function.count == 0
+    for k, inputs in enumerate([(odd, plain, s), (plain, odd, s)], start=1):
+        got = function(*inputs)
+        assert function.count == k
+        for a, b in zip(got, expected, strict=True):
+            assert type(a) is np.ndarray
+            assert np.array_equal(a, np.broadcast_to(b, a.shape))
+
+
+@native
+def test_keywords_and_counts_go_the_long_way() -> None:
+    function = counting(7)
+    plain, s = np.ones(7), np.array(2.0)
+    out = function(plain, plain, s)
+    assert function(plain, plain, s, out=out)[0] is out[0]
+    with pytest.raises(InputError, match="takes 3 inputs"):
+        function(plain, plain)
+    with pytest.raises(InputError, match="takes 3 inputs"):
+        function(plain, plain, s, s)
+    with pytest.raises(InputError, match=r"q has shape \(6,\)"):
+        function(np.ones(6), plain, s)
+    with pytest.raises(TypeError, match="wrong"):
+        function(plain, plain, s, wrong=1)
+    assert function.count == 4
+
+
+@native
+def test_references_are_balanced() -> None:
+    function = counting(7)
+    q, v, s = np.ones(7), np.ones(7), np.array(2.0)
+    before = [sys.getrefcount(x) for x in (q, v, s, function, np.dtype(np.float64), "general")]
+    kept = [function(q, v, s) for _ in range(100)]
+    watch = weakref.ref(kept[0][0])
+    del kept
+    assert watch() is None
+    assert [sys.getrefcount(x) for x in (q, v, s, function, np.dtype(np.float64), "general")] == before
+
+
+@native
+def test_gate_outlives_what_opened_it() -> None:
+    first, second = toy(5), Echo()
+    expected = first(np.ones(5), np.ones(5), 1.0)
+    second.open_gate_like(first)
+    del first
+    gc.collect()
+    clutter = [np.full(n, np.nan) for n in range(1, 400)]
+    got = second(np.ones(5), np.ones(5), np.array(1.0))
+    assert all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert second(1) == ((1,), {})
+    del clutter
+
+
+def test_a_shut_gate_opens_no_other() -> None:
+    one, other = Echo(), Echo()
+    one.open_gate_like(other)
+    assert not one.is_open
+    assert one(1) == ((1,), {})
+
+
+@native
+def test_copy_is_shut_until_opened() -> None:
+    original = Echo()
+    original.label = "kept"  # type: ignore[attr-defined]
+    original.open_gate_like(_opened(5))
+    twin = copy.copy(original)
+    assert twin.label == "kept"  # type: ignore[attr-defined]
+    assert not twin.is_open
+    assert twin(np.ones(5))[1] == {}
+    twin.open_gate_like(original)
+    assert len(twin(np.ones(5), np.ones(5), np.array(1.0))) == 3
+
+
+def _opened(n: int) -> Compiled:
+    function = toy(n)
+    function.compile()
+    return function
+
+
+def test_gates_are_collected() -> None:
+    echo = Echo()
+    echo.me = echo  # type: ignore[attr-defined]
+    watch = weakref.ref(echo)
+    del echo
+    gc.collect()
+    assert watch() is None
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_memory_error(single: bool) -> None:
+    binding = Binding("huge", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 57)
+    function = Compiled(binding, lambda _: Library(compile_text(EMPTY, target.host()), "kernel"))
+    with pytest.raises((MemoryError, SystemError)):
+        function(np.zeros(2) if single else np.zeros((3, 2)))
+    if single and builtin.NATIVE:
+        assert function.is_open
+        with pytest.raises(MemoryError):
+            function(np.zeros(2))
+
+
+@native
+def test_long_runs_let_other_threads_work() -> None:
+    """A sample that counts to a large number, with another thread that counts how often it runs meanwhile."""
+    text = EMPTY.replace(
+        "  ret void",
+        "  br label %loop\nloop:\n  %i = phi i64 [0, %0], [%j, %loop]\n  %j = add i64 %i, 1\n"
+        '  call void asm sideeffect "", ""()\n'
+        "  %more = icmp slt i64 %j, 400000000\n  br i1 %more, label %loop, label %end\nend:\n  ret void",
+    )
+    binding = Binding("slow", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 14)
+    function = Compiled(binding, lambda _: Library(compile_text(text, target.host()), "kernel"))
+    function.compile()
+    assert function.is_open
+    ticks = 0
+    done = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        time.sleep(0.01)
+        before = ticks
+        function(np.zeros(2))
+        after = ticks
+    finally:
+        done.set()
+        ticker.join()
+    assert after - before > 5
+
+
+@pytest.mark.parametrize("field", ["_DATA", "_NDIM", "_DIMS", "_DESCR", "_FLAGS"])
+def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAMIFY_NO_BUILTIN", raising=False)
+    moved = {"_DATA": builtin._DIMS, "_NDIM": 68, "_DIMS": builtin._DATA, "_DESCR": 48, "_FLAGS": 24}
+    assert builtin.supported() or not builtin.NATIVE
+    monkeypatch.setattr(builtin, field, moved[field])
+    assert not builtin.supported()
+
+
+def test_switched_off() -> None:
+    script = (
+        "import numpy as np\n"
+        "from ramify.engines.native import builtin\n"
+        "from tests.unit.toys import toy\n"
+        "assert not builtin.NATIVE\n"
+        "f = toy(3); f.compile()\n"
+        "assert not f.is_open\n"
+        "print(*(part.tobytes().hex() for part in f(np.ones(3), np.full(3, 0.3), np.array(0.7))))\n"
+    )
+    source = Path(cache.__file__).parents[3]
+    path = os.pathsep.join([str(source), str(Path(__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": path, "RAMIFY_NO_BUILTIN": "1"}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    ours = toy(3)(np.ones(3), np.full(3, 0.3), np.array(0.7))
+    assert run.stdout.split() == [part.tobytes().hex() for part in ours]
