@@ -1,6 +1,7 @@
 """Ramify: the dynamics of branching robots.
 
-Fast recursive algorithms on kinematic trees, each written once as it stands in its paper, and run by an engine of choice.
+Fast recursive algorithms on kinematic trees, each written once as it stands in its paper, and run by an engine of
+choice.
 
     import ramify as rf
 

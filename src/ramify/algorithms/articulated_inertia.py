@@ -1,7 +1,7 @@
 """Articulated-body inertias: the Riccati gather that forward dynamics, M⁻¹ and operational space share. Cost O(n).
 
-`H` is the transpose of the paper's, `X` its A*(p, k). The armature of a joint (inertia of its rotor as felt at the joint) adds to D
-and to nothing else.
+`H` is the transpose of the paper's, `X` its A*(p, k). The armature of a joint (inertia of its rotor as felt at the
+joint) adds to D and to nothing else.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """

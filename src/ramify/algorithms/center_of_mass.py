@@ -1,6 +1,7 @@
 """Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) and O(n).
 
-Momenta are formed in the frame of each tree, about the tree's root body, and moved to the common centre of mass at the end.
+Momenta are formed in the frame of each tree, about the tree's root body, and moved to the common centre of mass at the
+end.
 
 [OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
 """

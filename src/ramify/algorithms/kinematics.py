@@ -24,13 +24,13 @@ from ramify.spatial.motion import Motion
 from ramify.spatial.transform import Transform
 from ramify.spatial.vector3 import cross
 
-#: From a frame's pose in its tree (transform to the frame, and where the tree's origin is) to the transform that shows motions.
+#: From a frame's pose in its tree, and the place of the tree's origin, to the transform that shows motions.
 View = Callable[[Transform, Any], Transform]
 
 VIEWS: dict[str, View] = {
-    "local": lambda pose, origin: pose,
-    "local_world_aligned": lambda pose, origin: Transform.of(np.eye(3), pose.r),
-    "world": lambda pose, origin: Transform.of(np.eye(3), -origin),
+    "local": lambda pose, _: pose,
+    "local_world_aligned": lambda pose, _: Transform.of(np.eye(3), pose.r),
+    "world": lambda _, origin: Transform.of(np.eye(3), -origin),
 }
 
 

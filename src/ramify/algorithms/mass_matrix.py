@@ -5,9 +5,9 @@
     composite   gather             composite inertia R, a plain sum                        Alg. 4.1, Eq. 20
     column      gather, columns    M(l, k) = Hᵀ(l) X(l) with X = R(k) H(k)                 Alg. 4.2
 
-Algorithm 4.2 walks from each node k to the base, taking X(k) along. In the frame of the tree X needs no taking along, so the same
-products are formed row by row: node l meets the X of every node that it carries. (The algorithm as printed takes X along with
-φ where A is meant, and touches the inertial node.)
+Algorithm 4.2 walks from each node k to the base, taking X(k) along. In the frame of the tree X needs no taking along,
+so the same products are formed row by row: node l meets the X of every node that it carries. (The algorithm as printed
+takes X along with φ where A is meant, and touches the inertial node.)
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """

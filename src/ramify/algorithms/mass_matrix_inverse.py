@@ -5,9 +5,9 @@
     hinge      gather, columns     P, D, G; rows of M⁻¹ on what the node carries; forces F           8–26
     response   scatter, columns    rows of M⁻¹ on all later columns; accelerations A (the paper's P) 28–35
 
-Algorithm 1 as printed does not give M⁻¹. Needed are: line 21 before line 11, with line 12 on the carried columns only; `+=` in
-line 14; and in lines 30–34 all columns from i on, not those of subtree(i). The mirror image of the upper triangle is the engine's
-business. In the frame of the tree all F fit into one array.
+Algorithm 1 as printed does not give M⁻¹. Needed are: line 21 before line 11, with line 12 on the carried columns only;
+`+=` in line 14; and in lines 30–34 all columns from i on, not those of subtree(i). The mirror image of the upper
+triangle is the engine's business. In the frame of the tree all F fit into one array.
 
 [C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
 """

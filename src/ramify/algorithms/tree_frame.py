@@ -1,10 +1,10 @@
-"""All nodes of a tree in one frame, so that every propagation weight becomes the identity and gathers become plain sums.
+"""All nodes of a tree in one frame: every propagation weight becomes the identity, every gather a plain sum.
 
-The frame of a tree has the world's axes and its origin at the tree's root body: with the origin of the world instead, a robot
-10 km away would lose its digits. Trees of a forest have frames of their own; they never meet in M or M⁻¹.
+The frame of a tree has the world's axes and its origin at the tree's root body: with the origin of the world instead,
+a robot 10 km away would lose its digits. Trees of a forest have frames of their own; they never meet in M or M⁻¹.
 
-The idea of an inertial frame for all nodes is that of [JR] (A. Jain, G. Rodriguez, "Linearization of manipulator dynamics
-using spatial operators", 1993) and of Pinocchio's world convention.
+The idea of an inertial frame for all nodes is that of [JR] (A. Jain, G. Rodriguez, "Linearization of manipulator
+dynamics using spatial operators", 1993) and of Pinocchio's world convention.
 """
 
 from __future__ import annotations

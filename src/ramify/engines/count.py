@@ -1,7 +1,7 @@
 """The count engine: how many operations an algorithm takes on a mechanism.
 
-Counted is the simplified program, before multiplications and additions are fused: what a careful author would write by hand for
-these joints, summed over all rows of all loops. Loads, stores, signs and loop control are free.
+Counted is the simplified program, before multiplications and additions are fused: what a careful author would write by
+hand for these joints, summed over all rows of all loops. Loads, stores, signs and loop control are free.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from ramify.engines.trace import Variants, port_of, trace
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 
-_COUNTED = {"mul": "multiplications", "add": "additions", "sub": "additions", "div": "divisions", "sqrt": "square_roots"}
+_COUNTED = {
+    "mul": "multiplications",
+    "add": "additions",
+    "sub": "additions",
+    "div": "divisions",
+    "sqrt": "square_roots",
+}
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """What users call: a quantity of one robot, computed by the engine of their choice.
 
-The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also takes complex and
-other scalars.
+The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also
+takes complex and other scalars.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.spatial.value import Array
 
-ENGINES = ("native", "reference")
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-_F = TypeVar("_F", bound="Function")
+ENGINES = ("native", "reference")
 
 
 class Function:
@@ -52,7 +53,7 @@ class Function:
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         return self._run((), self.algorithm, inputs, out)
 
-    def engine(self: _F, name: str) -> _F:
+    def engine(self, name: str) -> Self:
         """The same function on another engine: "native" or "reference"."""
         if name not in ENGINES:
             raise UnknownNameError("engine", name, ENGINES)
@@ -75,7 +76,9 @@ class Function:
     def __repr__(self) -> str:
         return f"<{self.name} on the {self._engine} engine>"
 
-    def _run(self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False) -> Any:
+    def _run(
+        self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
+    ) -> Any:
         bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
         if self._finish is None:
             return bound(*inputs) if out is None else bound(*inputs, out=out)
@@ -104,7 +107,9 @@ class ForcedFunction(Function):
         site: Finds a frame by name.
     """
 
-    def __init__(self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any) -> None:
+    def __init__(
+        self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any
+    ) -> None:
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
 
@@ -136,7 +141,13 @@ class FrameFunction(Function):
     """
 
     def __init__(
-        self, name: str, mechanism: Mechanism, algorithms: Mapping[str, Algorithm], *, site: Callable[[str], Site], frames: tuple[str, ...]
+        self,
+        name: str,
+        mechanism: Mechanism,
+        algorithms: Mapping[str, Algorithm],
+        *,
+        site: Callable[[str], Site],
+        frames: tuple[str, ...],
     ) -> None:
         super().__init__(name, mechanism, next(iter(algorithms.values())))
         self._algorithms, self._site, self._frames = dict(algorithms), site, frames
@@ -204,7 +215,9 @@ class OneFrameFunction(FrameFunction):
 class _Interpreted:
     """An algorithm on the reference engine, with the interface of compiled ones."""
 
-    def __init__(self, name: str, algorithm: Algorithm, mechanism: Mechanism, sites: tuple[Site, ...], single: bool) -> None:
+    def __init__(
+        self, name: str, algorithm: Algorithm, mechanism: Mechanism, sites: tuple[Site, ...], single: bool
+    ) -> None:
         self.name, self.algorithm, self.mechanism, self.sites, self.single = name, algorithm, mechanism, sites, single
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:

@@ -12,12 +12,12 @@ A program is a tree of blocks. A block is a list of items in the order in which 
     Loop    runs a block for each row of an index table, or for each of a range of columns. A loop over nodes has one
             block per variant: the kind of the node, and whether its parent is the world
 
-An op may be used in its own block after it is made, and in blocks inside that one. A place is a field of a node, a constant
-of a node or frame (`Param`), a constant of the mechanism (`Uniform`), an entry of an input or output, or of the tree's own
-arrays. Which node, column or frame is meant is told by the role of an enclosing loop.
+An op may be used in its own block after it is made, and in blocks inside that one. A place is a field of a node, a
+constant of a node or frame (`Param`), a constant of the mechanism (`Uniform`), an entry of an input or output, or of
+the tree's own arrays. Which node, column or frame is meant is told by the role of an enclosing loop.
 
-Places in different roles of one loop never overlap, but for arrays indexed by columns, where a loop's column may be one of
-the node's own. Roles with several `classes` (a parent of unknown kind) stand for any of them.
+Places in different roles of one loop never overlap, but for arrays indexed by columns, where a loop's column may be
+one of the node's own. Roles with several `classes` (a parent of unknown kind) stand for any of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,19 @@ import numpy as np
 from ramify.recursion.contract import refuse
 from ramify.spatial import scalar
 
-ARITY = {"const": 0, "load": 0, "add": 2, "sub": 2, "mul": 2, "div": 2, "neg": 1, "sqrt": 1, "sin": 1, "cos": 1, "fma": 3}
+ARITY = {
+    "const": 0,
+    "load": 0,
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "neg": 1,
+    "sqrt": 1,
+    "sin": 1,
+    "cos": 1,
+    "fma": 3,
+}
 COMMUTATIVE = frozenset({"add", "mul"})
 
 
@@ -62,33 +74,45 @@ Index = tuple[Any, int]
 
 
 class Field(NamedTuple):
+    """A scalar of a node's field."""
+
     role: Role
     name: str
     component: int
 
 
 class Param(NamedTuple):
+    """A constant of a node or frame."""
+
     role: Role
     component: int
 
 
 class Uniform(NamedTuple):
+    """A constant of the mechanism: a component of gravity."""
+
     component: int
 
 
 class Input(NamedTuple):
+    """An entry of an input, by number of the input and position along each of its axes."""
+
     number: int
-    index: tuple[Index, ...]
+    at: tuple[Index, ...]
 
 
 class Output(NamedTuple):
+    """An entry of an output."""
+
     number: int
-    index: tuple[Index, ...]
+    at: tuple[Index, ...]
 
 
 class ArrayEntry(NamedTuple):
+    """A scalar of an entry of one of the tree's own arrays."""
+
     number: int
-    index: tuple[Index, ...]
+    at: tuple[Index, ...]
     component: int
 
 
@@ -104,44 +128,46 @@ class Op:
     def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: Block) -> None:
         self.code, self.args, self.attr, self.block = code, args, attr, block
 
-    def _with(self, code: str, other: Any, reverse: bool = False) -> Op:
+    def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
         if isinstance(other, np.ndarray):
             return NotImplemented
         program = self.block.program
         other = program.lift(other)
         return program.op(code, other, self) if reverse else program.op(code, self, other)
 
-    def __add__(self, other: Any) -> Op:
+    def __add__(self, other: Any) -> Any:
         return self._with("add", other)
 
-    def __radd__(self, other: Any) -> Op:
+    def __radd__(self, other: Any) -> Any:
         return self._with("add", other, True)
 
-    def __sub__(self, other: Any) -> Op:
+    def __sub__(self, other: Any) -> Any:
         return self._with("sub", other)
 
-    def __rsub__(self, other: Any) -> Op:
+    def __rsub__(self, other: Any) -> Any:
         return self._with("sub", other, True)
 
-    def __mul__(self, other: Any) -> Op:
+    def __mul__(self, other: Any) -> Any:
         return self._with("mul", other)
 
-    def __rmul__(self, other: Any) -> Op:
+    def __rmul__(self, other: Any) -> Any:
         return self._with("mul", other, True)
 
-    def __truediv__(self, other: Any) -> Op:
+    def __truediv__(self, other: Any) -> Any:
         return self._with("div", other)
 
-    def __rtruediv__(self, other: Any) -> Op:
+    def __rtruediv__(self, other: Any) -> Any:
         return self._with("div", other, True)
 
     def __neg__(self) -> Op:
         return self.block.program.op("neg", self)
 
     def _no_value(self, *_: object) -> NoReturn:
-        refuse("an algorithm branches on a value, or takes it as an index or a number: the same loop runs for all samples")
+        refuse(
+            "an algorithm branches on a value, or takes it as an index or a number: the same loop runs for all samples"
+        )
 
-    __bool__ = __int__ = __float__ = __index__ = __complex__ = _no_value  # type: ignore[assignment]
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = _no_value
     __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _no_value
 
     def __repr__(self) -> str:
@@ -153,6 +179,8 @@ scalar.sqrt.register(Op, lambda x: x.block.program.op("sqrt", x))
 
 
 class Store(NamedTuple):
+    """Puts a scalar into a place."""
+
     place: Place
     value: Op
 
@@ -209,7 +237,7 @@ class Program:
             return value
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self.op("const", attr=float(value))
-        refuse(f"a {type(value).__name__} cannot be part of a traced computation")
+        return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments: one already known in an enclosing block, or a new one here."""

@@ -1,7 +1,7 @@
 """The reference engine: runs an algorithm's loops as they stand, sample by sample, with every check on.
 
-It defines what is right. Inputs may be of any scalar type: float64, complex (for complex-step derivatives), longdouble, or
-objects such as mpmath numbers that `ramify.spatial.scalar.register_scalar` was told about.
+It defines what is right. Inputs may be of any scalar type: float64, complex (for complex-step derivatives),
+longdouble, or objects such as mpmath numbers that `ramify.spatial.scalar.register_scalar` was told about.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Argument:
     def __init__(self, argument: Argument, data: Array) -> None:
         self.argument, self.data = argument, data
 
-    def __getitem__(self, keys: Any) -> Array:
+    def __getitem__(self, keys: Any) -> Any:
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
         scalars = [self.data[_position(index)] for index in indices]
         return frozen(np.array(scalars, dtype=self.data.dtype).reshape(shape))
@@ -207,8 +207,9 @@ def run(
     outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]
     for sample in np.ndindex(batch):
         tree = ReferenceTree(mechanism, sites)
-        taken = [_Argument(argument, a[(*sample, ...)]) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
-        given = [_Argument(argument, a[(*sample, ...)]) for argument, a in zip(algorithm.outputs, outputs, strict=True)]
+        one = (*sample, ...)  # the dots keep scalars arrays, so that they can be written
+        taken = [_Argument(argument, a[one]) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
+        given = [_Argument(argument, a[one]) for argument, a in zip(algorithm.outputs, outputs, strict=True)]
         algorithm(tree, *taken, *given)
         tree.finish()
     for argument, output in zip(algorithm.outputs, outputs, strict=True):

@@ -1,9 +1,9 @@
 """Simplification of a traced program: fold what is known, drop what nobody reads, fuse multiplications with additions.
 
-Structural zeros are what makes spatial algebra cheap (a joint map is a unit vector), and they are folded here, after the whole
-program is known, for only then is it known what a field can hold: a component that every store sets to the same constant is that
-constant, one that a child may add to is not. x·0 becomes 0 even where x is not finite; a sample with NaN has NaN in its
-result through other paths, or did not depend on it.
+Structural zeros are what makes spatial algebra cheap (a joint map is a unit vector), and they are folded here, after
+the whole program is known, for only then is it known what a field can hold: a component that every store sets to the
+same constant is that constant, one that a child may add to is not. x·0 becomes 0 even where x is not finite; a sample
+with NaN has NaN in its result through other paths, or did not depend on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def keys_of(place: Place) -> Iterator[Any]:
 
 
 def _row_classes(entry: ArrayEntry) -> tuple[str, ...]:
-    base = entry.index[0][0]
+    base = entry.at[0][0]
     return base.role.classes if isinstance(base, Position) and base.what == "node" else ("",)
 
 
@@ -64,8 +64,8 @@ _Known = _Unknown | float | None  # None: not a constant
 def _constant_components(program: Program) -> dict[Any, float]:
     """Components of fields and arrays into which only one constant is ever stored.
 
-    Starts from the hope that all are constant and gives it up where a store shows otherwise, so that what is zero on the world and
-    is only ever multiplied on its way to the tips is found to be zero everywhere.
+    Starts from the hope that all are constant and gives it up where a store shows otherwise, so that what is zero on
+    the world and is only ever multiplied on its way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
     changed = True
@@ -121,7 +121,7 @@ class _Rebuild:
     """Copies a program, applying rules to each op."""
 
     def __init__(self, program: Program, constants: dict[Any, float], uses: Counter[int] | None = None) -> None:
-        self.constants, self.uses = constants, uses
+        self.constants, self.fusing, self.uses = constants, uses is not None, uses or Counter()
         self.result = Program()
         self.result.arrays = program.arrays
         self.new: dict[int, Op] = {}
@@ -156,7 +156,7 @@ class _Rebuild:
             return target.load(op.attr)
         if op.code == "const":
             return target.op("const", attr=op.attr)
-        better = self._fused(op, args) if self.uses is not None else self._folded(op.code, args)
+        better = self._fused(op, args) if self.fusing else self._folded(op.code, args)
         return target.op(op.code, *args) if better is None else better
 
     # Folding
@@ -237,7 +237,6 @@ class _Rebuild:
         old_a, old_b = op.args
         a, b = args
         target = self.result
-        assert self.uses is not None
         if old_b.code == "mul" and self.uses[id(old_b)] == 1 and old_b.block is op.block:
             x, y = b.args
             return target.op("fma", target.op("neg", x) if op.code == "sub" else x, y, a)
@@ -257,8 +256,10 @@ def _without_dead_code(program: Program) -> Program:
     live: set[int] = set()
     while True:
         before = (len(read), len(live))
-        for block, item in walk(program.top):
-            if isinstance(item, Store) and (isinstance(item.place, Output) or any(k in read for k in keys_of(item.place))):
+        for _, item in walk(program.top):
+            if isinstance(item, Store) and (
+                isinstance(item.place, Output) or any(k in read for k in keys_of(item.place))
+            ):
                 _mark(item.value, live, read)
         if before == (len(read), len(live)):
             break
@@ -312,4 +313,3 @@ def _without_overwritten(items: list[Op | Store | Loop]) -> list[Op | Store | Lo
         kept.append(item)
     kept.reverse()
     return kept
-

@@ -1,9 +1,9 @@
 """Tracing: runs an algorithm once on symbols, and writes down what it does.
 
-Each loop yields one symbolic node per variant (kind of the node × whether its parent is the world), whatever the number of
-bodies; a Python generator knows when the body has ended, because it is resumed. Each body is traced twice, in two orders of
-the variants, and must leave the same items both times: what is carried from one iteration to the next in a Python variable
-would show.
+Each loop yields one symbolic node per variant (kind of the node × whether its parent is the world), whatever the
+number of bodies; a Python generator knows when the body has ended, because it is resumed. Each body is traced twice,
+in two orders of the variants, and must leave the same items both times: what is carried from one iteration to the next
+in a Python variable would show.
 """
 
 from __future__ import annotations
@@ -14,8 +14,23 @@ from typing import Any
 
 import numpy as np
 
+from ramify.engines.ir import (
+    ArrayEntry,
+    Block,
+    Field,
+    Input,
+    Loop,
+    Op,
+    Output,
+    Param,
+    Place,
+    Position,
+    Program,
+    Role,
+    Store,
+    Uniform,
+)
 from ramify.errors import ContractError
-from ramify.engines.ir import ArrayEntry, Block, Field, Input, Loop, Op, Output, Param, Place, Position, Program, Role, Store, Uniform
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
@@ -44,7 +59,9 @@ class Variants:
     @classmethod
     def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
         """The variants that occur in a mechanism, in an order that depends on nothing else."""
-        pairs = {(kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)}
+        pairs = {
+            (kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)
+        }
         ordered: list[tuple[NodeKind, str]] = []
         reached = {WORLD_CLASS}
         while pairs:
@@ -69,13 +86,14 @@ class Variants:
 
 
 def port_of(mechanism: Mechanism, node: int) -> str:
+    """The port of a node, "world" for the world."""
     return WORLD_CLASS if node == WORLD else mechanism.kinds[node].port
 
 
 class _Cell:
     """A symbolic node: its fields are loads and stores."""
 
-    def __init__(self, tree: TracedTree, role: Role, kind: NodeKind | None, parameters: Array) -> None:
+    def __init__(self, tree: TracedTree, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
         self.block = tree.program.current
         self.values: dict[str, Any] = {}
@@ -114,17 +132,19 @@ def _size(description: tuple[Any, ...]) -> int:
     kind, details = description
     if kind is np.ndarray:
         return int(np.prod(details, dtype=int))
-    return kind.size_of(*details)
+    return int(kind.size_of(*details))
 
 
 class _Argument:
     """An input or output, or one of the tree's arrays, whose entries are loads and stores."""
 
-    def __init__(self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool) -> None:
+    def __init__(
+        self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+    ) -> None:
         self.tree, self.argument, self.place = tree, argument, place
         self.readable, self.writable = readable, writable
 
-    def __getitem__(self, keys: Any) -> Array:
+    def __getitem__(self, keys: Any) -> Any:
         if not self.readable:
             refuse(f"`{self.argument.name}` is read, but cannot be")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
@@ -237,14 +257,16 @@ class TracedTree(Tree):
         self.program.current.items.append(Store(place, op))
         if isinstance(place, (ArrayEntry, Output)):
             # another index of the same array may be the same entry
-            same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.index != place.index]
+            same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.at != place.at]
             for other in same:
                 del self._values[other]
         self._values[place] = op
 
     # Loops
 
-    def _run(self, loop: Loop, variants: Sequence[tuple[str, ...]], roles: Callable[[tuple[str, ...]], Any]) -> Iterator[Any]:
+    def _run(
+        self, loop: Loop, variants: Sequence[tuple[str, ...]], roles: Callable[[tuple[str, ...]], Any]
+    ) -> Iterator[Any]:
         """Trace the body of a loop for each variant, twice."""
         program = self.program
         outer, outer_values = program.current, self._values
@@ -262,17 +284,17 @@ class TracedTree(Tree):
             first = loop.bodies.setdefault(variant, body)
             if first is not body and _canonical(first) != _canonical(body):
                 raise ContractError(
-                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: something is "
-                    "carried from one iteration to the next outside of the tree's fields"
+                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: "
+                    "something is carried from one iteration to the next outside of the tree's fields"
                 )
-        line = self._open.pop()
+        self._open.pop()
         outer.items.append(loop)
         self._values = {} if outer_values else outer_values
         if outermost:
             self._world_cell.values.clear()
-            self._check_parent_reads(line)
+            self._check_parent_reads()
 
-    def _check_parent_reads(self, line: str) -> None:
+    def _check_parent_reads(self) -> None:
         for name, classes, where in self._parent_reads:
             if missing := [cls for cls in classes if (name, cls) not in self.types]:
                 raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
@@ -288,7 +310,8 @@ class TracedTree(Tree):
         kinds = {(kind.name, parent): kind for kind, parent in self.variants.nodes}
 
         def roles(variant: tuple[str, ...]) -> tuple[NodeRole, NodeRole]:
-            kind, parent = kinds[variant], variant[1]
+            name, parent = variant
+            kind = kinds[name, parent]
             if variant not in loop.roles:
                 loop.roles[variant] = Role("k", (kind.name,)), Role("parent", self.variants.classes_of(parent))
             k_role, parent_role = loop.roles[variant]

@@ -51,15 +51,15 @@ class Dynamics:
 
     @cached_property
     def velocities(self) -> FrameFunction:
-        """`velocities(q, v, frames=None, reference="local")`: twists of frames, angular first, (…, m, 6) [rad/s, m/s]."""
+        """`velocities(q, v, frames=None, reference="local")`: twists, angular first, (…, m, 6) [rad/s, m/s]."""
         return FrameFunction("velocities", self.mechanism, VELOCITIES, site=self.site, frames=self.frames)
 
     @cached_property
     def jacobian(self) -> OneFrameFunction:
         """`jacobian(q, frame, reference="local")`: takes v to the frame's twist, angular first, (…, 6, nv).
 
-        References: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes), "world" (the
-        world's axes and origin).
+        References: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes),
+        "world" (the world's axes and origin).
         """
         return OneFrameFunction("jacobian", self.mechanism, JACOBIANS, site=self.site, frames=self.frames)
 
@@ -119,7 +119,7 @@ class Dynamics:
 
     @cached_property
     def mass_matrix_determinant(self) -> Function:
-        """`mass_matrix_determinant(q)`: det M in O(n), (…); may leave the range of floats where its logarithm does not."""
+        """`mass_matrix_determinant(q)`: det M in O(n), (…); may overflow where its logarithm does not."""
         return Function(
             "mass_matrix_determinant",
             self.mechanism,
@@ -145,7 +145,7 @@ class Dynamics:
 
     @cached_property
     def energy(self) -> Function:
-        """`energy(q, v)`: kinetic and potential energy, two arrays (…) [J]. Mass at the world's origin has no potential."""
+        """`energy(q, v)`: kinetic and potential energy, two arrays (…) [J]; no potential at the world's origin."""
         return Function("energy", self.mechanism, energy)
 
     # The robot as a whole

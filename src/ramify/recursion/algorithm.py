@@ -12,7 +12,8 @@ from ramify.recursion.contract import refuse
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.roles import Index
 
-#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "node", or a fixed length.
+#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "node", or a fixed
+#: length.
 Dimensions = tuple[str | int, ...]
 
 
@@ -96,8 +97,8 @@ def algorithm(
 def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
     """Resolve `array[keys]`: the shape of what it denotes and, in C order, the index of each scalar.
 
-    Each key fills one symbolic dimension, in order. A node along "q" or "v" gives an axis, a column or a frame does not;
-    fixed dimensions are axes.
+    Each key fills one symbolic dimension, in order. A node along "q" or "v" gives an axis, a column or a frame does
+    not; fixed dimensions are axes.
     """
     keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
     wanted = [d for d in dimensions if isinstance(d, str)]

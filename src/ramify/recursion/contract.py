@@ -4,10 +4,11 @@ An algorithm is a Python function made of plain loops over a tree. What may stan
 
 - Before its first loop it sets every field that it reads, or adds to, on the world.
 - Values are immutable.
-- In `scatter` loops it sets fields of `k` only. In `gather` loops it sets fields of `k` and adds to fields of `parent` with
-  `+=`. Loops over frames add to fields of the node that carries the frame.
+- In `scatter` loops it sets fields of `k` only. In `gather` loops it sets fields of `k` and adds to fields of `parent`
+  with `+=`. Loops over frames add to fields of the node that carries the frame.
 - After a field was written through one role, the same body does not read it through another.
-- What is carried from one iteration to the next lives in a field or an array, never in a local variable, a list or a counter.
+- What is carried from one iteration to the next lives in a field or an array, never in a local variable, a list or a
+  counter.
 - Loops run to their end: no `break`, `return` or exception inside.
 - No branch on a value, and none on what a node is: nodes tell neither their kind nor whether they are the world.
 
@@ -77,7 +78,7 @@ class _AddableArray(_Addable, np.ndarray[Any, np.dtype[Any]]):
         return plain[()] if return_scalar else plain
 
 
-_addable_types: dict[type, type] = {}
+_addable_types: dict[type[Value], Any] = {}
 
 
 def addable(value: Any, owner: object) -> Any:
@@ -86,8 +87,8 @@ def addable(value: Any, owner: object) -> Any:
         tagged = value.view(_AddableArray)
         tagged.owner = owner
         return tagged
-    plain = type(value)
-    kind = _addable_types.get(plain)
+    plain: type[Value] = type(value)
+    kind: Any = _addable_types.get(plain)
     if kind is None:
         kind = type(plain.__name__, (_Addable, plain), {"from_components": plain.from_components})
         kind.plain = plain

@@ -1,9 +1,9 @@
 """What a node of a tree must supply so that the recursions can run over it.
 
-[J11] §2.1 asks four things of a mechanism: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind supplies
-the last three, with its own terms of the equations of motion, for all nodes that share their formulas. A rigid body
-behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here says that a node
-has six dimensions, nor that its weight is square or invertible.
+[J11] §2.1 asks four things of a mechanism: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind
+supplies the last three, with its own terms of the equations of motion, for all nodes that share their formulas. A
+rigid body behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
+says that a node has six dimensions, nor that its weight is square or invertible.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -29,7 +29,7 @@ class NodeKind(Protocol):
 
     @property
     def port(self) -> str:
-        """Kinds with the same port have velocities of the same type, so that a child need not know its parent's kind."""
+        """Kinds of one port have velocities of one type, so that a child need not know its parent's kind."""
 
     @property
     def nq(self) -> int:

@@ -59,7 +59,7 @@ class NodeRole:
     # What the kind supplies
 
     def _kind(self, asked: str) -> NodeKind:
-        kind = self._cell.kind
+        kind: NodeKind | None = self._cell.kind
         if kind is None or self._role != "k":
             raise ContractError(f"{author_line()}: `{asked}` is known of a loop's own node k only, not of {self._role}")
         return kind
@@ -128,7 +128,8 @@ class NodeRole:
         expected = self._cell.type_on_world(name)
         if expected is not None and expected != describe(value):
             refuse(
-                f"`{self._role}.{name}` is {type_name(describe(value))}, but the field was set as {type_name(expected)} before"
+                f"`{self._role}.{name}` is {type_name(describe(value))}, but the field was set as "
+                f"{type_name(expected)} before"
             )
         self._ledger.writer[name] = self._role
         self._cell.set(name, value)
@@ -150,7 +151,9 @@ _SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic",
 
 def _sum(current: Any, amount: Any, what: str) -> Any:
     if describe(current) != describe(amount if not isinstance(current, np.ndarray) else np.asarray(amount)):
-        refuse(f"`{what}` is {type_name(describe(current))} and cannot take an increment of type {type(amount).__name__}")
+        refuse(
+            f"`{what}` is {type_name(describe(current))} and cannot take an increment of type {type(amount).__name__}"
+        )
     return current + amount
 
 

@@ -1,7 +1,7 @@
 """Joint maps H and what a joint does to the articulated inertia behind it.
 
-A joint map is a 6×n matrix whose columns are the motions that the joint allows. For most joints they are unit vectors of
-the body frame, and then P H is a choice of columns of P, and P⁺ = P − P H D⁻¹ Hᵀ P has rows of exact zeros.
+A joint map is a 6×n matrix whose columns are the motions that the joint allows. For most joints they are unit vectors
+of the body frame, and then P H is a choice of columns of P, and P⁺ = P − P H D⁻¹ Hᵀ P has rows of exact zeros.
 """
 
 from __future__ import annotations
@@ -38,23 +38,19 @@ class Columns(Linear):
         data.flags.writeable = False
         self.data, self.count = data, count
 
-    @classmethod
-    def from_matrix(cls, matrix: Array) -> Columns:
-        """From a 6×n matrix."""
-        return cls(matrix.T.reshape(-1), matrix.shape[1])
-
     @property
     def parameters(self) -> tuple[int, ...]:
         return (self.count,)
 
     @classmethod
-    def size_of(cls, *parameters: int) -> int:
-        (count,) = parameters
+    def size_of(cls, *_: int) -> int:
+        (count,) = _
         return 6 * count
 
     def matrix(self) -> Array:
         """6×n."""
-        return self.data.reshape(self.count, 6).T
+        matrix: Array = self.data.reshape(self.count, 6).T
+        return matrix
 
 
 class ForceColumns(Columns):
@@ -70,7 +66,8 @@ class ForceColumns(Columns):
 
     def along(self, motion: Motion) -> Array:
         """Gᵀ m."""
-        return self.matrix().T @ motion.data
+        result: Array = self.matrix().T @ motion.data
+        return result
 
 
 class JointMap(Protocol):
@@ -101,7 +98,8 @@ class MotionColumns(Columns):
         return Motion(self.matrix() @ x)
 
     def along(self, force: Force) -> Array:
-        return self.matrix().T @ force.data
+        result: Array = self.matrix().T @ force.data
+        return result
 
     def column(self, index: int) -> Motion:
         return Motion(self.data[6 * index : 6 * index + 6])
@@ -141,7 +139,7 @@ class AxisMap:
         return Motion(np.eye(6)[self.axes[index]])
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
-        return MotionColumns.from_matrix(np.eye(6)[:, list(self.axes)]).map(function)
+        return MotionColumns(np.eye(6)[list(self.axes)].reshape(-1), len(self.axes)).map(function)
 
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         axes, dense = list(self.axes), P.matrix()

@@ -101,8 +101,8 @@ class CoriolisInertia(Linear):
         B = [[ −ŵ (½ tr J − J) − ĥ û , 0 ],      b = m u + w × h
              [ −b̂                    , 0 ]]
 
-    [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", Eq. 2.8 (their M̂). The closed
-    form printed in its Algorithm 1 has the sign of the upper left block wrong.
+    [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", Eq. 2.8 (their M̂).
+    The closed form printed in its Algorithm 1 has the sign of the upper left block wrong.
     """
 
     __slots__ = ()

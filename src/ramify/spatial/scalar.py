@@ -30,9 +30,7 @@ def sqrt(x: Any) -> Any:
     return np.sqrt(x)
 
 
-def register_scalar(
-    kind: type, *, sincos: Callable[[Any], tuple[Any, Any]], sqrt: Callable[[Any], Any]
-) -> None:
+def register_scalar(kind: type, *, sincos: Callable[[Any], tuple[Any, Any]], sqrt: Callable[[Any], Any]) -> None:
     """Teach a scalar type its elementary functions, so that the reference engine can compute with it.
 
     Args:

@@ -29,8 +29,8 @@ class Factor(Value):
         return (self.order,)
 
     @classmethod
-    def size_of(cls, *parameters: int) -> int:
-        (order,) = parameters
+    def size_of(cls, *_: int) -> int:
+        (order,) = _
         return order * (order + 1) // 2
 
     @classmethod

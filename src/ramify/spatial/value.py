@@ -43,8 +43,8 @@ class Value:
         return ()
 
     @classmethod
-    def size_of(cls, *parameters: int) -> int:
-        """Number of scalars."""
+    def size_of(cls, *_: int) -> int:
+        """Number of scalars, given the parameters."""
         return cls.size
 
     @classmethod

@@ -31,7 +31,8 @@ def pack3(matrix: Array) -> Array:
 
 def unpack3(packed: Array) -> Array:
     """The symmetric 3×3 matrix whose upper triangle was packed."""
-    return packed[SYMMETRIC3]
+    matrix: Array = packed[SYMMETRIC3]
+    return matrix
 
 
 def rotate_symmetric(rotation: Array, matrix: Array) -> Array:

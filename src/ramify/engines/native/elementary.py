@@ -1,8 +1,8 @@
 """Sine and cosine in LLVM assembly, for any number of lanes.
 
-A robot's joint angles would cost more in eight calls of the C library than in the whole recursion that needs them. Argument reduction
-takes n = rint(2x/π) from x in three fused steps and keeps what rounding lost; the kernels on [−π/4, π/4] are the
-minimax polynomials of Sun's fdlibm. Within 1 ulp up to `scalar.LARGEST_ANGLE`, NaN beyond.
+A robot's joint angles would cost more in eight calls of the C library than in the whole recursion that needs them.
+Argument reduction takes n = rint(2x/π) from x in three fused steps and keeps what rounding lost; the kernels on [−π/4,
+π/4] are the minimax polynomials of Sun's fdlibm. Within 1 ulp up to `scalar.LARGEST_ANGLE`, NaN beyond.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from struct import pack
 from ramify.spatial.scalar import LARGEST_ANGLE
 
 # π/2 in three parts; the products with n are exact in a fused multiply-add.
-_PIO2 = (float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.f1976b7ed8fbcp-110"))
+_PIO2 = (
+    float.fromhex("0x1.921fb54442d18p+0"),
+    float.fromhex("0x1.1a62633145c07p-54"),
+    float.fromhex("-0x1.f1976b7ed8fbcp-110"),
+)
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 # Added to a number below 2⁵¹ it leaves the nearest integer in the low bits.
 _SHIFTER = 1.5 * 2.0**52
@@ -85,5 +89,6 @@ def sincos_text(lanes: int) -> str:
     body = "\n".join(lines)
     return (
         f"declare {t} @llvm.fabs.{suffix}({t})\n"
-        f"define internal {{{t}, {t}}} @sincos_{lanes}({t} %angle) alwaysinline nounwind {{\n{body}\n  ret {{{t}, {t}}} {pair}\n}}\n"
+        f"define internal {{{t}, {t}}} @sincos_{lanes}({t} %angle) alwaysinline nounwind {{\n"
+        f"{body}\n  ret {{{t}, {t}}} {pair}\n}}\n"
     )

@@ -1,8 +1,8 @@
 """From a simplified program to LLVM assembly, for one lane width.
 
-A lane is a sample: with width W every scalar of the program is a `<W x double>`, and memory is interleaved (element e of lane l at
-e·W + l). Loops over contiguous columns are independent from column to column; when a single sample is computed (W = 1) they
-run over several columns at once instead.
+A lane is a sample: with width W every scalar of the program is a `<W x double>`, and memory is interleaved (element e
+of lane l at e·W + l). Loops over contiguous columns are independent from column to column; when a single sample is
+computed (W = 1) they run over several columns at once instead.
 """
 
 from __future__ import annotations
@@ -10,8 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ramify.engines.ir import ArrayEntry, Block, Field, Index, Input, Loop, Op, Output, Param, Place, Position, Program, Role, Store, Uniform, walk
-from ramify.engines.native import layout as at
+from ramify.engines.ir import (
+    ArrayEntry,
+    Block,
+    Field,
+    Index,
+    Input,
+    Loop,
+    Op,
+    Output,
+    Param,
+    Place,
+    Position,
+    Program,
+    Role,
+    Store,
+    Uniform,
+    walk,
+)
+from ramify.engines.native import layout as table
 from ramify.engines.native.elementary import sincos_text
 from ramify.engines.native.layout import Layout
 from ramify.engines.trace import WORLD_CLASS
@@ -21,7 +38,15 @@ _CONTIGUOUS = ("columns", "descendants", "onward")
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
-def emit(program: Program, algorithm: Algorithm, variants: list[tuple[str, str]], carriers: list[str], layout: Layout, width: int, columns: int) -> str:
+def emit(
+    program: Program,
+    algorithm: Algorithm,
+    variants: list[tuple[str, str]],
+    carriers: list[str],
+    layout: Layout,
+    width: int,
+    columns: int,
+) -> str:
     """The text of a module with one function, `kernel`.
 
     Args:
@@ -59,7 +84,16 @@ class _Scope:
 
 
 class _Emitter:
-    def __init__(self, program: Program, algorithm: Algorithm, variants: list[tuple[str, str]], carriers: list[str], layout: Layout, width: int, columns: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        algorithm: Algorithm,
+        variants: list[tuple[str, str]],
+        carriers: list[str],
+        layout: Layout,
+        width: int,
+        columns: int,
+    ) -> None:
         self.program, self.algorithm, self.layout = program, algorithm, layout
         self.variants, self.carriers = variants, carriers
         self.width, self.columns = width, columns
@@ -120,19 +154,26 @@ class _Emitter:
     # The module
 
     def text(self) -> str:
-        self.sizes = {"q": self.number("%tables", at.NQ), "v": self.number("%tables", at.NV), "frames": self.number("%tables", at.N_FRAMES)}
+        self.sizes = {
+            "q": self.number("%tables", table.NQ),
+            "v": self.number("%tables", table.NV),
+            "frames": self.number("%tables", table.N_FRAMES),
+        }
         self.inputs = [
-            self.entry("%in", self.number("%tables", at.INPUTS + i), self.element) for i in range(len(self.algorithm.inputs))
+            self.entry("%in", self.number("%tables", table.INPUTS + i), self.element)
+            for i in range(len(self.algorithm.inputs))
         ]
         self.arrays = [
-            self.entry("%ws", self.number("%tables", at.ARRAYS + i), self.element) for i in range(len(self.layout.arrays))
+            self.entry("%ws", self.number("%tables", table.ARRAYS + i), self.element)
+            for i in range(len(self.layout.arrays))
         ]
-        self.gravity = self.entry("%params", self.number("%tables", at.GRAVITY), "double")
+        self.gravity = self.entry("%params", self.number("%tables", table.GRAVITY), "double")
         self.world_base = "%ws"
         self.emit_block(self.program.top, _Scope(self.width))
         self.do("ret void")
         outs = ", ".join(f"ptr noalias %out{i}" for i in range(3))
-        head = f"define void @kernel(ptr noalias %ws, ptr noalias readonly %params, ptr noalias readonly %tables, ptr noalias readonly %in, {outs}) nounwind {{\nentry:\n"
+        constants = ", ".join(f"ptr noalias readonly %{name}" for name in ("params", "tables", "in"))
+        head = f"define void @kernel(ptr noalias %ws, {constants}, {outs}) nounwind {{\nentry:\n"
         functions = [sincos_text(lanes) for lanes in sorted(self.sincos_lanes)]
         return head + "\n".join(self.lines) + "\n}\n" + "\n".join(functions + sorted(self.declared)) + "\n!0 = !{}\n"
 
@@ -165,7 +206,8 @@ class _Emitter:
         if id(op) in scope.names:
             return scope.names[id(op)]
         outer = scope.outer
-        assert outer is not None, f"{op!r} is not known here"
+        if outer is None:
+            raise AssertionError(f"{op!r} is used where it is not known")
         name = self.use(op, outer)
         if scope.lanes != outer.lanes:
             name = self.splat_before(name, scope)
@@ -228,7 +270,7 @@ class _Emitter:
 
     # Memory
 
-    def address(self, place: Place, scope: _Scope) -> str:
+    def address(self, place: Place) -> str:
         """Where the first lane of a place is."""
         if isinstance(place, Field):
             offset = self.layout.fields[place.role.classes[0], place.name, place.component]
@@ -239,17 +281,17 @@ class _Emitter:
             return self.entry(self.gravity, place.component, "double")
         if isinstance(place, ArrayEntry):
             over, components = self.layout.arrays[place.number]
-            *rows, column = place.index
+            *rows, column = place.at
             row: str | int = 0
-            for index in rows:
-                row = self.product(self.position(index), len(components))
+            for base, _ in rows:
+                row = self.product(self.positions.get(Position(base.role, over[0]), 0), len(components))
             line = self.product(self.sum(row, components[place.component]), self.sizes["v"])
             return self.entry(self.arrays[place.number], self.sum(line, self.position(column)), self.element)
         if isinstance(place, Input):
             base, dimensions = self.inputs[place.number], self.algorithm.inputs[place.number].dimensions
         else:
             base, dimensions = f"%out{place.number}", self.algorithm.outputs[place.number].dimensions
-        return self.entry(base, self.linear(place.index, dimensions), self.element)
+        return self.entry(base, self.linear(place.at, dimensions), self.element)
 
     def position(self, index: Index) -> str | int:
         base, offset = index
@@ -266,7 +308,7 @@ class _Emitter:
         """Distance between neighbouring columns, when columns are lanes; 0 if the place is the same for all."""
         if scope.column is None or not isinstance(place, (Input, Output, ArrayEntry)):
             return 0
-        along = [i for i, (base, _) in enumerate(place.index) if isinstance(base, Position) and base.role is scope.column]
+        along = [i for i, (base, _) in enumerate(place.at) if isinstance(base, Position) and base.role is scope.column]
         if not along:
             return 0
         (axis,) = along
@@ -280,7 +322,7 @@ class _Emitter:
 
     def emit_load(self, place: Place, scope: _Scope) -> str:
         pure = ", !invariant.load !0" if isinstance(place, (Param, Uniform, Input)) else ""
-        pointer = self.address(place, scope)
+        pointer = self.address(place)
         if isinstance(place, (Param, Uniform)):
             return self.widened(self.let(f"load double, ptr {pointer}, align 8{pure}"), scope.lanes)
         if scope.column is None:
@@ -301,13 +343,12 @@ class _Emitter:
         return self.let(f"call {t} {name}(<{n} x ptr> {pointers}, i32 8, {self.full_mask(scope)}, {t} zeroinitializer)")
 
     def emit_store(self, store: Store, scope: _Scope) -> None:
-        value, pointer = self.use(store.value, scope), self.address(store.place, scope)
+        value, pointer = self.use(store.value, scope), self.address(store.place)
         if scope.column is None:
             aligned = 8 if isinstance(store.place, Output) and self.width == 1 else 8 * self.width
             self.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
             return
         t, n, stride = _vector(scope.lanes), scope.lanes, self.stride(store.place, scope)
-        assert stride != 0, "a store that all columns share cannot be spread over lanes"
         if stride == 1 and scope.mask is None:
             self.do(f"store {t} {value}, ptr {pointer}, align 8")
         elif stride == 1:
@@ -337,9 +378,9 @@ class _Emitter:
     def emit_rows(self, loop: Loop, scope: _Scope) -> None:
         """A loop over rows of a table, with a switch to the body of the row's variant."""
         frames, down = loop.source == "frames", loop.source == "gather"
-        rows = self.number("%tables", at.FRAME_ROWS if frames else at.NODE_ROWS)
-        table = self.entry("%tables", rows, "i64")
-        n = self.number("%tables", at.N_FRAMES if frames else at.N_NODES)
+        rows = self.number("%tables", table.FRAME_ROWS if frames else table.NODE_ROWS)
+        first = self.entry("%tables", rows, "i64")
+        n = self.number("%tables", table.N_FRAMES if frames else table.N_NODES)
         k, before = self.fresh(), self.block
         self.do(f"br label %head{k}")
         self.label(f"head{k}")
@@ -350,7 +391,7 @@ class _Emitter:
         index = f"%i{k}"
         if down:
             index = self.let(f"sub i64 {self.let(f'sub i64 {n}, 1')}, %i{k}")
-        row = self.entry(table, self.product(index, at.FRAME_ROW if frames else at.NODE_ROW), "i64")
+        row = self.entry(first, self.product(index, table.FRAME_ROW if frames else table.NODE_ROW), "i64")
         names: list[Any] = [(c,) for c in self.carriers] if frames else self.variants
         filled = [(i, v) for i, v in enumerate(names) if v in loop.bodies and loop.bodies[v].items]
         choices = " ".join(f"i64 {i}, label %case{k}_{i}" for i, _ in filled)
@@ -371,29 +412,33 @@ class _Emitter:
     def bind_roles(self, loop: Loop, variant: tuple[str, ...], row: str) -> None:
         first, second = loop.roles[variant]
         if loop.source == "frames":
-            self.params[first] = self.entry("%params", self.number(row, at.FRAME["param"]), "double")
-            self.positions[Position(first, "frame")] = self.number(row, at.FRAME["frame"])
-            self.bases[second] = self.entry("%ws", self.number(row, at.FRAME["record"]), self.element)
+            self.params[first] = self.entry("%params", self.number(row, table.FRAME["param"]), "double")
+            self.positions[Position(first, "frame")] = self.number(row, table.FRAME["frame"])
+            self.bases[second] = self.entry("%ws", self.number(row, table.FRAME["record"]), self.element)
             self.rows[first] = row
             return
-        self.bases[first] = self.entry("%ws", self.number(row, at.NODE["record"]), self.element)
-        self.bases[second] = "%ws" if second.classes == (WORLD_CLASS,) else self.entry("%ws", self.number(row, at.NODE["parent_record"]), self.element)
-        self.params[first] = self.entry("%params", self.number(row, at.NODE["param"]), "double")
-        for what in ("q", "v", "node"):
-            self.positions[Position(first, what)] = self.number(row, at.NODE[what])
-        self.positions[Position(second, "node")] = self.number(row, at.NODE["parent_node"])
+        self.bases[first] = self.entry("%ws", self.number(row, table.NODE["record"]), self.element)
+        self.bases[second] = (
+            "%ws"
+            if second.classes == (WORLD_CLASS,)
+            else self.entry("%ws", self.number(row, table.NODE["parent_record"]), self.element)
+        )
+        self.params[first] = self.entry("%params", self.number(row, table.NODE["param"]), "double")
+        for what in ("q", "v", "node", "depth"):
+            self.positions[Position(first, what)] = self.number(row, table.NODE[what])
+        for what in ("node", "depth"):
+            self.positions[Position(second, what)] = self.number(row, table.NODE[f"parent_{what}"])
         self.rows[first] = row
 
     def bounds(self, loop: Loop) -> tuple[str, str]:
         if loop.source == "columns":
             return "0", self.sizes["v"]
-        assert loop.over is not None
-        row = self.rows[loop.over]
+        row = self.rows[loop.over]  # type: ignore[index]  # only loops over all columns have none
         if loop.source == "descendants":
-            return self.number(row, at.NODE["after"]), self.number(row, at.NODE["end"])
+            return self.number(row, table.NODE["after"]), self.number(row, table.NODE["end"])
         if loop.source == "onward":
-            return self.number(row, at.NODE["v"]), self.sizes["v"]
-        return self.number(row, at.FRAME["support"]), self.number(row, at.FRAME["support_end"])
+            return self.number(row, table.NODE["v"]), self.sizes["v"]
+        return self.number(row, table.FRAME["support"]), self.number(row, table.FRAME["support_end"])
 
     def emit_columns(self, loop: Loop, scope: _Scope) -> None:
         start, end = self.bounds(loop)
@@ -442,8 +487,8 @@ class _Emitter:
             self.label(f"body{k}")
             column = f"%i{k}"
             if loop.source == "support":
-                table = self.entry("%tables", self.number("%tables", at.SUPPORT), "i64")
-                column = self.number(table, column)
+                support = self.entry("%tables", self.number("%tables", table.SUPPORT), "i64")
+                column = self.number(support, column)
             self.positions[Position(role, "column")] = column
             self.emit_block(loop.bodies[()], inner)
             self.do(f"br label %latch{k}")
@@ -467,7 +512,7 @@ def _independent(body: Block, column: Role) -> bool:
         if isinstance(item, Loop):
             return False
         if isinstance(item, Store):
-            index = getattr(item.place, "index", ())
+            index = getattr(item.place, "at", ())
             if not any(isinstance(base, Position) and base.role is column for base, _ in index):
                 return False
     return True

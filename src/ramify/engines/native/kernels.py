@@ -30,44 +30,52 @@ class Kernels:
         self.algorithm, self.variants = algorithm, variants
         self._lock = threading.RLock()
         self._libraries: dict[tuple[int, target.Target], Library] = {}
-        self._metadata: dict[str, Any] | None = None
+        self._metadata: dict[str, Any] = {}
 
-    def text(self, width: int, chosen: target.Target) -> str:
-        """LLVM assembly for a lane width."""
+    def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
+        """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
         program = fuse(simplify(trace(self.algorithm, self.variants)))
         layout = Layout.of(program, self.variants)
-        self._metadata = layout.metadata()
         variants = [(kind.name, parent) for kind, parent in self.variants.nodes]
-        return emit(program, self.algorithm, variants, list(self.variants.carriers), layout, width, chosen.width)
+        carriers = list(self.variants.carriers)
+        return emit(program, self.algorithm, variants, carriers, layout, width, chosen.width), layout.metadata()
 
     def library(self, width: int) -> Library:
         """Machine code for a lane width on the current target."""
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
-                name = cache.key("kernel", self.algorithm.name, self.variants.key, _foreign_sources(self), width, chosen)
+                name = cache.key(
+                    "kernel", self.algorithm.name, self.variants.key, _foreign_sources(self), width, chosen
+                )
                 cached = cache.load(name)
                 if cached is None:
-                    code = compile_text(self.text(width, chosen), chosen)
-                    assert self._metadata is not None
-                    cache.store(name, self._metadata, code)
+                    text, metadata = self.text(width, chosen)
+                    code = compile_text(text, chosen)
+                    cache.store(name, metadata, code)
                 else:
-                    self._metadata, code = cached
+                    metadata, code = cached
+                self._metadata = metadata
                 self._libraries[width, chosen] = Library(code, "kernel")
             return self._libraries[width, chosen]
 
     def metadata(self) -> dict[str, Any]:
         """Sizes of records and arrays, which are the same for all widths."""
-        if self._metadata is None:
+        if not self._metadata:
             self.library(1)
-        assert self._metadata is not None
         return self._metadata
 
 
 def _foreign_sources(kernels: Kernels) -> str:
-    """A digest of the files of algorithms and node kinds that are not the library's own, whose sources every key covers."""
+    """A digest of the files of algorithms and node kinds from elsewhere; every key covers the library's own."""
     things: set[Any] = {kernels.algorithm.run, *(type(kind) for kind, _ in kernels.variants.nodes)}
-    files = sorted({file for thing in things if not thing.__module__.startswith("ramify.") and (file := inspect.getsourcefile(thing))})
+    files = sorted(
+        {
+            file
+            for thing in things
+            if not thing.__module__.startswith("ramify.") and (file := inspect.getsourcefile(thing))
+        }
+    )
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest() if files else ""
 
 
@@ -77,7 +85,9 @@ def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
     return Kernels(algorithm, variants)
 
 
-def bind(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], name: str, single: bool = False) -> Compiled:
+def bind(
+    algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], name: str, single: bool = False
+) -> Compiled:
     """A callable of NumPy arrays for one mechanism and choice of frames.
 
     Inputs that are empty for this choice (wrenches of no frames) are left out of its signature.

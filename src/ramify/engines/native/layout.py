@@ -1,7 +1,7 @@
 """Where compiled code finds things: records of nodes, index tables, constants.
 
-The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a record, but
-not on the number of nodes: everything that does is in the tables.
+The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a
+record, but not on the number of nodes: everything that does is in the tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.engines.ir import ArrayEntry, Field, Op, Program, Store, walk
+from ramify.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from ramify.engines.trace import WORLD_CLASS, Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
@@ -23,11 +23,16 @@ from ramify.spatial.value import Array
 N_NODES, NQ, NV, N_FRAMES, NODE_ROWS, FRAME_ROWS, SUPPORT, FRAME_PARAMS, GRAVITY = range(9)
 INPUTS, ARRAYS, HEAD = 10, 20, 30
 # One row per node.
-NODE = {"variant": 0, "record": 1, "parent_record": 2, "param": 3, "q": 4, "v": 5, "node": 6, "parent_node": 7, "after": 8, "end": 9}
-NODE_ROW = 10
+NODE_COLUMNS = (
+    "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth", "after",
+    "end"
+)  # fmt: skip
+NODE = {name: i for i, name in enumerate(NODE_COLUMNS)}
+NODE_ROW = len(NODE_COLUMNS)
 # One row per frame.
-FRAME = {"variant": 0, "record": 1, "param": 2, "frame": 3, "support": 4, "support_end": 5}
-FRAME_ROW = 6
+FRAME_COLUMNS = ("variant", "record", "param", "frame", "support", "support_end")
+FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
+FRAME_ROW = len(FRAME_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -35,9 +40,10 @@ class Layout:
     """Offsets inside records and arrays, in scalars.
 
     Attributes:
-        fields: Offset of (class of node, field, component).
-        records: Length of a record of each class.
-        arrays: For each of the tree's arrays: what it is indexed by, and the position of each component that is used.
+        fields: Offset of (class of node, field, component). records: Length of a record of each class. arrays: For
+        each of the tree's arrays: what it is indexed by, and the position of each component that is used. A row per
+            node that is only handed from parents to children shrinks to a row per depth: nodes come depth first, so
+            that a parent's row is intact while its subtree is visited.
     """
 
     fields: dict[tuple[str, str, int], int]
@@ -46,10 +52,13 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, variants: Variants) -> Layout:
-        """Lay out what a program uses. Fields seen through roles of several classes get the same offset in all of them."""
+        """Lay out what a program uses. Fields seen through roles of several classes have one offset in all of them."""
         shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
         used: dict[str, dict[tuple[str, int], None]] = {}
-        arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [(over, {}) for over, _ in program.arrays]
+        arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
+            (("depth", "v") if "node" in over and _handed_down(program, number) else over, {})
+            for number, (over, _) in enumerate(program.arrays)
+        ]
         for place in _places(program):
             if isinstance(place, Field):
                 for name in place.role.classes:
@@ -79,8 +88,35 @@ class Layout:
         return {"records": self.records, "arrays": [[list(over), len(positions)] for over, positions in self.arrays]}
 
 
+def _handed_down(program: Program, number: int) -> bool:
+    """Whether rows of nodes are set and read in one scatter loop only, through k and its parent."""
+    loops = [
+        item
+        for item in program.top.items
+        if isinstance(item, Loop) and any(_row(place, number) not in (None, WORLD_CLASS) for place in _places_in(item))
+    ]
+    return [loop.source for loop in loops] == ["scatter"]
+
+
+def _row(place: Any, number: int) -> str | None:
+    """The name of the role that chooses the row of an array entry."""
+    if not isinstance(place, ArrayEntry) or place.number != number:
+        return None
+    base = place.at[0][0]
+    return str(base.role.name)
+
+
+def _places_in(loop: Loop) -> Any:
+    for body in loop.bodies.values():
+        yield from _places_of(body)
+
+
 def _places(program: Program) -> Any:
-    for _, item in walk(program.top):
+    return _places_of(program.top)
+
+
+def _places_of(block: Block) -> Any:
+    for _, item in walk(block):
         if isinstance(item, Store):
             yield item.place
         elif isinstance(item, Op) and item.code == "load":
@@ -100,7 +136,8 @@ def tables(
     records = metadata["records"]
     ids = {(kind.name, parent): i for i, (kind, parent) in enumerate(variants.nodes)}
     carriers = {port: i for i, port in enumerate(variants.carriers)}
-    starts, topology = mechanism.v_starts, mechanism.topology
+    starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
+    rows_of = {"v": 1, "node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1}
     sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
 
     record = records[WORLD_CLASS]
@@ -123,6 +160,8 @@ def tables(
             starts[k],
             k + 1,
             parent + 1,
+            depths[k],
+            depths[parent] if parent != WORLD else 0,
             starts[k + 1],
             starts[topology.subtree_end(k)],
         )
@@ -148,8 +187,7 @@ def tables(
         position += int(np.prod(argument.shape(sizes), dtype=np.int64))
     for i, (over, count) in enumerate(metadata["arrays"]):
         head[ARRAYS + i] = record
-        record += count * mechanism.nv * (len(mechanism.kinds) + 1 if "node" in over else 1)
+        record += count * mechanism.nv * rows_of[over[0]]
     constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
     table = np.concatenate([head, rows.reshape(-1), frame_rows.reshape(-1), np.array(support, dtype=np.int64)])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)
-
