@@ -1,0 +1,87 @@
+"""The main job: a robot's tree, a check of its dynamics, and what each function costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+import ramify as rf
+from ramify.cli.check import Check, forward_against_inverse
+from ramify.cli.timing import Cost, cost
+from ramify.model.dynamics import FUNCTIONS
+
+#: The frame of functions that take one.
+FRAME = "left_hand"
+
+
+def run(console: Console, seed: int, batch: int) -> bool:
+    """Run the demo on the built-in humanoid.
+
+    Args:
+        console: Where to print.
+        seed: Of the random states.
+        batch: Samples in a batch.
+
+    Returns:
+        Whether forward and inverse dynamics agree.
+    """
+    robot = rf.zoo.humanoid24()
+    rng = np.random.default_rng(seed)
+    q = robot.random_configuration(rng, batch)
+    v, tau = rng.uniform(-1.0, 1.0, (2, batch, robot.nv))
+
+    console.print(str(robot), markup=False, highlight=False, soft_wrap=True)
+    with _progress(console) as progress:
+        for name in progress.track(FUNCTIONS, description="compiling"):
+            robot.compile([name])
+    check = forward_against_inverse(robot, q, v, tau)
+    console.print(_verdict(check, batch))
+    with _progress(console) as progress:
+        costs = [cost(robot, name, {"q": q, "v": v}, FRAME) for name in progress.track(FUNCTIONS, description="timing")]
+    console.print(_table(costs))
+    console.print(
+        f"\nLeast times in µs; samples are of a batch of {batch}. poses and velocities are of all\n"
+        f"{len(robot.frames)} frames, jacobian and jacobian_dot_v of {FRAME}. Batches too small to gain\n"
+        "from threads stay on one: try --batch.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return check.passed
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _verdict(check: Check, batch: int) -> Text:
+    return Text.assemble(
+        f"\nForward against inverse dynamics, {batch} random states: ",
+        ("passed", "green") if check.passed else ("FAILED", "bold red"),
+        f"\nWorst residual {check.residual:.1e}, must not exceed {check.tolerance:.1e}.\n",
+    )
+
+
+def _table(costs: Sequence[Cost]) -> Table:
+    """One row per function; times in microseconds."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("function", no_wrap=True)
+    threads = f"{rf.get_threads()} thr."
+    for header in ("opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr.", f"sample\n{threads}", "in\n1 ms"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for c in costs:
+        table.add_row(
+            c.name,
+            f"{c.operations:,}",
+            f"{c.call * 1e6:.2f}",
+            f"{1e-3 / c.call:,.0f}",
+            f"{c.sample * 1e6:.2f}",
+            f"{c.spread_sample * 1e6:.2f}",
+            f"{1e-3 / c.spread_sample:,.0f}",
+        )
+    return table
