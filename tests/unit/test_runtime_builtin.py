@@ -167,7 +167,7 @@ def test_references_are_balanced() -> None:
 def test_gate_outlives_what_opened_it() -> None:
     first, second = toy(5), Echo()
     expected = first(np.ones(5), np.ones(5), 1.0)
-    second.open_gate_like(first)
+    second.follow(first)
     del first
     gc.collect()
     clutter = [np.full(n, np.nan) for n in range(1, 400)]
@@ -177,23 +177,33 @@ def test_gate_outlives_what_opened_it() -> None:
     del clutter
 
 
-def test_a_shut_gate_opens_no_other() -> None:
-    one, other = Echo(), Echo()
-    one.open_gate_like(other)
+@native
+def test_followers_open_when_their_leader_does() -> None:
+    leader, one, other, gone = toy(5), Echo(), Echo(), Echo()
+    for follower in (one, gone):
+        follower.follow(leader)
+    other.follow(one)
+    del gone, follower
+    gc.collect()
+    sample = np.ones(5), np.ones(5), np.array(1.0)
     assert not one.is_open
-    assert one(1) == ((1,), {})
+    assert len(one(*sample)) == 2  # what `general` gives back
+    expected = leader(*sample)
+    for open_one in (one, other):
+        assert open_one.is_open
+        assert all(np.array_equal(a, b) for a, b in zip(open_one(*sample), expected, strict=True))
 
 
 @native
 def test_copy_is_shut_until_opened() -> None:
     original = Echo()
     original.label = "kept"  # type: ignore[attr-defined]
-    original.open_gate_like(_opened(5))
+    original.follow(_opened(5))
     twin = copy.copy(original)
     assert twin.label == "kept"  # type: ignore[attr-defined]
     assert not twin.is_open
     assert twin(np.ones(5))[1] == {}
-    twin.open_gate_like(original)
+    twin.follow(original)
     assert len(twin(np.ones(5), np.ones(5), np.array(1.0))) == 3
 
 

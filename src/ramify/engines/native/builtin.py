@@ -17,6 +17,7 @@ import os
 import sys
 import sysconfig
 import threading
+import weakref
 from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -233,14 +234,17 @@ def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
         return kind.from_address(id(array) + offset).value
 
     plain = bool(array.flags.c_contiguous) * 0x0001 + bool(array.flags.aligned) * 0x0100
-    dims = (ctypes.c_ssize_t * array.ndim).from_address(read(_DIMS, ctypes.c_void_p) or 0) if array.ndim else ()
+
+    def dims() -> tuple[int, ...]:
+        return tuple((ctypes.c_ssize_t * array.ndim).from_address(read(_DIMS, ctypes.c_void_p))) if array.ndim else ()
+
     return bool(
         read(_TYPE, ctypes.c_void_p) == id(np.ndarray)
         and read(_DATA, ctypes.c_void_p) == array.ctypes.data
         and read(_NDIM, ctypes.c_int) == array.ndim
         and read(_DESCR, ctypes.c_void_p) == id(array.dtype)
         and read(_FLAGS, ctypes.c_int) & _PLAIN == plain
-        and tuple(dims) == array.shape
+        and dims() == array.shape
     )
 
 
@@ -298,18 +302,27 @@ class Gate(_Base):
         if NATIVE and len(binding.operands) <= _MAX_OPERANDS:
             self._open(_describe(binding, driver, kernel))
 
-    def open_gate_like(self, other: Gate) -> None:
-        """Run directly what another gate runs, if that one is open."""
-        if other.is_open:
-            self._open(other._gate)
+    def follow(self, other: Gate) -> None:
+        """Run directly what another gate runs, as soon as that one is open."""
+        with _lock:
+            if not other.is_open:
+                vars(other).setdefault("_followers", []).append(weakref.ref(self))
+                return
+        self._open(other._gate)
 
     def _open(self, description: tuple[Any, ...]) -> None:
-        self._gate = description  # keeps alive what the machine code reads
-        _field(self, _WORDS).value = description[0].ctypes.data
+        with _lock:
+            self._gate = description  # keeps alive what the machine code reads
+            _field(self, _WORDS).value = description[0].ctypes.data
+            followers = vars(self).pop("_followers", ())
+        for reference in followers:
+            follower = reference()
+            if follower is not None:
+                follower._open(description)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy is shut: its pointers are its own.
-        return {name: value for name, value in vars(self).items() if name != "_gate"}
+        # A copy is shut and has no followers.
+        return {name: value for name, value in vars(self).items() if name not in ("_gate", "_followers")}
 
     @property
     def is_open(self) -> bool:
