@@ -105,7 +105,7 @@ class _Cell:
                 return None
             size = _size(description)
             loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
-            value = rebuild(description, np.array(loads, dtype=object))
+            value = frozen(rebuild(description, _object_array(loads)))
             if self.tree.program.current is not self.block:
                 return value  # loaded inside an inner loop: not known outside of it
             self.values[name] = value
@@ -119,7 +119,7 @@ class _Cell:
         lifted = [program.lift(x) for x in components(value)]
         for i, op in enumerate(lifted):
             program.current.items.append(Store(Field(self.role, name, i), op))
-        self.values[name] = rebuild(describe(value), np.array(lifted, dtype=object))
+        self.values[name] = frozen(rebuild(describe(value), _object_array(lifted)))
 
     def start(self, dimension: str) -> Position:
         return Position(self.role, dimension)
