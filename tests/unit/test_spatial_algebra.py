@@ -104,7 +104,7 @@ def test_hinges(scalars: Scalars, rng: np.random.Generator, axes: tuple[int, ...
     P = random_articulated(scalars, rng)
     if axes is None:
         H = scalars.random(rng, 6, 2)
-        joint_map: Any = MotionColumns.from_matrix(H)
+        joint_map: Any = MotionColumns(H.T.reshape(-1), 2)
     else:
         H, joint_map = np.eye(6)[:, list(axes)], AxisMap(*axes)
     added = scalars.random(rng, H.shape[1]) + 2 if armature else None
@@ -123,7 +123,7 @@ def test_hinges(scalars: Scalars, rng: np.random.Generator, axes: tuple[int, ...
 def test_joint_maps_act_as_their_matrices(scalars: Scalars, rng: np.random.Generator) -> None:
     general = scalars.random(rng, 6, 2)
     x, f = scalars.random(rng, 2), Force(scalars.random(rng, 6))
-    for joint_map, H in ((AxisMap(2, 5), np.eye(6)[:, [2, 5]]), (MotionColumns.from_matrix(general), general)):
+    for joint_map, H in ((AxisMap(2, 5), np.eye(6)[:, [2, 5]]), (MotionColumns(general.T.reshape(-1), 2), general)):
         scalars.assert_close((joint_map @ x).data, H @ x)
         scalars.assert_close(joint_map.along(f), H.T @ f.data)
         scalars.assert_close(joint_map.column(1).data, H[:, 1])

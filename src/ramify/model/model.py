@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ class Model(Dynamics):
     extra_frames: tuple[Frame, ...]
     mechanism: Mechanism
     sites: tuple[Site, ...]
+    _every_joint: tuple[Joint, ...]
+    _coordinates: Coordinates
+    _sites_by_name: dict[str, Site]
 
     def __init__(
         self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame] = ()
@@ -74,7 +78,7 @@ class Model(Dynamics):
             extra_frames=tuple(frames),
             mechanism=mechanism,
             sites=sites,
-            _all_joints=tuple(numbered),
+            _every_joint=tuple(numbered),
             _coordinates=Coordinates(moving),
             _sites_by_name={site.name: site for site in sites},
         )
@@ -88,9 +92,11 @@ class Model(Dynamics):
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
 
     def __hash__(self) -> int:
-        if "_hash" not in self.__dict__:
-            self.__dict__["_hash"] = hash(self._definition())
-        return int(self.__dict__["_hash"])
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._definition())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Model, (self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
@@ -112,12 +118,12 @@ class Model(Dynamics):
     @property
     def nq(self) -> int:
         """Numbers in a configuration."""
-        return self._numbers.nq
+        return self._coordinates.nq
 
     @property
     def nv(self) -> int:
         """Degrees of freedom."""
-        return self._numbers.nv
+        return self._coordinates.nv
 
     @property
     def topology(self) -> Topology:
@@ -127,14 +133,13 @@ class Model(Dynamics):
     @property
     def frames(self) -> tuple[str, ...]:
         """Names of all frames: the world, every body in order, then the extra ones."""
-        return tuple(self.__dict__["_sites_by_name"])
+        return tuple(self._sites_by_name)
 
     def site(self, frame: str) -> Site:
         """Where a frame is fixed."""
-        sites: dict[str, Site] = self.__dict__["_sites_by_name"]
-        if frame not in sites:
-            raise UnknownNameError("frame", frame, tuple(sites))
-        return sites[frame]
+        if frame not in self._sites_by_name:
+            raise UnknownNameError("frame", frame, self.frames)
+        return self._sites_by_name[frame]
 
     def joint(self, name: str) -> Joint:
         """A joint by name, fixed ones too."""
@@ -157,14 +162,9 @@ class Model(Dynamics):
 
     # -- coordinates --------------------------------------------------------------------------------------------------
 
-    @property
-    def _numbers(self) -> Coordinates:
-        coordinates: Coordinates = self.__dict__["_coordinates"]
-        return coordinates
-
     def neutral(self) -> Array:
         """The configuration of zero angles and distances and unit quaternions, (nq,), whatever the limits."""
-        return self._numbers.neutral()
+        return self._coordinates.neutral()
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
         """Configurations drawn uniformly, (*shape, nq): within finite limits, else in ±π rad and ±1 m.
@@ -173,7 +173,7 @@ class Model(Dynamics):
             rng: A NumPy generator, a seed, or None for fresh randomness.
             shape: Leading axes.
         """
-        return self._numbers.random(rng, shape)
+        return self._coordinates.random(rng, shape)
 
     def integrate(self, q: Any, v: Any, dt: Any = 1.0) -> Array:
         """Where q gets by moving with constant v for dt seconds, (…, nq).
@@ -186,7 +186,7 @@ class Model(Dynamics):
             v: (…, nv); complex numbers are allowed, for complex-step derivatives.
             dt: [s], (…).
         """
-        return self._numbers.integrate(q, v, dt)
+        return self._coordinates.integrate(q, v, dt)
 
     def difference(self, q0: Any, q1: Any) -> Array:
         """The velocity that takes q0 to q1 in one second, (…, nv): the inverse of `integrate`.
@@ -195,11 +195,11 @@ class Model(Dynamics):
             q0: (…, nq).
             q1: (…, nq).
         """
-        return self._numbers.difference(q0, q1)
+        return self._coordinates.difference(q0, q1)
 
     def normalize(self, q: Any) -> Array:
         """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
-        return self._numbers.normalize(q)
+        return self._coordinates.normalize(q)
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
         """A configuration from joint names; joints left out are neutral.
@@ -207,19 +207,19 @@ class Model(Dynamics):
         Args:
             values: Joints with one number take scalars, (…), others (…, n). Leading axes broadcast.
         """
-        return self._numbers.q_from_dict(values)
+        return self._coordinates.q_from_dict(values)
 
     def v_from_dict(self, values: Mapping[str, Any]) -> Array:
         """Velocities, accelerations or torques from joint names; joints left out are zero. As `q_from_dict`."""
-        return self._numbers.v_from_dict(values)
+        return self._coordinates.v_from_dict(values)
 
     def q_to_dict(self, q: Any) -> dict[str, Array]:
         """A configuration by joint names; joints with one number lose its axis."""
-        return self._numbers.q_to_dict(q)
+        return self._coordinates.q_to_dict(q)
 
     def v_to_dict(self, v: Any) -> dict[str, Array]:
         """Velocities, accelerations or torques by joint names; joints with one number lose its axis."""
-        return self._numbers.v_to_dict(v)
+        return self._coordinates.v_to_dict(v)
 
     # -- other models -------------------------------------------------------------------------------------------------
 
@@ -235,11 +235,6 @@ class Model(Dynamics):
                 raise UnknownNameError("moving joint", name, names)
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
         return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
-
-    @property
-    def _every_joint(self) -> tuple[Joint, ...]:
-        joints: tuple[Joint, ...] = self.__dict__["_all_joints"]
-        return joints
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
