@@ -13,6 +13,7 @@ import numpy as np
 
 from ramify.engines import reference
 from ramify.engines.count import Count, count
+from ramify.engines.native.builtin import Gate
 from ramify.engines.native.kernels import bind
 from ramify.errors import InputError, UnknownNameError
 from ramify.recursion.algorithm import Algorithm
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 ENGINES = ("native", "reference")
 
 
-class Function:
+class Function(Gate):
     """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
+
+    Calls of single, plain samples on the native engine go through a `Gate` into machine code; all others come to `general`.
 
     Args:
         name: What users call it.
@@ -50,7 +53,8 @@ class Function:
         self._engine = "native"
         self._bound: dict[Any, Callable[..., Any]] = {}
 
-    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+    def general(self, *inputs: Any, out: Any = None) -> Any:
+        """Compute, whatever the arguments are like."""
         return self._run((), self.algorithm, inputs, out)
 
     def engine(self, name: str) -> Self:
@@ -59,8 +63,8 @@ class Function:
             raise UnknownNameError("engine", name, ENGINES)
         if name == self._engine:
             return self
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _engine=name, _bound={})
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__getstate__(), _engine=name, _bound={}, _recent={})
         return other
 
     def compile(self) -> None:
@@ -94,10 +98,16 @@ class Function:
             if self._guard is not None:
                 self._guard(self.mechanism)
             if self._engine == "native":
-                self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
+                bound = self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
+                if self._finish is None and self._is_default(*key):
+                    self.follow(bound)
             else:
                 self._bound[key] = _Interpreted(self.name, algorithm, self.mechanism, sites, single)
         return self._bound[key]
+
+    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
+        """Whether this is what a call with arrays alone means."""
+        return algorithm is self.algorithm and not sites and not single
 
 
 class ForcedFunction(Function):
@@ -113,7 +123,8 @@ class ForcedFunction(Function):
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
 
-    def __call__(self, *inputs: Any, f_ext: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+    def general(self, *inputs: Any, f_ext: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+        """Compute, with wrenches on frames if there are any."""
         if not f_ext:
             return self._run((), self.algorithm, inputs, out)
         if not isinstance(f_ext, Mapping):
@@ -153,9 +164,13 @@ class FrameFunction(Function):
         self._algorithms, self._site, self._frames = dict(algorithms), site, frames
         self._chosen: dict[Any, tuple[Site, ...]] = {}
 
-    def __call__(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+    def general(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+        """Compute, for the frames and the reference chosen."""
         arrays, frames, reference = self._split(inputs, choices, "frames")
         return self._run(self._sites(frames), self._for(reference), arrays, out)
+
+    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
+        return algorithm is self.algorithm and sites is self._sites(None) and not single
 
     def _split(self, inputs: tuple[Any, ...], choices: dict[str, Any], which: str) -> tuple[tuple[Any, ...], Any, str]:
         """Arrays, then the frames and the reference, which may come by position or by name."""
@@ -198,11 +213,29 @@ class FrameFunction(Function):
 class OneFrameFunction(FrameFunction):
     """A function of one frame, seen from a reference; results have no axis for frames."""
 
-    def __call__(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._arity = len(self.algorithm.inputs) + 1
+        #: What to call for a frame in its own coordinates, the commonest case.
+        self._recent: dict[str, Callable[..., Any]] = {}
+
+    def general(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+        """Compute, for the frame and the reference chosen."""
+        if out is None and not choices:
+            bound = self._recent.get(inputs[-1]) if isinstance(inputs[-1], str) else None
+            if bound is not None and len(inputs) == self._arity:
+                return bound(*inputs[:-1])
         arrays, frame, reference = self._split(inputs, choices, "frame")
         if not isinstance(frame, str):
             raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
-        return self._run(self._sites((frame,)), self._for(reference), arrays, out, single=True)
+        sites, algorithm = self._sites((frame,)), self._for(reference)
+        result = self._run(sites, algorithm, arrays, out, single=True)
+        if algorithm is self.algorithm:
+            self._recent[frame] = self._bind(sites, algorithm, True)
+        return result
+
+    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
+        return False  # a frame is always named
 
     def compile(self) -> None:
         """Compile the kernels, which all frames share."""
