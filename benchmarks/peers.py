@@ -1,9 +1,8 @@
 """What a user of Pinocchio or MuJoCo writes to get the arrays that Ramify returns.
 
 Each contender is a function of one state in the peer's own coordinates. It ends when the same NumPy array exists: a
-full symmetric matrix, one array of poses. `bare` is the peer's call alone, where
-delivering takes more. Where a peer has several ways, all run and
-the fastest counts. Containers are prepared once.
+full symmetric matrix, one array of poses. `bare` is the peer's call alone, where delivering takes more. Where a peer
+has several ways, all run and the fastest counts. Containers are prepared once.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 Rounding errors of a recursion over n degrees of freedom grow as n·eps, and whatever solves with the mass matrix
 multiplies them by its condition number. So every comparison of two correct results is
 
-    |x − y|∞ ≤ C · n · eps · κ · max(1, |y|∞)        with κ = cond(M) where M is inverted, else 1.
+    |x − y|∞ ≤ C · n · eps · κ · max(1, |y|∞)        with κ = cond(M) where M is inverted, else 1,
+
+and n at least 6, because even one joint computes with spatial vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 def bound(n: int, condition: float = 1.0) -> float:
     """Relative error that two correct computations over n degrees of freedom may show."""
-    return C * max(n, 1) * EPS * condition
+    return C * max(n, 6) * EPS * condition
 
 
 def condition(mass_matrix: Any) -> float:

@@ -14,11 +14,21 @@ from benchmarks.mjcf import mjcf
 from tests.laws.cases import rotation
 from tests.oracle import oracle
 from tests.tolerance import assert_close, bound, condition
-from tests.trees import Array, Mechanism, mixed, random_mechanism
+from tests.trees import Array, Link, Mechanism, mixed, random_mechanism
 
 mujoco = oracle("mujoco")
 
 SAMPLES = 3
+
+
+def common(link: Link) -> Link:
+    """A link as MuJoCo can have it: one armature per joint, and free joints that start at the world's origin.
+
+    The armature of a free joint would act on other velocities than Ramify's.
+    """
+    if link.joint == "floating":
+        return replace(link, armature=np.zeros(6), rotation=np.eye(3), position=np.zeros(3))
+    return replace(link, armature=np.full_like(link.armature, link.armature[0]))
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,7 @@ class Pair:
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> Pair:
-        # MuJoCo knows one armature per joint. That of a free joint acts on other velocities than Ramify's.
-        links = [
-            replace(link, armature=np.full_like(link.armature, link.armature[0] * (link.joint != "floating")))
-            for link in mechanism.links
-        ]
-        mechanism = replace(mechanism, links=tuple(links))
+        mechanism = replace(mechanism, links=tuple(map(common, mechanism.links)))
         model = mujoco.MjModel.from_xml_string(mjcf(mechanism.name, mechanism.links, mechanism.gravity))
         return cls(mechanism.ramify(), model, mujoco.MjData(model))
 
