@@ -12,7 +12,8 @@ import pytest
 import ramify as rf
 from ramify.engines import reference
 from ramify.engines.simplify import simplify
-from ramify.engines.trace import Variants, trace
+from ramify.engines.trace import trace
+from ramify.engines.variants import Variants
 from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, algorithm
 from ramify.spatial.motion import Force, Motion

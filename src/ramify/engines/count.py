@@ -13,7 +13,8 @@ from typing import Any
 
 from ramify.engines.ir import Block, Loop, Op, Role
 from ramify.engines.simplify import simplify
-from ramify.engines.trace import Variants, port_of, trace
+from ramify.engines.trace import trace
+from ramify.engines.variants import Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 

@@ -29,7 +29,8 @@ ENGINES = ("native", "reference")
 class Function(Gate):
     """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
 
-    Calls of single, plain samples on the native engine go through a `Gate` into machine code; all others come to `general`.
+    Calls of single, plain samples on the native engine go through a `Gate` into machine code; all others come to
+    `general`.
 
     Args:
         name: What users call it.
@@ -234,7 +235,7 @@ class OneFrameFunction(FrameFunction):
             self._recent[frame] = self._bind(sites, algorithm, True)
         return result
 
-    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
+    def _is_default(self, *_: Any) -> bool:
         return False  # a frame is always named
 
     def compile(self) -> None:

@@ -30,64 +30,14 @@ from ramify.engines.ir import (
     Store,
     Uniform,
 )
+from ramify.engines.variants import WORLD_CLASS, Variants
 from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
-from ramify.recursion.mechanism import Mechanism, Site
-from ramify.recursion.node import NodeKind
 from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
-from ramify.recursion.topology import WORLD
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
-
-WORLD_CLASS = "world"
-
-
-@dataclass(frozen=True)
-class Variants:
-    """All that tracing knows of a mechanism: which kinds hang on what. Robots with equal variants share compiled code.
-
-    Attributes:
-        nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
-        carriers: Ports of the nodes that carry the frames asked for.
-    """
-
-    nodes: tuple[tuple[NodeKind, str], ...]
-    carriers: tuple[str, ...]
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
-        """The variants that occur in a mechanism, in an order that depends on nothing else."""
-        pairs = {
-            (kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)
-        }
-        ordered: list[tuple[NodeKind, str]] = []
-        reached = {WORLD_CLASS}
-        while pairs:
-            ready = sorted((p for p in pairs if p[1] in reached), key=lambda p: (p[1] != WORLD_CLASS, p[0].name, p[1]))
-            ordered += ready
-            pairs.difference_update(ready)
-            reached.update(kind.port for kind, _ in ready)
-        carriers = sorted({port_of(mechanism, site.node) for site in sites})
-        return cls(tuple(ordered), tuple(carriers))
-
-    @property
-    def key(self) -> str:
-        """Identifies the variants in names of compiled code."""
-        nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
-        return f"{nodes};{','.join(self.carriers)}"
-
-    def classes_of(self, port: str) -> tuple[str, ...]:
-        """Names of all kinds with a port."""
-        if port == WORLD_CLASS:
-            return (WORLD_CLASS,)
-        return tuple(dict.fromkeys(kind.name for kind, _ in self.nodes if kind.port == port))
-
-
-def port_of(mechanism: Mechanism, node: int) -> str:
-    """The port of a node, "world" for the world."""
-    return WORLD_CLASS if node == WORLD else mechanism.kinds[node].port
 
 
 class _Cell:

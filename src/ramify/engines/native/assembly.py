@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -77,6 +77,44 @@ class Function:
         yield
         self.do("ret void")
         self._open(f"end{k}")
+
+    @contextmanager
+    def switch(self, value: str, numbers: Iterable[int], exhaustive: bool) -> Iterator[Iterator[int]]:
+        """Run the block of one of several numbers: yields an iterator, of which each step opens the next block.
+
+        Args:
+            value: An i64.
+            numbers: The numbers that have blocks.
+            exhaustive: Whether the value is always one of them.
+        """
+        k, numbers = self._fresh(), list(numbers)
+        cases = " ".join(f"i64 {number}, label %case{k}_{number}" for number in numbers)
+        if exhaustive and len(numbers) == 1:
+            self.do(f"br label %case{k}_{numbers[0]}")
+        else:
+            self.do(f"switch i64 {value}, label %end{k} [ {cases} ]")
+
+        def blocks() -> Iterator[int]:
+            for number in numbers:
+                self._open(f"case{k}_{number}")
+                yield number
+                self.do(f"br label %end{k}")
+
+        yield blocks()
+        self._open(f"end{k}")
+
+    def mark(self) -> int:
+        """The place where the next instruction will stand, for `hoisted`."""
+        return len(self._lines)
+
+    @contextmanager
+    def hoisted(self, mark: int) -> Iterator[None]:
+        """Write the block's instructions at an earlier place of the text, before a loop that is being written."""
+        end = len(self._lines)
+        yield
+        written = self._lines[end:]
+        del self._lines[end:]
+        self._lines[mark:mark] = written
 
     def leave_when(self, condition: str, label: str) -> None:
         """Jump to a label if `condition` holds."""

@@ -18,7 +18,8 @@ from ramify.engines.native.emit import emit
 from ramify.engines.native.layout import Layout, tables
 from ramify.engines.native.machine_code import Library, compile_text
 from ramify.engines.simplify import fuse, simplify
-from ramify.engines.trace import Variants, trace
+from ramify.engines.trace import trace
+from ramify.engines.variants import Variants
 from ramify.recursion.algorithm import Algorithm, Argument
 from ramify.recursion.mechanism import Mechanism, Site
 
@@ -36,9 +37,8 @@ class Kernels:
         """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
         program = fuse(simplify(trace(self.algorithm, self.variants)))
         layout = Layout.of(program, self.variants)
-        variants = [(kind.name, parent) for kind, parent in self.variants.nodes]
-        carriers = list(self.variants.carriers)
-        return emit(program, self.algorithm, variants, carriers, layout, width, chosen.width), layout.metadata()
+        text = emit(program, self.algorithm, self.variants, layout, width, chosen.width)
+        return text, layout.metadata()
 
     def library(self, width: int) -> Library:
         """Machine code for a lane width on the current target."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ramify.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
-from ramify.engines.trace import WORLD_CLASS, Variants, port_of
+from ramify.engines.variants import WORLD_CLASS, Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.topology import WORLD
@@ -40,10 +40,11 @@ class Layout:
     """Offsets inside records and arrays, in scalars.
 
     Attributes:
-        fields: Offset of (class of node, field, component). records: Length of a record of each class. arrays: For
-        each of the tree's arrays: what it is indexed by, and the position of each component that is used. A row per
-            node that is only handed from parents to children shrinks to a row per depth: nodes come depth first, so
-            that a parent's row is intact while its subtree is visited.
+        fields: Offset of (class of node, field, component).
+        records: Length of a record of each class.
+        arrays: For each of the tree's arrays, what it is indexed by, and the position of each component that is used.
+            Rows of nodes that are only handed from parents to children shrink to one row per depth: nodes come depth
+            first, so that a parent's row is intact while its subtree is visited.
     """
 
     fields: dict[tuple[str, str, int], int]

@@ -1,0 +1,63 @@
+"""What tracing knows of a mechanism: which kinds of nodes there are, and what they hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.node import NodeKind
+from ramify.recursion.topology import WORLD
+
+WORLD_CLASS = "world"
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The cases that loop bodies come in. Robots with equal variants share compiled code.
+
+    Attributes:
+        nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
+        carriers: Ports of the nodes that carry the frames asked for.
+    """
+
+    nodes: tuple[tuple[NodeKind, str], ...]
+    carriers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
+        """The variants that occur in a mechanism, in an order that depends on nothing else."""
+        pairs = {
+            (kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)
+        }
+        ordered: list[tuple[NodeKind, str]] = []
+        reached = {WORLD_CLASS}
+        while pairs:
+            ready = sorted((p for p in pairs if p[1] in reached), key=lambda p: (p[1] != WORLD_CLASS, p[0].name, p[1]))
+            ordered += ready
+            pairs.difference_update(ready)
+            reached.update(kind.port for kind, _ in ready)
+        carriers = sorted({port_of(mechanism, site.node) for site in sites})
+        return cls(tuple(ordered), tuple(carriers))
+
+    @property
+    def key(self) -> str:
+        """Identifies the variants in names of compiled code."""
+        nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
+        return f"{nodes};{','.join(self.carriers)}"
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Name of the kind, and port of the parent, of each variant of a node."""
+        return [(kind.name, parent) for kind, parent in self.nodes]
+
+    def classes_of(self, port: str) -> tuple[str, ...]:
+        """Names of all kinds with a port."""
+        if port == WORLD_CLASS:
+            return (WORLD_CLASS,)
+        return tuple(dict.fromkeys(kind.name for kind, _ in self.nodes if kind.port == port))
+
+
+def port_of(mechanism: Mechanism, node: int) -> str:
+    """The port of a node, "world" for the world."""
+    return WORLD_CLASS if node == WORLD else mechanism.kinds[node].port
