@@ -191,6 +191,33 @@ def test_old_files_make_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -
     assert left == {0, 4, 5, 6, 7}
 
 
+def test_files_that_vanish_while_making_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do when other processes replace theirs: no complaint, no open handle, and the rest is still counted."""
+    for name in ("a", "b", "c"):
+        cache.store(name, META, CODE)
+        os.utime(directory / f"{name}.object", (1000, 1000))
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 3_000)
+    scandir = os.scandir
+
+    class Entries:
+        """A listing made before one of its files was deleted."""
+
+        def __init__(self, path: Path) -> None:
+            with scandir(path) as entries:
+                self.entries = list(entries)
+            Path(self.entries[0].path).unlink()
+
+        def __enter__(self) -> list[os.DirEntry[str]]:
+            return self.entries
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", Entries)
+    cache._prune(directory)
+    assert len(list(directory.iterdir())) == 0
+
+
 def test_concurrent_writers(directory: Path) -> None:
     script = (
         "import sys\n"

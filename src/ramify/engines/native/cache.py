@@ -145,10 +145,12 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _prune(directory: Path) -> None:
-    try:
-        files = [(entry.stat(), entry.path) for entry in os.scandir(directory) if entry.name.endswith(_SUFFIX)]
-    except OSError:
-        return
+    files = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith(_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                    files.append((entry.stat(), entry.path))
     excess = sum(status.st_size for status, _ in files) - LIMIT_BYTES
     if excess <= 0:
         return
