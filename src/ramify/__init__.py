@@ -16,9 +16,24 @@ from ramify.engines.native.threads import get_threads, set_threads
 from ramify.model import zoo
 from ramify.model.body import Body
 from ramify.model.builder import Builder
+from ramify.model.dynamics import FUNCTIONS
 from ramify.model.joint import Joint, Limits
 from ramify.model.model import Model
+from ramify.spatial.scalar import register_scalar
 
 __version__ = "0.1.0"
 
-__all__ = ["Body", "Builder", "Count", "Joint", "Limits", "Model", "errors", "get_threads", "set_threads", "zoo"]
+__all__ = [
+    "FUNCTIONS",
+    "Body",
+    "Builder",
+    "Count",
+    "Joint",
+    "Limits",
+    "Model",
+    "errors",
+    "get_threads",
+    "register_scalar",
+    "set_threads",
+    "zoo",
+]

@@ -151,7 +151,7 @@ class DenseNode:
 
 
 def abstract_model(seed: int, rigid: Mechanism | None = None) -> Mechanism:
-    """A forest of nodes of dimensions 3, 5, 6 and 8, some on a rigid mechanism if one is given."""
+    """A forest of nodes of dimensions 3, 4, 6 and 7, some on a rigid mechanism if one is given."""
     rng = np.random.default_rng(seed)
     parents = list(rigid.parents) if rigid else []
     kinds: list[Any] = list(rigid.kinds) if rigid else []

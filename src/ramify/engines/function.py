@@ -7,7 +7,8 @@ takes complex and other scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -54,9 +55,37 @@ class Function(Gate):
         self._engine = "native"
         self._bound: dict[Any, Callable[..., Any]] = {}
 
-    def general(self, *inputs: Any, out: Any = None) -> Any:
+    #: What may be chosen besides the arrays.
+    choices: ClassVar[tuple[str, ...]] = ()
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, whatever the arguments are like."""
-        return self._run((), self.algorithm, inputs, out)
+        return self._run((), self.algorithm, self._arguments(inputs, named), out)
+
+    @property
+    def __signature__(self) -> Signature:
+        """What help and editors show."""
+        arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._arrays]
+        choices = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.choices]
+        return Signature([*arrays, *choices, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+
+    @property
+    def _arrays(self) -> tuple[str, ...]:
+        return tuple(argument.name for argument in self.algorithm.inputs if "frames" not in argument.dimensions)
+
+    def _arguments(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """The arrays, then the choices (None where not given), by position or by name."""
+        names = (*self._arrays, *self.choices)
+        values = dict(zip(names, inputs, strict=False))
+        wrong = [name for name in named if name in values or name not in names]
+        if wrong or len(inputs) > len(names):
+            got = f"{wrong[0]!r} besides" if wrong else f"{len(inputs)} arguments"
+            raise InputError(f"{self.name} takes ({', '.join((*names, 'out'))}), each once; got {got}")
+        values.update(named)
+        if any(name not in values for name in self._arrays):
+            listed = ", ".join(self._arrays)
+            raise InputError(f"{self.name} takes {len(self._arrays)} inputs ({listed}), got {len(values)}")
+        return [values.get(name) for name in names]
 
     def engine(self, name: str) -> Self:
         """The same function on another engine: "native" or "reference"."""
@@ -124,10 +153,13 @@ class ForcedFunction(Function):
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
 
-    def general(self, *inputs: Any, f_ext: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+    choices = ("f_ext",)
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with wrenches on frames if there are any."""
+        *arrays, f_ext = self._arguments(inputs, named)
         if not f_ext:
-            return self._run((), self.algorithm, inputs, out)
+            return self._run((), self.algorithm, arrays, out)
         if not isinstance(f_ext, Mapping):
             raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
         sites = tuple(self._site(name) for name in f_ext)
@@ -140,7 +172,7 @@ class ForcedFunction(Function):
         except ValueError:
             shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
             raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
-        return self._run(sites, self.algorithm, (*inputs, stacked), out)
+        return self._run(sites, self.algorithm, (*arrays, stacked), out)
 
 
 class FrameFunction(Function):
@@ -165,25 +197,15 @@ class FrameFunction(Function):
         self._algorithms, self._site, self._frames = dict(algorithms), site, frames
         self._chosen: dict[Any, tuple[Site, ...]] = {}
 
-    def general(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+    choices = ("frames", "reference")
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frames and the reference chosen."""
-        arrays, frames, reference = self._split(inputs, choices, "frames")
+        *arrays, frames, reference = self._arguments(inputs, named)
         return self._run(self._sites(frames), self._for(reference), arrays, out)
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
         return algorithm is self.algorithm and sites is self._sites(None) and not single
-
-    def _split(self, inputs: tuple[Any, ...], choices: dict[str, Any], which: str) -> tuple[tuple[Any, ...], Any, str]:
-        """Arrays, then the frames and the reference, which may come by position or by name."""
-        names = (which, "reference")
-        count = len(self.algorithm.inputs)
-        given = dict(zip(names, inputs[count:], strict=False))
-        wrong = [name for name in choices if name not in names or name in given]
-        if wrong or len(inputs) > count + len(names):
-            shown = ", ".join([*(a.name for a in self.algorithm.inputs), *names, "out"])
-            raise InputError(f"{self.name} takes ({shown}), each once; got {wrong or f'{len(inputs)} arguments'}")
-        given.update(choices)
-        return inputs[:count], given.get(which), given.get("reference", "local")
 
     def compile(self) -> None:
         """Compile for all frames."""
@@ -192,11 +214,13 @@ class FrameFunction(Function):
             if self._engine == "native":
                 bound.compile()  # type: ignore[attr-defined]
 
-    def count(self, frames: Iterable[str] | None = None, reference: str = "local") -> Count:
+    def count(self, frames: Iterable[str] | None = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
         return count(self._for(reference), self.mechanism, self._sites(frames))
 
-    def _for(self, reference: str) -> Algorithm:
+    def _for(self, reference: str | None) -> Algorithm:
+        if reference is None:
+            return self.algorithm
         try:
             return self._algorithms[reference]
         except (KeyError, TypeError):
@@ -220,13 +244,15 @@ class OneFrameFunction(FrameFunction):
         #: What to call for a frame in its own coordinates, the commonest case.
         self._recent: dict[str, Callable[..., Any]] = {}
 
-    def general(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+    choices = ("frame", "reference")
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frame and the reference chosen."""
-        if out is None and not choices:
-            bound = self._recent.get(inputs[-1]) if isinstance(inputs[-1], str) else None
-            if bound is not None and len(inputs) == self._arity:
+        if out is None and not named and len(inputs) == self._arity and isinstance(inputs[-1], str):
+            bound = self._recent.get(inputs[-1])
+            if bound is not None:
                 return bound(*inputs[:-1])
-        arrays, frame, reference = self._split(inputs, choices, "frame")
+        *arrays, frame, reference = self._arguments(inputs, named)
         if not isinstance(frame, str):
             raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
         sites, algorithm = self._sites((frame,)), self._for(reference)

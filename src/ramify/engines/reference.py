@@ -1,7 +1,8 @@
-"""The reference engine: runs an algorithm's loops as they stand, sample by sample, with every check on.
+"""The reference engine: runs an algorithm's loops as they stand, sample by sample, with every check that values allow.
 
-It defines what is right. Inputs may be of any scalar type: float64, complex (for complex-step derivatives),
-longdouble, or objects such as mpmath numbers that `ramify.spatial.scalar.register_scalar` was told about.
+It defines what is right. What only symbols can show (a branch on a value, a local variable that carries something from
+one iteration to the next) is found by `ramify.engines.trace`. Inputs may be of any scalar type: float64, complex (for
+complex-step derivatives), longdouble, or objects that `ramify.register_scalar` was told about.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ramify.errors import ContractError, InputError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
-from ramify.recursion.node import NodeKind
+from ramify.recursion.node import WORLD_PORT, NodeKind
 from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
 from ramify.recursion.topology import WORLD
 from ramify.recursion.tree import Indexed, Tree
@@ -43,7 +44,7 @@ class _Cell:
         return {"q": self.q_start, "v": self.v_start, "node": self.number}[dimension]
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
-        if self.world is None or self.kind is None or self.kind.port != "rigid":
+        if self.world is None or self.kind is None or self.kind.port != WORLD_PORT:
             return None
         value = self.world.fields.get(name)
         return None if value is None else describe(value)

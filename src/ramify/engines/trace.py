@@ -34,6 +34,7 @@ from ramify.engines.variants import WORLD_CLASS, Variants
 from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
+from ramify.recursion.node import WORLD_PORT
 from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
@@ -75,7 +76,7 @@ class _Cell:
         return Position(self.role, dimension)
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
-        return None if self.kind is None or self.kind.port != "rigid" else self.tree.types.get((name, WORLD_CLASS))
+        return None if self.kind is None or self.kind.port != WORLD_PORT else self.tree.types.get((name, WORLD_CLASS))
 
 
 def _size(description: tuple[Any, ...]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ramify.model.joints.base import Stage
+from ramify.recursion.node import WORLD_PORT
 from ramify.spatial.hinge import JointMap
 from ramify.spatial.inertia import RigidInertia
 from ramify.spatial.motion import Force, Motion
@@ -32,7 +33,7 @@ class JointedBody:
 
     @property
     def port(self) -> str:
-        return "rigid"
+        return WORLD_PORT
 
     @property
     def nq(self) -> int:

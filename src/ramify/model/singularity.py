@@ -6,6 +6,7 @@ import numpy as np
 
 from ramify.errors import SingularMechanismError
 from ramify.recursion.mechanism import Mechanism
+from ramify.recursion.node import WORLD_PORT
 from ramify.spatial.inertia import ArticulatedInertia
 from ramify.spatial.value import Array
 
@@ -21,12 +22,12 @@ def require_invertible(mechanism: Mechanism) -> None:
     configuration without special symmetry.
 
     Args:
-        mechanism: Its nodes are of port "rigid"; others are not looked at.
+        mechanism: Its nodes are rigid bodies; others are not looked at.
 
     Raises:
         SingularMechanismError: Naming the body.
     """
-    rigid = [kind.port == "rigid" for kind in mechanism.kinds]
+    rigid = [kind.port == WORLD_PORT for kind in mechanism.kinds]
     doubtful = [
         node
         for node, kind in enumerate(mechanism.kinds)
@@ -81,7 +82,7 @@ def require_mass(mechanism: Mechanism) -> None:
     Raises:
         SingularMechanismError: Says so.
     """
-    rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.port == "rigid"]
+    rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.port == WORLD_PORT]
     if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
         raise SingularMechanismError(
             "no moving body has mass, so that there is no centre of mass. Give some body a mass"

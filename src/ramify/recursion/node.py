@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 from ramify.spatial.value import Array
 
+#: The port of the world, which moves like a rigid body. Fields of nodes of this port have the types they have there.
+WORLD_PORT = "rigid"
+
 
 class NodeKind(Protocol):
     """The formulas shared by all nodes of one kind.

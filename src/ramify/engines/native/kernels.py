@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+from ramify.engines.ir import verify
 from ramify.engines.native import cache, target
 from ramify.engines.native.binding import Binding, Operand
 from ramify.engines.native.compiled import Compiled
@@ -35,7 +33,11 @@ class Kernels:
 
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
-        program = fuse(simplify(trace(self.algorithm, self.variants)))
+        program = trace(self.algorithm, self.variants)
+        for stage in (simplify, fuse):
+            verify(program)
+            program = stage(program)
+        verify(program)
         layout = Layout.of(program, self.variants)
         text = emit(program, self.algorithm, self.variants, layout, width, chosen.width)
         return text, layout.metadata()
@@ -45,14 +47,13 @@ class Kernels:
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
-                name = cache.key(
-                    "kernel", self.algorithm.name, self.variants.key, _foreign_sources(self), width, chosen
-                )
-                cached = cache.load(name)
+                name = _cache_name(self, width, chosen)
+                cached = cache.load(name) if name else None
                 if cached is None:
                     text, metadata = self.text(width, chosen)
                     code = compile_text(text, chosen)
-                    cache.store(name, metadata, code)
+                    if name:
+                        cache.store(name, metadata, code)
                 else:
                     metadata, code = cached
                 self._metadata = metadata
@@ -66,17 +67,12 @@ class Kernels:
         return self._metadata
 
 
-def _foreign_sources(kernels: Kernels) -> str:
-    """A digest of the files of algorithms and node kinds from elsewhere; every key covers the library's own."""
-    things: set[Any] = {kernels.algorithm.run, *(type(kind) for kind, _ in kernels.variants.nodes)}
-    files = sorted(
-        {
-            file
-            for thing in things
-            if not thing.__module__.startswith("ramify.") and (file := inspect.getsourcefile(thing))
-        }
-    )
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest() if files else ""
+def _cache_name(kernels: Kernels, width: int, chosen: target.Target) -> str | None:
+    """Where compiled code is kept. Only the library's own: a change of anybody else's sources could go unnoticed."""
+    authors = {kernels.algorithm.run.__module__, *(type(kind).__module__ for kind, _ in kernels.variants.nodes)}
+    if not all(author.startswith("ramify.") for author in authors):
+        return None
+    return cache.key("kernel", kernels.algorithm.name, kernels.variants.key, width, chosen)
 
 
 @lru_cache(maxsize=256)
