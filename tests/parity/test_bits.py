@@ -214,12 +214,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("bad", list(BAD))
-@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("function", "bad"), [(f, bad) for f in FUNCTIONS for bad in BAD if BAD[bad][0] in f.inputs], ids=str
+)
 def test_a_bad_sample_leaves_its_neighbours_alone(function: Function, bad: str) -> None:
     letter, value = BAD[bad]
-    if letter not in function.inputs:
-        pytest.skip("not an input")
     model = robot()
     arrays = dict(zip("qvx", states(model, (21,))))
     good = function(model, **arrays)

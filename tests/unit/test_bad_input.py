@@ -126,7 +126,7 @@ def test_unknown_references(robot: rf.Model) -> None:
         lambda: robot.jacobian_dot_v(q, v, "link1", reference="body"),
         lambda: robot.velocities(q, v, ["link1"], reference="body"),
     ):
-        with pytest.raises(UnknownNameError, match="'body'.*local, world, local_world_aligned"):
+        with pytest.raises(UnknownNameError, match="'body'.*There are: local, "):
             call()
 
 
@@ -234,16 +234,16 @@ def test_massless_leaf() -> None:
         lambda: robot.forward_dynamics(np.ones((4, 2)), v, v),
         lambda: robot.mass_matrix_inverse(q),
         lambda: robot.mass_matrix_solve(q, v),
+        lambda: robot.mass_matrix_log_determinant(q),
         lambda: robot.forward_dynamics.engine("reference")(q, v, v),
         lambda: robot.compile(["forward_dynamics"]),
     ):
         with pytest.raises(SingularMechanismError, match="'ghost'"):
             call()
-    assert robot.mass_matrix_determinant(q) == 0.0
-    assert robot.mass_matrix_log_determinant(q) == -np.inf
 
 
 def test_no_degrees_of_freedom() -> None:
+    """Everything has its empty result, but for the centre of mass: nothing that moves has mass."""
     builder = rf.Builder(name="statue").add_body("base", parent="world", joint="fixed", **SOLID)
     robot = builder.add_frame("top", body="base", placement=(np.eye(3), (0.0, 0.0, 1.0))).build()
     assert (robot.nq, robot.nv) == (0, 0)
@@ -251,6 +251,10 @@ def test_no_degrees_of_freedom() -> None:
         for shape in ((), (3,), (2, 0)):
             none = np.zeros((*shape, 0))
             for function in FUNCTIONS:
+                if function.name.startswith("cent"):
+                    with pytest.raises(SingularMechanismError, match="no moving body has mass"):
+                        function(robot, none, none, none, engine=engine)
+                    continue
                 for part in function(robot, none, none, none, engine=engine):
                     assert part.shape[: len(shape)] == shape
             poses = robot.poses.engine(engine)(none, ["top"])
