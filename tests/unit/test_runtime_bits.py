@@ -197,6 +197,21 @@ def test_threads(seven: Compiled, count: int, monkeypatch: pytest.MonkeyPatch) -
     assert tasks == ([count] * 2 if count > 1 else [])
 
 
+def test_one_threads_results_are_anothers_inputs(seven: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    q, v, s = samples(64, 7)
+    expected = seven(q, v, s)
+    monkeypatch.setattr(compiled_module, "_NUMBERS_PER_THREAD", 100)
+    monkeypatch.setattr(threads, "run", lambda tasks: [task() for task in tasks])  # the worst order, every time
+    threads.set_threads(2)
+    try:
+        memory = np.empty((96, 7))
+        memory[:64] = q
+        out = (memory[32:], *(np.empty_like(e) for e in expected[1:]))
+        assert same_bits(seven(memory[:64], v, s, out=out), expected)
+    finally:
+        threads.set_threads(None)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
 @pytest.mark.parametrize("width", target.WIDTHS)
 def test_neighbours_of_a_bad_sample(width: int, bad: float) -> None:
