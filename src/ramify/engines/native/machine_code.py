@@ -10,10 +10,13 @@ import ctypes
 import sys
 import weakref
 from functools import lru_cache
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING
 
 from ramify.engines.native.target import Target, host
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
 
 # What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
 # lack the instruction, and what the way in from Python needs.
@@ -44,6 +47,8 @@ def compile_text(text: str, target: Target) -> bytes:
     Returns:
         The bytes of a relocatable object file.
     """
+    import llvmlite.binding as llvm
+
     machine = target.machine()
     module = llvm.parse_assembly(text)
     module.triple = target.triple
@@ -67,6 +72,8 @@ class Library:
     """
 
     def __init__(self, code: bytes, *symbols: str) -> None:
+        import llvmlite.binding as llvm
+
         jit = llvm.create_lljit_compiler(host().machine(), use_jit_link=True)
         builder = llvm.JITLibraryBuilder().add_object_img(code)
         for name, address in _externals().items():

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import llvmlite.binding as llvm
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -44,6 +46,8 @@ class Target:
 
     def machine(self) -> llvm.TargetMachine:
         """LLVM's code generator for this processor, for code that may be loaded at any address."""
+        import llvmlite.binding as llvm
+
         _initialize()
         target = llvm.Target.from_triple(self.triple)
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
@@ -59,6 +63,8 @@ class Target:
 def host() -> Target:
     """The processor this process runs on."""
     _initialize()
+    import llvmlite.binding as llvm
+
     features = llvm.get_host_cpu_features()
     triple = llvm.get_process_triple()
     width = 8 if features.get("avx512f") else 4 if features.get("avx") else 2
@@ -101,5 +107,7 @@ def cache_bytes() -> int:
 
 @lru_cache(maxsize=1)
 def _initialize() -> None:
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
