@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import platform
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ PIECE = 32
 CHAINS = (10, 50, 100, 200)
 LONG_CHAINS = (100, 300, 1000, 3000, 10_000)
 POOL = 256
+#: Columns of text that the tables need; a pipe has no width of its own.
+WIDTH = 110
 
 
 def main() -> None:
@@ -60,6 +63,7 @@ def main() -> None:
     wanted = [name for name in jobs if not options.only or name in options.only]
 
     console = Console()
+    console.width = max(console.width, WIDTH)
     console.print(title)
     tables = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -81,7 +85,7 @@ def against_peers(robot: robots.Robot, seconds: float) -> Table:
     bodies = len(robot.parts)
     table = Table(
         f"{robot.name}: nv {robot.model.nv}, {bodies} bodies, {len(robot.frames)} frames",
-        ["function", "single", "Pinocchio", "its bare call", "MuJoCo", f"of {BATCH}", "Pinocchio", "MuJoCo"],
+        ["function", "single", "Pinocchio", "bare", "MuJoCo", f"of {BATCH}", "Pinocchio", "MuJoCo"],
     )
     for function in FUNCTIONS:
         single = _single(robot, peers, function, seconds)
@@ -121,24 +125,24 @@ def _single(robot: robots.Robot, peers: list[Peer], function: str, seconds: floa
 
 
 def _batch(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
-    """Least time per sample of a batch of each library [s]."""
+    """Least time per sample of a batch of each library [s]. All fill an array that exists already."""
     letters, rest = FUNCTIONS[function], ramify_arguments(robot, function)
-    method = getattr(robot.model, function)
     states = _states(robot, None, BATCH, letters)
-    contenders: dict[str, Any] = {"Ramify": (method, [(*states, *rest)])}
+    method = getattr(robot.model, function)
+    home = method(*states, *rest)
+    contenders: dict[str, Any] = {"Ramify": (partial(method, out=home), [(*states, *rest)])}
     sizes = {"Ramify": BATCH}
-    shape = np.shape(method(*(array[0] for array in states), *rest))
     for peer in peers:
         arrays = _states(robot, peer, BATCH, letters)
-        ways = {way: looped(call, shape) for way, call in peer.ways[function].items()}
-        pieces = [tuple(array[i : i + PIECE] for array in arrays) for i in range(0, BATCH, PIECE)]
-        for way, call in ways.items():
-            contenders[f"{peer.name}/{way}"], sizes[f"{peer.name}/{way}"] = (call, pieces), PIECE
+        theirs = np.empty_like(home)
+        pieces = [tuple(array[i : i + PIECE] for array in (theirs, *arrays)) for i in range(0, BATCH, PIECE)]
+        for way, call in peer.ways[function].items():
+            contenders[f"{peer.name}/{way}"], sizes[f"{peer.name}/{way}"] = (looped(call), pieces), PIECE
         if function in peer.batched:
             # Its batches are columns, in Fortran order.
-            columns = [np.asfortranarray(array.T) for array in arrays]
+            whole = tuple(np.asfortranarray(array.T) for array in (theirs, *arrays))
             parts = [tuple(np.asfortranarray(array.T) for array in piece) for piece in pieces]
-            contenders[f"{peer.name}/whole"] = (peer.batched[function], [tuple(columns)])
+            contenders[f"{peer.name}/whole"] = (peer.batched[function], [whole])
             contenders[f"{peer.name}/pieces"] = (peer.batched[function], parts)
             sizes |= {f"{peer.name}/whole": BATCH, f"{peer.name}/pieces": PIECE}
     return _fastest({name: time / sizes[name] for name, time in race(contenders, seconds).items()})

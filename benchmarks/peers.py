@@ -32,7 +32,7 @@ Ways = dict[str, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Peer:
-    """One library's ways to compute each function, its bare calls, and its batch calls."""
+    """One library's ways to compute each function, its bare calls, and batch calls that fill their first argument."""
 
     name: str
     ways: dict[str, Ways]
@@ -70,7 +70,7 @@ def pinocchio_peer(robot: Robot) -> Peer:
         return np.array([frame.homogeneous for frame in data.oMf])[numbers]
 
     def in_parallel(call: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda q, v, a: call(1, pool, q, v, a)
+        return lambda home, q, v, a: call(1, pool, q, v, a, home)
 
     return Peer(
         name="Pinocchio",
@@ -199,13 +199,11 @@ def _free_joint_velocity(robot: Robot, v: Array) -> Array:
     return result
 
 
-def looped(call: Callable[..., Any], shape: tuple[int, ...]) -> Callable[..., Any]:
-    """A peer without batches, called sample by sample into one array."""
+def looped(call: Callable[..., Any]) -> Callable[..., None]:
+    """A peer without batches, called sample by sample; the first argument takes the results."""
 
-    def run(*arrays: Sequence[Array]) -> Array:
-        result = np.empty((len(arrays[0]), *shape))
+    def run(home: Array, *arrays: Sequence[Array]) -> None:
         for i, sample in enumerate(zip(*arrays)):
-            result[i] = call(*sample)
-        return result
+            home[i] = call(*sample)
 
     return run

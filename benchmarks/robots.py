@@ -171,8 +171,8 @@ def from_pinocchio(name: str, model: Any, gravity: tuple[float, float, float] = 
             mass=part.mass,
             com=part.com,
             inertia=part.inertia,
-            **({"axis": axis} if joint.nv == 1 else {}),
-            **({"armature": part.armature} if np.any(part.armature) else {}),
+            axis=axis if joint.nv == 1 else None,
+            armature=part.armature,
         )
         parts.append(part)
         degrees.append(joint.nv)

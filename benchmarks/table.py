@@ -23,7 +23,7 @@ class Table:
         """For the terminal."""
         table = rich.table.Table(title=self.title, title_justify="left")
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if i else "left")
+            table.add_column(column, justify="right" if i else "left", no_wrap=True)
         for row in self.rows:
             table.add_row(*row)
         return table
