@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ramify.errors import InputError, UnknownNameError
+from ramify.model import surgery
 from ramify.model.assembly import assemble, displaced
 from ramify.model.body import Body, Frame
 from ramify.model.coordinates import Coordinates, numbers
@@ -235,6 +236,55 @@ class Model(Dynamics):
                 raise UnknownNameError("moving joint", name, names)
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
         return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
+
+    def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
+        """This robot with another model fixed to one of its frames: a gripper on an arm.
+
+        The other model's world frame is laid onto the frame; its bodies, joints and frames keep their names, with
+        `prefix` in front. Coordinates of what was there before stay in their order, and those of the attached joints
+        come behind the ones that the frame's body carries already. Gravity is this robot's.
+
+        Args:
+            frame: Where to attach: a frame of this robot, or "world" to stand two robots side by side.
+            other: What to attach.
+            placement: Pose of the other model's world in the frame: a 4×4 array, a pair (R, p) [m], or None.
+            prefix: Put in front of the attached names; needed where both models use the same ones.
+
+        Raises:
+            ModelError: If names clash; names them.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.attach(self, frame, other, placement, prefix)
+
+    def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Model:
+        """This robot with a rigid load fixed to one of its frames. Names and coordinates stay.
+
+        Args:
+            frame: Where the load is held; its axes and origin are those of `com` and `inertia`.
+            mass: [kg].
+            com: The load's centre of mass in the frame, (3,) [m].
+            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point.
+
+        Raises:
+            ModelError: If no body can have that mass and inertia.
+            InputError: If the frame is fixed to the world itself.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.with_payload(self, frame, mass, com, inertia)
+
+    def subtree(self, body: str) -> Model:
+        """A body, all that it carries, and the joint in front of it: one arm of a humanoid.
+
+        The link frame of the body's old parent becomes the world, and gravity has the same components there. To lose
+        the joint in front too, lock it with `reduced`. The new model is called after the body.
+
+        Args:
+            body: Name of the body.
+
+        Raises:
+            UnknownNameError: If there is no such body.
+        """
+        return surgery.subtree(self, body)
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
