@@ -116,7 +116,8 @@ class Function(Gate):
         bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
         if self._finish is None:
             return bound(*inputs) if out is None else bound(*inputs, out=out)
-        result = self._finish(bound(*inputs))
+        with np.errstate(all="ignore"):  # a sample with NaN gives NaN, as everywhere
+            result = self._finish(bound(*inputs))
         if out is None:
             return result
         out[...] = result
@@ -158,10 +159,10 @@ class ForcedFunction(Function):
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with wrenches on frames if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
+        if f_ext is not None and not isinstance(f_ext, Mapping):
+            raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
         if not f_ext:
             return self._run((), self.algorithm, arrays, out)
-        if not isinstance(f_ext, Mapping):
-            raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
         sites = tuple(self._site(name) for name in f_ext)
         wrenches = [np.asarray(w) for w in f_ext.values()]
         for name, w in zip(f_ext, wrenches, strict=True):

@@ -298,6 +298,8 @@ class TracedTree(Tree):
         return self._run(loop, [(port,) for port in self.variants.carriers], roles)
 
     def _column_loop(self, source: str, over: Role | None) -> Iterator[ColumnRole]:
+        if not self.variants.nodes:
+            return iter(())  # a mechanism without nodes has no columns either
         loop = Loop(source, over)
         role = Role("column")
         loop.roles[()] = (role,)

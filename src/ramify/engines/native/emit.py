@@ -179,7 +179,8 @@ class _Emitter:
         f, (role,), body = self.f, loop.roles[()], loop.bodies[()]
         start, end = self.bounds(loop)
         column = Position(role, "column")
-        if self.width > 1 or loop.source not in _CONTIGUOUS or not _independent(body, role):
+        one_sample_at_a_time = self.width == 1 and self.columns > 1
+        if not one_sample_at_a_time or loop.source not in _CONTIGUOUS or not _independent(body, role):
             with f.loop(start, end) as index:
                 if loop.source == "support":
                     support = f.at("%tables", self.memory.number("%tables", table.SUPPORT), "i64")
