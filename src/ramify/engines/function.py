@@ -54,6 +54,8 @@ class Function(Gate):
         self._guard, self._finish = guard, finish
         self._engine = "native"
         self._bound: dict[Any, Callable[..., Any]] = {}
+        self._arrays = tuple(a.name for a in algorithm.inputs if "frames" not in a.dimensions)
+        self._names = (*self._arrays, *self.choices)
 
     #: What may be chosen besides the arrays.
     choices: ClassVar[tuple[str, ...]] = ()
@@ -69,13 +71,11 @@ class Function(Gate):
         choices = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.choices]
         return Signature([*arrays, *choices, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
-    @property
-    def _arrays(self) -> tuple[str, ...]:
-        return tuple(argument.name for argument in self.algorithm.inputs if "frames" not in argument.dimensions)
-
     def _arguments(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """The arrays, then the choices (None where not given), by position or by name."""
-        names = (*self._arrays, *self.choices)
+        names = self._names
+        if not named and len(self._arrays) <= len(inputs) <= len(names):
+            return [*inputs, *[None] * (len(names) - len(inputs))]
         values = dict(zip(names, inputs, strict=False))
         wrong = [name for name in named if name in values or name not in names]
         if wrong or len(inputs) > len(names):
@@ -94,7 +94,7 @@ class Function(Gate):
         if name == self._engine:
             return self
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__getstate__(), _engine=name, _bound={}, _recent={})
+        other.__dict__.update(self.__getstate__(), _engine=name, _bound={}, _ready={})
         return other
 
     def compile(self) -> None:
@@ -195,18 +195,33 @@ class FrameFunction(Function):
         frames: tuple[str, ...],
     ) -> None:
         super().__init__(name, mechanism, next(iter(algorithms.values())))
-        self._algorithms, self._site, self._frames = dict(algorithms), site, frames
-        self._chosen: dict[Any, tuple[Site, ...]] = {}
+        self._algorithms, self._site = dict(algorithms), site
+        self._all = tuple(site(name) for name in frames)
+        self._ready: dict[Any, Callable[..., Any]] = {}
 
     choices = ("frames", "reference")
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frames and the reference chosen."""
         *arrays, frames, reference = self._arguments(inputs, named)
-        return self._run(self._sites(frames), self._for(reference), arrays, out)
+        if isinstance(frames, str):
+            raise InputError(f"{self.name}: frames is a sequence of names; for one frame write [{frames!r}]")
+        bound = self._chosen(None if frames is None else tuple(frames), reference)
+        return bound(*arrays) if out is None else bound(*arrays, out=out)
+
+    def _chosen(
+        self, frames: tuple[str, ...] | None, reference: str | None, single: bool = False
+    ) -> Callable[..., Any]:
+        """What computes a choice of frames and reference; found at once when it was asked for before."""
+        try:
+            return self._ready[frames, reference]
+        except (KeyError, TypeError):
+            bound = self._bind(self._sites(frames), self._for(reference), single)
+            self._ready[frames, reference] = bound
+            return bound
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
-        return algorithm is self.algorithm and sites is self._sites(None) and not single
+        return algorithm is self.algorithm and sites is self._all and not single
 
     def compile(self) -> None:
         """Compile for all frames."""
@@ -228,39 +243,21 @@ class FrameFunction(Function):
             raise UnknownNameError("reference", reference, tuple(self._algorithms)) from None
 
     def _sites(self, frames: Iterable[str] | None) -> tuple[Site, ...]:
-        if isinstance(frames, str):
-            raise InputError(f"{self.name}: frames is a sequence of names; for one frame write [{frames!r}]")
-        key = None if frames is None else tuple(frames)
-        if key not in self._chosen:
-            self._chosen[key] = tuple(self._site(name) for name in (self._frames if key is None else key))
-        return self._chosen[key]
+        return self._all if frames is None else tuple(self._site(name) for name in frames)
 
 
 class OneFrameFunction(FrameFunction):
     """A function of one frame, seen from a reference; results have no axis for frames."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._arity = len(self.algorithm.inputs) + 1
-        #: What to call for a frame in its own coordinates, the commonest case.
-        self._recent: dict[str, Callable[..., Any]] = {}
-
     choices = ("frame", "reference")
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frame and the reference chosen."""
-        if out is None and not named and len(inputs) == self._arity and isinstance(inputs[-1], str):
-            bound = self._recent.get(inputs[-1])
-            if bound is not None:
-                return bound(*inputs[:-1])
         *arrays, frame, reference = self._arguments(inputs, named)
         if not isinstance(frame, str):
             raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
-        sites, algorithm = self._sites((frame,)), self._for(reference)
-        result = self._run(sites, algorithm, arrays, out, single=True)
-        if algorithm is self.algorithm:
-            self._recent[frame] = self._bind(sites, algorithm, True)
-        return result
+        bound = self._chosen((frame,), reference, single=True)
+        return bound(*arrays) if out is None else bound(*arrays, out=out)
 
     def _is_default(self, *_: Any) -> bool:
         return False  # a frame is always named
@@ -268,7 +265,7 @@ class OneFrameFunction(FrameFunction):
     def compile(self) -> None:
         """Compile the kernels, which all frames share."""
         for algorithm in self._algorithms.values():
-            bound = self._bind(self._sites(self._frames[-1:]), algorithm, True)
+            bound = self._bind(self._all[-1:], algorithm, True)
             if self._engine == "native":
                 bound.compile()  # type: ignore[attr-defined]
 
