@@ -13,6 +13,7 @@ choice.
 from ramify import errors
 from ramify.engines.count import Count
 from ramify.engines.native.threads import get_threads, set_threads
+from ramify.loading import load
 from ramify.model import zoo
 from ramify.model.body import Body
 from ramify.model.builder import Builder
@@ -33,6 +34,7 @@ __all__ = [
     "Model",
     "errors",
     "get_threads",
+    "load",
     "register_scalar",
     "set_threads",
     "zoo",

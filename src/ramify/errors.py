@@ -30,6 +30,24 @@ class UnknownNameError(InputError, KeyError):
         return str(self.args[0])
 
 
+class LoadError(RamifyError, ValueError):
+    """A file that is not the description of a robot.
+
+    Attributes:
+        problem: What is wrong, and how to mend it.
+        file: Where it was read from; "<string>" for a text.
+        line: Line of the file, counted from one; None if the whole file is meant.
+    """
+
+    def __init__(self, problem: str, file: str = "<string>", line: int | None = None) -> None:
+        self.problem, self.file, self.line = problem, file, line
+        super().__init__(problem, file, line)
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.problem}"
+
+
 class SingularMechanismError(RamifyError, ArithmeticError):
     """A mechanism whose mass matrix has no inverse, found from its structure."""
 

@@ -30,6 +30,20 @@ def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[floa
     return float(checked[0]), checked[1], checked[2]
 
 
+def doubtful(masses: Array, inertias: Array) -> Array:
+    """Which of many bodies need a closer look by `fault`, or have mass but no inertia, (n,).
+
+    Args:
+        masses: (n,) [kg].
+        inertias: About the centres of mass, symmetric, (n, 3, 3) [kg m²].
+    """
+    moments = np.linalg.eigvalsh(inertias)
+    low, middle, high = moments[:, 0], moments[:, 1], moments[:, 2]
+    empty = ~inertias.any(axis=(1, 2))
+    sound = (masses > 0.0) & (low >= 0.0) & (low + middle >= high) & ~empty
+    return ~sound & ~((masses == 0.0) & empty)
+
+
 def fault(mass: float, inertia: Array) -> str | None:
     """What makes a mass [kg] and an inertia about the centre of mass [kg m²] impossible, and the fix; None if nothing.
 
