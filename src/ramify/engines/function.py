@@ -253,10 +253,17 @@ class OneFrameFunction(FrameFunction):
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frame and the reference chosen."""
+        # The commonest case, a frame in its own coordinates, is found by its name alone.
+        if out is None and not named and len(inputs) == len(self._arrays) + 1 and isinstance(inputs[-1], str):
+            bound = self._ready.get(inputs[-1])
+            if bound is not None:
+                return bound(*inputs[:-1])
         *arrays, frame, reference = self._arguments(inputs, named)
         if not isinstance(frame, str):
             raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
         bound = self._chosen((frame,), reference, single=True)
+        if reference is None:
+            self._ready[frame] = bound
         return bound(*arrays) if out is None else bound(*arrays, out=out)
 
     def _is_default(self, *_: Any) -> bool:
