@@ -201,9 +201,13 @@ class FrameFunction(Function):
 
     choices = ("frames", "reference")
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def general(self, *inputs: Any, frames: Any = None, reference: Any = None, out: Any = None, **named: Any) -> Any:
         """Compute, for the frames and the reference chosen."""
-        *arrays, frames, reference = self._arguments(inputs, named)
+        arrays: Any = inputs
+        if named or len(inputs) != len(self._arrays):
+            chosen = {"frames": frames, "reference": reference}
+            named.update((name, choice) for name, choice in chosen.items() if choice is not None)
+            *arrays, frames, reference = self._arguments(inputs, named)
         if isinstance(frames, str):
             raise InputError(f"{self.name}: frames is a sequence of names; for one frame write [{frames!r}]")
         bound = self._chosen(None if frames is None else tuple(frames), reference)
