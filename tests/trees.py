@@ -189,7 +189,11 @@ def random_mechanism(
 
 
 def mixed(count: int, seed: int, *kinds: str) -> list[str]:
-    """A shuffled list of joint kinds in which every kind comes about equally often."""
+    """A revolute joint, then a shuffled list in which every kind comes about equally often.
+
+    Compiled code depends on the kinds that occur on the world and on other bodies: trees with the same kind of root and
+    all kinds beyond it share it.
+    """
     chosen = list(kinds or KINDS)
-    joints = (chosen * (count // len(chosen) + 1))[:count]
-    return [str(joint) for joint in np.random.default_rng(seed).permutation(joints)]
+    joints = (chosen * (count // len(chosen) + 1))[: count - 1]
+    return ["revolute", *(str(joint) for joint in np.random.default_rng(seed).permutation(joints))]

@@ -36,9 +36,9 @@ def _far_away() -> rf.Model:
 
 MODELS: dict[str, Callable[[], rf.Model]] = {
     "one": _random("one", ["revolute"], 1),
-    "every kind": _random("every kind", mixed(9, 2), 2),
-    "every kind, armature": _random("every kind, armature", mixed(9, 3), 3, armature=1.0),
-    "forest": _random("forest", mixed(12, 4), 4, roots=3),
+    "every kind": _random("every kind", mixed(10, 2), 2),
+    "every kind, armature": _random("every kind, armature", mixed(10, 3), 3, armature=1.0),
+    "forest": _random("forest", mixed(15, 24), 24, roots=3),
     "many tips": _random("many tips", mixed(20, 6), 6, branching=0.9, tips=6),
     "10 km away": _far_away,
     "some armature": _random("some armature", mixed(8, 7, "revolute", "prismatic"), 7, armature=0.5),

@@ -92,7 +92,7 @@ def robot(name: str = "every kind") -> rf.Model:
     """A robot with every joint kind, or the humanoid."""
     if name == "humanoid":
         return rf.zoo.humanoid24()
-    return random_mechanism("every kind", mixed(9, 2), 2).ramify()
+    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
 
 
 def states(model: rf.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ SOLID = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.
 
 @pytest.fixture(scope="module")
 def robot() -> rf.Model:
-    return random_mechanism("every kind", mixed(9, 2), 2).ramify()
+    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
 
 
 # -- arguments of the functions ----------------------------------------------------------------------------------------

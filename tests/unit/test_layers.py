@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("algorithms",),
     ("engines",),
     ("model",),
-    ("loading", "operators", "control"),
+    ("loading", "interop", "operators", "control"),
     ("simulation",),
     ("viewer",),
     ("cli",),
