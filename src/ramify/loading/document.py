@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from typing import Any
@@ -127,31 +128,39 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        return self._numbers(element, name, value, 1, infinite)[0]
+        if infinite:
+            return self._numbers(element, name, value, 1, infinite=True)[0]
+        # the usual case first: a file has thousands of these
+        try:
+            number = float(value) if len(value) <= _LONGEST and value.isascii() and "_" not in value else math.nan
+        except ValueError:
+            number = math.nan
+        return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1)[0]
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """As many numbers as the default has."""
         value: str | None = element.get(name)
-        return default if value is None else self._numbers(element, name, value, len(default), False)
+        return default if value is None else self._numbers(element, name, value, len(default))
 
-    def _numbers(self, element: Element, name: str, value: str, count: int, infinite: bool) -> tuple[float, ...]:
-        what = f"{name}={clipped(value)} of <{element.tag}>"
-        if len(value) > _LONGEST:
-            raise self.error(element, f"{what} is no number but {len(value)} characters; write {count} numbers")
+    def _numbers(self, element: Element, name: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
         try:
             # float() also takes digits of other scripts and underscores between digits
-            numbers = tuple(map(float, value.split())) if value.isascii() and "_" not in value else None
+            plain = len(value) <= _LONGEST and value.isascii() and "_" not in value
+            numbers = tuple(map(float, value.split())) if plain else ()
         except ValueError:
-            numbers = None
-        wanted = "one number" if count == 1 else f"{count} numbers with blanks between"
-        if numbers is None or len(numbers) != count:
-            if "${" in value or "$(" in value:
-                raise self.xacro(element.sourceline)
-            raise self.error(element, f"{what}: write {wanted}, such as {' '.join(['0.5', '0', '1'][:count])}")
+            numbers = ()
+        if len(numbers) != count:
+            raise self._no_number(element, name, value, count, "is not")
         for number in numbers:
             if not -_HUGE <= number <= _HUGE and not (infinite and number == number):
-                raise self.error(element, f"{what} is not finite, or too great to compute with; write {wanted}")
+                raise self._no_number(element, name, value, count, "is not finite, or too great to compute with, for")
         return numbers
+
+    def _no_number(self, element: Element, name: str, value: str, count: int, fault: str) -> LoadError:
+        if "${" in value or "$(" in value:
+            return self.xacro(element.sourceline)
+        wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers with blanks between"
+        return self.error(element, f"{name}={clipped(value)} of <{element.tag}> {fault} {wanted}; correct it")
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -17,9 +17,11 @@ from ramify.model.joint import Joint, Limits
 from ramify.model.joints import KINDS
 from ramify.model.model import Model
 from ramify.model.physical import doubtful, fault
+from ramify.model.record import frozen
 
 _GRAVITY = (0.0, 0.0, -9.81)
 _ROOT_JOINT = "root_joint"
+_NONE = [frozen(np.zeros(nv), (nv,)) for nv in range(7)]
 
 
 def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
@@ -47,7 +49,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
         kind = KINDS[hinge.kind]
         body, parent = names[link], names.get(hinge.parent, WORLD_NAME)
         own = links[link]
-        bodies.append(Body(body, parent, hinge.name, own.mass, own.com, own.inertia))
+        bodies.append(Body(body, parent, hinge.name, own.mass, np.array(own.com), own.inertia))
         moves.append(
             Joint(
                 name=hinge.name,
@@ -57,10 +59,10 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
                 placement=hinge.placement,
                 axes=hinge.axes,
                 pitch=0.0,
-                armature=np.zeros(kind.nv),
+                armature=_NONE[kind.nv],
                 limits=hinge.limits,
-                damping=np.full(kind.nv, hinge.damping),
-                friction=np.full(kind.nv, hinge.friction),
+                damping=np.full(kind.nv, hinge.damping) if hinge.damping else _NONE[kind.nv],
+                friction=np.full(kind.nv, hinge.friction) if hinge.friction else _NONE[kind.nv],
                 q_start=q_start,
                 v_start=v_start,
             )

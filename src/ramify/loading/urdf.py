@@ -10,6 +10,7 @@ noted, since it may be a misspelt one.
 from __future__ import annotations
 
 import math
+
 import numpy as np
 
 from ramify.loading.description import Hinge, Link, Mimic
@@ -21,6 +22,7 @@ from ramify.loading.tree import grow
 from ramify.model.joint import Limits
 from ramify.model.joints import KINDS
 from ramify.model.model import Model
+from ramify.model.record import frozen
 from ramify.spatial.value import Array
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Ramify's kinds.
@@ -49,6 +51,8 @@ _PASSED_OVER = {
 _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"))
 _ZERO = (0.0, 0.0, 0.0)
 _X = (1.0, 0.0, 0.0)
+_NO_AXES = frozen(np.zeros((0, 3)), (0, 3))
+_NO_INERTIA = frozen(np.zeros((3, 3)), (3, 3))
 _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
 
@@ -92,7 +96,7 @@ def _link(document: Document, element: Element, name: str) -> Link:
     document.known(element, ("name",))
     inertial = document.parts(element, ("inertial",), _PASSED_OVER["link"]).get("inertial")
     if inertial is None:
-        return Link(name, element.sourceline, 0.0, _ZERO, np.zeros((3, 3)))
+        return Link(name, element.sourceline, 0.0, _ZERO, _NO_INERTIA)
     parts = document.parts(inertial, ("origin", "mass", "inertia"))
     for wanted in ("mass", "inertia"):
         if wanted not in parts:
@@ -149,7 +153,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
         parent=ends[0],
         child=ends[1],
         placement=placement,
-        axes=_axis(document, parts.get("axis"), name) if KINDS[kind].axes else np.zeros((0, 3)),
+        axes=_axis(document, parts.get("axis"), name) if KINDS[kind].axes else _NO_AXES,
         limits=_limits(document, parts.get("limit"), given, element) if single else _UNLIMITED[kind],
         damping=damping,
         friction=friction,

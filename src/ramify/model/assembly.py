@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ramify.model.body import Body, Frame
 from ramify.model.joint import Joint
 from ramify.model.node import JointedBody
-from ramify.model.placement import alignment, pose, pose_of, transform_of
+from ramify.model.placement import alignment, pose_of, transform_of
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.topology import WORLD
 from ramify.spatial.inertia import RigidInertia
 from ramify.spatial.transform import Transform
 from ramify.spatial.value import Array
+
+_ROWS3, _COLUMNS3 = np.triu_indices(3)
 
 
 def assemble(
@@ -35,29 +38,28 @@ def assemble(
         joint = joints[body.name]
         carrier, at = carriers[joint.parent]
         at = at @ joint.placement
-        v_start = 0
-        for count, stage in enumerate(joint.type.stages, start=1):
+        stages, v_start = joint.type.stages, 0
+        for count, stage in enumerate(stages, start=1):
             turn = _turn(joint, count - 1)
             armature = joint.armature[v_start : v_start + stage.nv]
             v_start += stage.nv
-            last = count == len(joint.type.stages)
-            name = body.name if last else f"{body.name} (stage {count} of {joint.name})"
+            name = body.name if count == len(stages) else f"{body.name} (stage {count} of {joint.name})"
             nodes.append(_Node(name, carrier, JointedBody(stage, bool(armature.any())), at @ turn, armature, joint.own))
             carrier, at = len(nodes) - 1, turn.T
         carriers[body.name] = carrier, at
-        if carrier != WORLD:
-            nodes[carrier].inertia += _inertia_at(body, at)
     mechanism = Mechanism(
         parents=tuple(node.parent for node in nodes),
         kinds=tuple(node.kind for node in nodes),
-        parameters=tuple(node.parameters() for node in nodes),
+        parameters=_parameters(nodes, _inertias(len(nodes), bodies, [carriers[body.name] for body in bodies])),
         names=tuple(node.name for node in nodes),
         gravity=gravity,
     )
-    named = [("world", "world", np.eye(4))]
-    named += [(body.name, body.name, np.eye(4)) for body in bodies]
-    named += [(frame.name, frame.body, frame.placement) for frame in frames]
-    return mechanism, tuple(_site(name, *carriers[body], placement) for name, body, placement in named)
+    named = [("world", *carriers["world"]), *((body.name, *carriers[body.name]) for body in bodies)]
+    for frame in frames:
+        carrier, at = carriers[frame.body]
+        named.append((frame.name, carrier, at @ frame.placement))
+    rows = _transforms([at for _, _, at in named])
+    return mechanism, tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
 
 
 def displaced(joint: Joint, q: Array) -> Array:
@@ -70,33 +72,62 @@ def displaced(joint: Joint, q: Array) -> Array:
     return at @ link
 
 
-class _Node:
-    """A node under construction: its inertia grows by what is merged into it."""
+class _Node(NamedTuple):
+    """A node under construction; `at` is its pose in its parent's when q is neutral."""
 
-    def __init__(self, name: str, parent: int, kind: JointedBody, at: Array, armature: Array, own: Array) -> None:
-        self.name, self.parent, self.kind = name, parent, kind
-        self.placement, self.armature, self.own = transform_of(at), armature, own
-        self.inertia = RigidInertia.zero()
-
-    def parameters(self) -> Array:
-        return _read_only(self.kind.parameters(self.placement, self.inertia, self.armature, self.own))
+    name: str
+    parent: int
+    kind: JointedBody
+    at: Array
+    armature: Array
+    own: Array
 
 
 def _turn(joint: Joint, stage: int) -> Array:
     """The pose, in link axes, of the node frame whose z is the stage's axis."""
-    return pose(alignment(joint.axes[stage]), np.zeros(3)) if len(joint.axes) else np.eye(4)
+    turn = np.eye(4)
+    if len(joint.axes):
+        turn[:3, :3] = alignment(joint.axes[stage])
+    return turn
 
 
-def _inertia_at(body: Body, at: Array) -> RigidInertia:
-    R, p = at[:3, :3], at[:3, 3]
-    return RigidInertia.of(body.mass, R @ body.com + p, R @ body.inertia @ R.T)
+# Bodies are many and their numbers few: what follows works on all of them at once.
 
 
-def _site(name: str, node: int, at: Array, placement: Array) -> Site:
-    transform: Transform = transform_of(at @ placement)
-    return Site(name, node, _read_only(transform.data + 0.0))
+def _transforms(poses: list[Array]) -> Array:
+    """The 12 numbers of `transform_of` for each pose, (n, 12), read-only."""
+    stacked = np.array(poses).reshape(-1, 4, 4)
+    turned = stacked[:, :3, :3].transpose(0, 2, 1).reshape(-1, 9)
+    return _read_only(np.concatenate([turned, stacked[:, :3, 3]], axis=1))
+
+
+def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, Array]]) -> Array:
+    """The 10 numbers of the rigid inertia of each node: the sum over the bodies that it carries, (count, 10)."""
+    inertias = np.zeros((count, RigidInertia.size))
+    carried = [(body, node, at) for body, (node, at) in zip(bodies, carriers) if node != WORLD]
+    if not carried:
+        return inertias
+    at = np.array([at for _, _, at in carried])
+    R = at[:, :3, :3]
+    mass = np.array([body.mass for body, _, _ in carried])[:, None]
+    com = (R @ np.array([body.com for body, _, _ in carried])[:, :, None])[:, :, 0] + at[:, :3, 3]
+    inertia = R @ np.array([body.inertia for body, _, _ in carried]) @ R.transpose(0, 2, 1)
+    # about the origin: I + m (c·c 1 − c cᵀ)
+    spread = (com * com).sum(axis=1)[:, None, None] * np.eye(3) - com[:, :, None] * com[:, None, :]
+    about_origin = (inertia + mass[:, :, None] * spread)[:, _ROWS3, _COLUMNS3]
+    np.add.at(inertias, [node for _, node, _ in carried], np.concatenate([mass, mass * com, about_origin], axis=1))
+    return inertias
+
+
+def _parameters(nodes: Sequence[_Node], inertias: Array) -> tuple[Array, ...]:
+    placements = _transforms([node.at for node in nodes])
+    return tuple(
+        _read_only(node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own))
+        for node, placement, inertia in zip(nodes, placements, inertias)
+    )
 
 
 def _read_only(array: Array) -> Array:
+    array = array + 0.0  # −0 and 0 are the same content
     array.flags.writeable = False
     return array

@@ -32,11 +32,15 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "velocity", "effort"):
-            try:
-                values = tuple(float(x) for x in np.asarray(getattr(self, name), dtype=float).reshape(-1))
-            except (TypeError, ValueError):
-                raise ModelError(f"limits: {name}={getattr(self, name)!r} is no number and no list of them") from None
-            if any(math.isnan(x) for x in values):
+            values = getattr(self, name)
+            if type(values) is float:
+                values = (values,)
+            else:
+                try:
+                    values = tuple(float(x) for x in np.asarray(values, dtype=float).reshape(-1))
+                except (TypeError, ValueError):
+                    raise ModelError(f"limits: {name}={values!r} is no number and no list of them") from None
+            if any(x != x for x in values):
                 raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
             if name in ("velocity", "effort") and any(x < 0.0 for x in values):
                 raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
@@ -94,9 +98,10 @@ class Joint(Record):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
-        object.__setattr__(self, "axes", frozen(self.axes, (-1, 3)))
+        object.__setattr__(self, "axes", frozen(self.axes, (self.type.axes, 3)))
+        shape = (self.nv,)
         for name in ("armature", "damping", "friction"):
-            object.__setattr__(self, name, frozen(getattr(self, name), (self.nv,)))
+            object.__setattr__(self, name, frozen(getattr(self, name), shape))
 
     @property
     def type(self) -> JointKind:

@@ -41,7 +41,8 @@ def doubtful(masses: Array, inertias: Array) -> Array:
     low, middle, high = moments[:, 0], moments[:, 1], moments[:, 2]
     empty = ~inertias.any(axis=(1, 2))
     sound = (masses > 0.0) & (low >= 0.0) & (low + middle >= high) & ~empty
-    return ~sound & ~((masses == 0.0) & empty)
+    doubts: Array = ~sound & ~((masses == 0.0) & empty)
+    return doubts
 
 
 def fault(mass: float, inertia: Array) -> str | None:

@@ -9,7 +9,6 @@ import numpy as np
 from ramify.errors import ModelError
 from ramify.spatial.transform import Transform
 from ramify.spatial.value import Array
-from ramify.spatial.vector3 import skew
 
 # A rotation given with six digits is mended, with fewer it is refused.
 _MENDED, _REFUSED = 1e-14, 1e-6
@@ -88,9 +87,15 @@ def checked_axis(axis: Any, owner: str) -> Array:
 
 def alignment(axis: Array) -> Array:
     """The rotation by the smallest angle whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
-    if axis[2] < 0.0:
-        # half a turn about x first, lest the formula divide by nearly zero
-        return alignment(-axis) @ np.diag([1.0, -1.0, -1.0])
-    turn = skew(np.array([-axis[1], axis[0], 0.0]))
-    rotation: Array = np.eye(3) + turn + turn @ turn / (1.0 + axis[2])
-    return rotation
+    x, y, z = (float(part) for part in axis)
+    # half a turn about x first where z is negative, lest the formula divide by nearly zero
+    side = -1.0 if z < 0.0 else 1.0
+    x, y, z = side * x, side * y, side * z
+    share = 1.0 / (1.0 + z)
+    return np.array(
+        [
+            [1.0 - x * x * share, -side * x * y * share, side * x],
+            [-x * y * share, side * (1.0 - y * y * share), side * y],
+            [-x, -side * y, side * z],
+        ]
+    )

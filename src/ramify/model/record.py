@@ -11,9 +11,20 @@ from ramify.spatial.value import Array
 
 
 def frozen(values: Any, shape: tuple[int, ...]) -> Array:
-    """A read-only float64 copy of `values`. Adding zero makes −0 and 0 the same content."""
-    array: Array = np.array(values, dtype=float).reshape(shape) + 0.0
-    array.flags.writeable = False
+    """A read-only float64 copy of `values`, or what an earlier call gave. Adding zero makes −0 and 0 the same content."""
+    if (
+        type(values) is np.ndarray
+        and values.shape == shape
+        and not values.flags.writeable
+        and values.base is None
+        and values.dtype == np.float64
+    ):
+        return values
+    array: Array = np.array(values, dtype=float)
+    if array.shape != shape:
+        array = array.reshape(shape)
+    array += 0.0
+    array.setflags(write=False)
     return array
 
 
