@@ -64,7 +64,8 @@ class Model(Dynamics):
         """
         numbered, nq, nv = [], 0, 0
         for joint in joints:
-            numbered.append(replace(joint, q_start=nq, v_start=nv))
+            placed = (joint.q_start, joint.v_start) == (nq, nv)
+            numbered.append(joint if placed else replace(joint, q_start=nq, v_start=nv))
             nq, nv = nq + joint.nq, nv + joint.nv
         by_child = {joint.child: joint for joint in numbered}
         gravity = frozen(gravity, (3,))
