@@ -21,6 +21,7 @@ from ramify.model.record import frozen
 
 _GRAVITY = (0.0, 0.0, -9.81)
 _ROOT_JOINT = "root_joint"
+_FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
 _NONE = [frozen(np.zeros(nv), (nv,)) for nv in range(7)]
 
 
@@ -165,8 +166,7 @@ def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) 
         while name in taken:
             name += "_"
         taken.add(name)
-        limits = Limits().expanded(KINDS[kind])
-        bases[root] = Hinge(name, 0, kind, "", root, np.eye(4), np.zeros((0, 3)), limits, 0.0, 0.0, None)
+        bases[root] = Hinge(name, 0, kind, "", root, np.eye(4), np.zeros((0, 3)), _FREE[kind], 0.0, 0.0, None)
     return bases
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ def assemble(
             armature = joint.armature[v_start : v_start + stage.nv]
             v_start += stage.nv
             name = body.name if count == len(stages) else f"{body.name} (stage {count} of {joint.name})"
-            nodes.append(_Node(name, carrier, JointedBody(stage, bool(armature.any())), at @ turn, armature, joint.own))
+            nodes.append(_Node(name, carrier, _kind(stage, bool(armature.any())), at @ turn, armature, joint.own))
             carrier, at = len(nodes) - 1, turn.T
         carriers[body.name] = carrier, at
     mechanism = Mechanism(
@@ -70,6 +71,10 @@ def displaced(joint: Joint, q: Array) -> Array:
         moved = stage.transform(transform_of(link @ turn), joint.own, q[start : start + stage.nq])
         at, link, start = at @ pose_of(moved), turn.T, start + stage.nq
     return at @ link
+
+
+# Nodes of one kind share it.
+_kind = cache(JointedBody)
 
 
 class _Node(NamedTuple):

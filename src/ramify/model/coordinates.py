@@ -35,11 +35,10 @@ class Coordinates:
         self.joints = tuple(joints)
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
-        self._groups = [
-            _group(kind, members)
-            for kind in KINDS.values()
-            if (members := [joint for joint in joints if joint.kind == kind.name])
-        ]
+        members: dict[str, list[Joint]] = {}
+        for joint in joints:
+            members.setdefault(joint.kind, []).append(joint)
+        self._groups = [_group(kind, members[name]) for name, kind in KINDS.items() if name in members]
 
     def neutral(self) -> Array:
         q = np.zeros(self.nq)
@@ -157,8 +156,8 @@ def _group(kind: JointKind, joints: Sequence[Joint]) -> _Group:
     unlimited = np.full(kind.nq, np.inf)
     return _Group(
         kind=kind,
-        q=np.array([np.arange(joint.nq) + joint.q_start for joint in joints]),
-        v=np.array([np.arange(joint.nv) + joint.v_start for joint in joints]),
+        q=np.array([joint.q_start for joint in joints])[:, None] + np.arange(kind.nq),
+        v=np.array([joint.v_start for joint in joints])[:, None] + np.arange(kind.nv),
         lower=np.array([joint.limits.lower if kind.limited else -unlimited for joint in joints]),
         upper=np.array([joint.limits.upper if kind.limited else unlimited for joint in joints]),
     )
