@@ -10,9 +10,11 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from ramify import errors
+from ramify import errors, interop
 from ramify.engines.count import Count
 from ramify.engines.native.threads import get_threads, set_threads
+from ramify.interop.mujoco_model import from_mujoco
+from ramify.interop.pinocchio_model import from_pinocchio
 from ramify.loading import load
 from ramify.model import zoo
 from ramify.model.body import Body
@@ -33,7 +35,10 @@ __all__ = [
     "Limits",
     "Model",
     "errors",
+    "from_mujoco",
+    "from_pinocchio",
     "get_threads",
+    "interop",
     "load",
     "register_scalar",
     "set_threads",

@@ -74,7 +74,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     model = Model(name, gravity, bodies, moves)
     locks = _locks({hinge.name: hinge for hinge in hinges}, joints, options, findings)
     model = model.reduced(locks) if locks else model
-    _require_order(model, options.joint_order)
+    require_order(model, options.joint_order)
     return model
 
 
@@ -110,7 +110,7 @@ def _depth_first(
     for joint in above.values():
         children[joint.parent].append(joint.child)
     every_root = [link for link in links if link not in above]
-    order = _walk(every_root, children)
+    order = walk(every_root, children)
     if len(order) < len(links):
         raise _cycle(set(order), links, above, file)
     roots = every_root
@@ -118,7 +118,7 @@ def _depth_first(
         if options.root not in links:
             raise UnknownNameError("link, wanted as root,", options.root, tuple(links))
         roots = [options.root]
-        order = _walk(roots, children)
+        order = walk(roots, children)
     if options.joint_order:
         wanted = {name: rank for rank, name in enumerate(options.joint_order)}
         last = len(wanted)
@@ -128,11 +128,12 @@ def _depth_first(
             ranks[link] = min([own, *(ranks[child] for child in children[link])])
         for siblings in (roots, *children.values()):
             siblings.sort(key=lambda link: ranks.get(link, last))
-        order = _walk(roots, children)
+        order = walk(roots, children)
     return order, roots
 
 
-def _walk(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
+def walk(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names depth first."""
     order: list[str] = []
     pending = list(reversed(roots))
     while pending:
@@ -264,7 +265,7 @@ def _note_inertias(
             )
 
 
-def _require_order(model: Model, wanted: Sequence[str]) -> None:
+def require_order(model: Model, wanted: Sequence[str]) -> None:
     """Raise unless the joints named come in the order of their names."""
     if not wanted:
         return

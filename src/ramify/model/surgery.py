@@ -123,6 +123,8 @@ def _merged(body: Body, load: Body) -> Body:
     if load.mass == 0.0:
         return body
     mass = body.mass + load.mass
+    if mass == 0.0:
+        raise ModelError(f"body {body.name!r} has the negative mass {body.mass:g} kg, which the payload cancels")
     com = (body.mass * body.com + load.mass * load.com) / mass
     inertia = sum((one.inertia + one.mass * _about(one.com - com) for one in (body, load)), np.zeros((3, 3)))
     return replace(body, mass=mass, com=com, inertia=inertia)

@@ -1,0 +1,130 @@
+"""MJCF, through MuJoCo's own compiler: defaults, includes, inertias of shapes and all else are read as MuJoCo does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ramify.errors import LoadError, RamifyError, UnknownNameError
+from ramify.interop.mujoco_model import converted
+from ramify.loading.findings import Findings
+from ramify.loading.options import Options
+from ramify.loading.source import Source
+from ramify.loading.tree import require_order, walk
+from ramify.model.body import Body
+from ramify.model.builder import WORLD_NAME
+from ramify.model.joint import Joint, Limits
+from ramify.model.joints import KINDS
+from ramify.model.model import Model
+
+INSTALL = 'pip install "ramify[mujoco]"'
+
+_LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
+
+
+def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
+    """The model of an MJCF file.
+
+    Args:
+        source: Its text. A file is opened once more by MuJoCo, with what it includes and the meshes that give inertias.
+        options: What the user asks for. There are no mimic joints: MuJoCo's equality constraints are noted.
+        findings: Collects what Ramify does not model.
+    """
+    try:
+        model, notes = converted(_compiled(source))
+    except LoadError:
+        raise
+    except RamifyError as error:
+        raise LoadError(str(error), source.file) from error
+    for note in notes:
+        findings.add("Ramify does not model", note)
+    if options.root is not None:
+        model = _rooted(model, options.root)
+    if options.floating_base:
+        model = _floating(model, source.file)
+    if options.gravity is not None:
+        model = Model(model.name, options.gravity, model.bodies, _joints(model), model.extra_frames)
+    if options.lock:
+        model = model.reduced(options.lock)
+    if options.joint_order:
+        model = _ordered(model, options.joint_order)
+    require_order(model, options.joint_order)
+    return model
+
+
+def _compiled(source: Source) -> Any:
+    try:
+        import mujoco
+    except ModuleNotFoundError:
+        raise LoadError(
+            f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", source.file
+        ) from None
+    try:
+        if source.path is None:
+            return mujoco.MjModel.from_xml_string(source.text)
+        return mujoco.MjModel.from_xml_path(str(source.path))
+    except (ValueError, mujoco.FatalError) as error:
+        told = " ".join(str(error).split())
+        line = _LINE.search(told)
+        raise LoadError(f"MuJoCo cannot compile it: {told}", source.file, int(line[1]) if line else None) from None
+
+
+def _joints(model: Model) -> list[Joint]:
+    """The joint in front of each body, fixed ones too, in the order of the bodies."""
+    return [model.joint(body.joint) for body in model.bodies]
+
+
+def _based(joint: Joint, kind: str, name: str) -> Joint:
+    """A joint between the world's origin and a root."""
+    none = np.zeros(KINDS[kind].nv)
+    limits = Limits().expanded(KINDS[kind])
+    return Joint(name, kind, WORLD_NAME, joint.child, np.eye(4), np.zeros((0, 3)), 0.0, none, limits, none, none, 0, 0)
+
+
+def _rooted(model: Model, root: str) -> Model:
+    """What a body carries, with the body fixed at the world's origin."""
+    if all(body.name != root for body in model.bodies):
+        raise UnknownNameError("body, wanted as root,", root, tuple(body.name for body in model.bodies))
+    part = model.subtree(root)
+    joints = _joints(part)
+    joints[0] = _based(joints[0], "fixed", joints[0].name)
+    return Model(model.name, model.gravity, part.bodies, joints, part.extra_frames)
+
+
+def _floating(model: Model, file: str) -> Model:
+    """The model with its fixed roots set free; one with a free joint floats already."""
+    joints = _joints(model)
+    roots = [i for i, joint in enumerate(joints) if joint.parent == WORLD_NAME]
+    if any(joints[i].kind == "floating" for i in roots):
+        return model
+    fixed = [i for i in roots if joints[i].kind == "fixed"]
+    if not fixed:
+        raise LoadError("has no body fixed to the world that could float; put its bodies into one without joints", file)
+    taken = {joint.name for joint in joints}
+    bodies = list(model.bodies)
+    for i in fixed:
+        name = "root_joint" if len(fixed) == 1 else f"{joints[i].child}_root_joint"
+        while name in taken:
+            name += "_"
+        joints[i] = _based(joints[i], "floating", name)
+        bodies[i] = replace(bodies[i], joint=name)
+    return Model(model.name, model.gravity, bodies, joints, model.extra_frames)
+
+
+def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
+    """The model with siblings in the order in which their branches come first in a list of joints."""
+    children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}
+    for body in model.bodies:
+        children[body.parent].append(body.name)
+    ranks: dict[str, int] = {}
+    for body in reversed(model.bodies):
+        own = wanted.index(body.joint) if body.joint in wanted else len(wanted)
+        ranks[body.name] = min([own, *(ranks[child] for child in children[body.name])])
+    for siblings in children.values():
+        siblings.sort(key=lambda name: ranks[name])
+    by_name: dict[str, Body] = {body.name: body for body in model.bodies}
+    bodies = [by_name[name] for name in walk(children[WORLD_NAME], children)]
+    return Model(model.name, model.gravity, bodies, [model.joint(body.joint) for body in bodies], model.extra_frames)
