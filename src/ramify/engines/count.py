@@ -17,6 +17,7 @@ from ramify.engines.trace import trace
 from ramify.engines.variants import Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.rows import Rows
 
 _COUNTED = {
     "mul": "multiplications",
@@ -66,7 +67,7 @@ def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()
 
 class _Counter:
     def __init__(self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> None:
-        self.mechanism, self.sites = mechanism, sites
+        self.mechanism, self.sites, self.rows = mechanism, sites, Rows(mechanism, sites)
         self.nodes = algorithm.visited(mechanism, sites)
         self.own: dict[int, Count] = {}
 
@@ -87,29 +88,47 @@ class _Counter:
             for k in self.nodes:
                 variant = self.mechanism.kinds[k].name, port_of(self.mechanism, self.mechanism.parents[k])
                 rows[(variant, k) if inner else (variant, -1)] += 1
-            return self._sum(loop, [(v, k, times) for (v, k), times in rows.items()], meant)
+            return self._sum(loop, [(v, (k,), times) for (v, k), times in rows.items()], meant)
         if loop.source == "frames":
-            cases = [((port_of(self.mechanism, site.node),), i, 1) for i, site in enumerate(self.sites)]
+            sites = enumerate(self.sites)
+            return self._sum(loop, [((port_of(self.mechanism, s.node), s.rows), (i,), 1) for i, s in sites], meant)
+        if loop.source == "meetings":
+            cases = [((port_of(self.mechanism, m[0]),), m, 1) for m in self.rows.meetings]
             return self._sum(loop, cases, meant)
-        return self.block(loop.bodies[()], meant) * self.columns(loop, meant)
+        numbers = self.numbers(loop, meant)
+        body = loop.bodies[()]
+        if not any(isinstance(item, Loop) for item in body.items):
+            return self.block(body, meant) * len(numbers)
+        total = Count()
+        for number in numbers:
+            total = total + self.block(body, {**meant, loop.roles[()][0]: number})
+        return total
 
     def _sum(self, loop: Loop, cases: Any, meant: dict[Role, int]) -> Count:
         total = Count()
         for variant, which, times in cases:
             if variant in loop.bodies:
-                total = total + self.block(loop.bodies[variant], {**meant, loop.roles[variant][0]: which}) * times
+                roles = dict(zip(loop.roles[variant], which, strict=False))
+                total = total + self.block(loop.bodies[variant], {**meant, **roles}) * times
         return total
 
-    def columns(self, loop: Loop, meant: dict[Role, int]) -> int:
+    def numbers(self, loop: Loop, meant: dict[Role, int]) -> range:
+        """The columns or rows that an inner loop runs over; for a frame's support, as many."""
         starts, topology = self.mechanism.v_starts, self.mechanism.topology
+        if loop.source in ("rows", "carried", "frame_rows"):
+            found = range(self.rows.count)
+            if loop.over is not None:
+                find = self.rows.carried if loop.source == "carried" else self.rows.of
+                found = find(meant[loop.over])
+            return found if loop.after is None else range(meant[loop.after], found.stop)
         if loop.over is None:
-            return self.mechanism.nv
+            return range(self.mechanism.nv)
         which = meant[loop.over]
         if loop.source == "descendants":
-            return starts[topology.subtree_end(which)] - starts[which + 1]
+            return range(starts[which + 1], starts[topology.subtree_end(which)])
         if loop.source == "onward":
-            return self.mechanism.nv - starts[which]
-        return sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node))
+            return range(starts[which], self.mechanism.nv)
+        return range(sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node)))
 
 
 def _own(block: Block) -> Count:

@@ -191,13 +191,15 @@ class Loop:
 
     Attributes:
         source: What it runs over.
-        over: For inner loops, the role whose columns or support they are.
+        over: For inner loops, the role whose columns, rows or support they are.
+        after: For loops over some of the rows, the role of the row that comes first.
         bodies: One block per variant; loops over columns have the single variant ().
         roles: The roles of each variant.
     """
 
     source: str
     over: Role | None
+    after: Role | None = None
     bodies: dict[tuple[str, ...], Block] = field(default_factory=dict)
     roles: dict[tuple[str, ...], tuple[Role, ...]] = field(default_factory=dict)
 

@@ -17,7 +17,8 @@ from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.node import WORLD_PORT, NodeKind
-from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
+from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
+from ramify.recursion.rows import Rows
 from ramify.recursion.topology import WORLD
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
@@ -105,6 +106,7 @@ class ReferenceTree(Tree):
 
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._mechanism, self._sites = mechanism, sites
+        self._rows = Rows(mechanism, sites)
         self._open: list[str] = []
         world = _Cell(0, None, np.zeros(0), None)
         self._cells = []
@@ -141,7 +143,7 @@ class ReferenceTree(Tree):
     def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
         def pairs() -> Iterator[tuple[FrameRole, NodeRole]]:
             for i, site in enumerate(self._sites):
-                yield FrameRole((i, 0), site.placement), NodeRole(self._cells[site.node], "carrier", "add", Ledger())
+                yield self._frame(i), NodeRole(self._cells[site.node], "carrier", "add", Ledger())
 
         return self._loop(pairs())
 
@@ -167,6 +169,31 @@ class ReferenceTree(Tree):
         nodes = () if node == WORLD else self._mechanism.topology.support(node)
         return self._loop(ColumnRole((c, 0)) for k in nodes for c in range(starts[k], starts[k + 1]))
 
+    def _frame(self, i: int) -> FrameRole:
+        site = self._sites[i]
+        return FrameRole((i, 0), site.placement, self._rows.starts[i], self._rows.asked[i], site.rows)
+
+    def _row_loop(self, numbers: range, after: RowRole | None) -> Iterator[RowRole]:
+        start = numbers.start if after is None else after.index[0] + after.index[1]
+        return self._loop(RowRole((r, 0), (self._rows.places[r], 0)) for r in range(start, numbers.stop))
+
+    def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop(range(self._rows.count), after)
+
+    def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        (number, _), _ = k.span("node")
+        return self._row_loop(self._rows.carried(number - 1), after)
+
+    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
+        return self._row_loop(self._rows.of(frame.index[0]), None)
+
+    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        def pairs() -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+            for node, one, other in self._rows.meetings:
+                yield NodeRole(self._cells[node], "meeting", "read", Ledger()), self._frame(one), self._frame(other)
+
+        return self._loop(pairs())
+
     def array(self, *over: str) -> Indexed:
         return _Memory(over)
 
@@ -186,7 +213,7 @@ def run(
     Returns:
         One array per output, with the broadcast leading axes.
     """
-    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+    sizes = algorithm.sizes(mechanism, sites)
     name = name or algorithm.name
     if len(inputs) != len(algorithm.inputs):
         names = ", ".join(argument.name for argument in algorithm.inputs)

@@ -138,7 +138,7 @@ class _Rebuild:
                 if not (value.code == "load" and value.attr == item.place and value.block is new):
                     new.items.append(Store(item.place, value))
             else:
-                loop = Loop(item.source, item.over, roles=item.roles)
+                loop = Loop(item.source, item.over, item.after, roles=item.roles)
                 for variant, body in item.bodies.items():
                     inner = loop.bodies[variant] = Block(target, new)
                     self._block(body, inner)

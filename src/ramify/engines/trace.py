@@ -35,7 +35,7 @@ from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
 from ramify.recursion.node import WORLD_PORT
-from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole
+from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
@@ -216,7 +216,7 @@ class TracedTree(Tree):
     # Loops
 
     def _run(
-        self, loop: Loop, variants: Sequence[tuple[str, ...]], roles: Callable[[tuple[str, ...]], Any]
+        self, loop: Loop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
     ) -> Iterator[Any]:
         """Trace the body of a loop for each variant, twice."""
         program = self.program
@@ -286,16 +286,55 @@ class TracedTree(Tree):
         self._direction = "frames"
         loop = Loop("frames", None)
 
-        def roles(variant: tuple[str, ...]) -> tuple[FrameRole, NodeRole]:
-            (port,) = variant
+        def roles(variant: tuple[Any, ...]) -> tuple[FrameRole, NodeRole]:
+            port, rows = variant
             if variant not in loop.roles:
                 loop.roles[variant] = Role("frame"), Role("carrier", self.variants.classes_of(port))
             frame, carrier = loop.roles[variant]
             cell = _Cell(self, carrier, _OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
-            position = Position(frame, "frame")
-            return FrameRole((position, 0), self._parameters(frame, 12)), NodeRole(cell, "carrier", "add", Ledger())
+            return self._frame(frame, rows), NodeRole(cell, "carrier", "add", Ledger())
 
-        return self._run(loop, [(port,) for port in self.variants.carriers], roles)
+        return self._run(loop, list(self.variants.frames), roles)
+
+    def _frame(self, role: Role, rows: tuple[int, ...]) -> FrameRole:
+        row, asked = Position(role, "row"), Position(role, "rows")
+        return FrameRole((Position(role, "frame"), 0), self._parameters(role, 12), row, asked, rows)
+
+    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        self._direction = "meetings"
+        loop = Loop("meetings", None)
+
+        def roles(variant: tuple[str, ...]) -> tuple[NodeRole, FrameRole, FrameRole]:
+            (port,) = variant
+            if variant not in loop.roles:
+                loop.roles[variant] = Role("meeting", self.variants.classes_of(port)), Role("one"), Role("other")
+            node, one, other = loop.roles[variant]
+            cell = _Cell(self, node, _OfPort(port), np.zeros(0))
+            return NodeRole(cell, "meeting", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
+
+        return self._run(loop, [(port,) for port in self.variants.ports], roles)
+
+    def _row_loop(self, source: str, over: Role | None, after: RowRole | None) -> Iterator[RowRole]:
+        if not self.variants.frames:
+            return iter(())  # without frames there are no rows
+        start = None
+        if after is not None:
+            base, offset = after.index
+            if not isinstance(base, Position) or offset:
+                refuse("loops over rows start at the row of a loop")
+            start = base.role
+        loop, role = Loop(source, over, start), Role("row")
+        loop.roles[()] = (role,)
+        return self._run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), (Position(role, "rows"), 0)))
+
+    def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop("rows", None, after)
+
+    def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop("carried", k.span("v")[0][0].role, after)
+
+    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
+        return self._row_loop("frame_rows", frame.index[0].role, None)
 
     def _column_loop(self, source: str, over: Role | None) -> Iterator[ColumnRole]:
         if not self.variants.nodes:
@@ -360,7 +399,8 @@ def _canonical(block: Block) -> list[Any]:
                     for i, role in enumerate(roles):
                         numbers[id(role)] = ("role", variant, i, len(numbers))
                 bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
-                out.append(("loop", item.source, name(item.over) if item.over else None, bodies))
+                fixed = [name(role) if role else None for role in (item.over, item.after)]
+                out.append(("loop", item.source, fixed, bodies))
         return out
 
     return listing(block.items)

@@ -18,11 +18,11 @@ class Variants:
 
     Attributes:
         nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
-        carriers: Ports of the nodes that carry the frames asked for.
+        frames: Port of the node that carries a frame asked for, and the rows of its task, each pair once.
     """
 
     nodes: tuple[tuple[NodeKind, str], ...]
-    carriers: tuple[str, ...]
+    frames: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
@@ -37,19 +37,25 @@ class Variants:
             ordered += ready
             pairs.difference_update(ready)
             reached.update(kind.port for kind, _ in ready)
-        carriers = sorted({port_of(mechanism, site.node) for site in sites})
-        return cls(tuple(ordered), tuple(carriers))
+        frames = sorted({(port_of(mechanism, site.node), site.rows) for site in sites})
+        return cls(tuple(ordered), tuple(frames))
 
     @property
     def key(self) -> str:
         """Identifies the variants in names of compiled code."""
         nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
-        return f"{nodes};{','.join(self.carriers)}"
+        frames = ",".join(f"{port}:{''.join(map(str, rows))}" for port, rows in self.frames)
+        return f"{nodes};{frames}"
 
     @property
     def names(self) -> list[tuple[str, str]]:
         """Name of the kind, and port of the parent, of each variant of a node."""
         return [(kind.name, parent) for kind, parent in self.nodes]
+
+    @property
+    def ports(self) -> list[str]:
+        """Ports of all nodes, each once."""
+        return list(dict.fromkeys(kind.port for kind, _ in self.nodes))
 
     def classes_of(self, port: str) -> tuple[str, ...]:
         """Names of all kinds with a port."""

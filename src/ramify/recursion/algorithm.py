@@ -12,8 +12,8 @@ from ramify.recursion.contract import refuse
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.roles import Index
 
-#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "node", or a fixed
-#: length.
+#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "rows" (by row of a
+#: task), or a fixed length.
 Dimensions = tuple[str | int, ...]
 
 
@@ -59,6 +59,12 @@ class Algorithm:
     def local_to_frames(self) -> bool:
         """Whether all that is asked for belongs to frames, so that only the nodes that support them matter."""
         return all("frames" in argument.dimensions for argument in self.outputs)
+
+    @staticmethod
+    def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
+        """Lengths of the symbolic dimensions."""
+        rows = sum(len(site.rows) for site in sites)
+        return {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites), "rows": rows}
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
         """The nodes that loops run over: those that support the frames asked for, if nothing else matters."""

@@ -17,12 +17,17 @@ from ramify.spatial.value import Array
 class Site:
     """A frame fixed to a node, or to the world (node −1).
 
-    `placement` holds the 12 numbers of the transform from the node's coordinates to the frame's.
+    Attributes:
+        name: What it is called.
+        node: The node that carries it.
+        placement: The 12 numbers of the transform from the node's coordinates to the frame's.
+        rows: The components of the frame's motion that a task of it consists of, angular ones first.
     """
 
     name: str
     node: int
     placement: Array
+    rows: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True, eq=False)

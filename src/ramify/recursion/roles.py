@@ -14,6 +14,7 @@ import numpy as np
 from ramify.errors import ContractError
 from ramify.recursion.contract import Increment, addable, author_line, describe, frozen, refuse, type_name
 from ramify.recursion.node import NodeKind
+from ramify.spatial.motion import Force
 from ramify.spatial.transform import Transform
 from ramify.spatial.value import Array
 
@@ -179,15 +180,42 @@ class ColumnRole:
         return self.index, None
 
 
+class RowRole:
+    """One row of a task: a component of a frame's motion."""
+
+    __slots__ = ("asked", "component", "index")
+
+    def __init__(self, index: Index, asked: Index, component: int | None = None) -> None:
+        self.index, self.asked, self.component = index, asked, component
+
+    def unit(self) -> Force:
+        """The unit force along the row, in the frame's coordinates."""
+        if self.component is None:
+            refuse("only a frame's own rows, from frame.rows(), know their component")
+        return Force(np.eye(6)[self.component])
+
+    def span(self, dimension: str) -> tuple[Index, int | None]:
+        """Its number among the rows of the tree's arrays ("row"), or in the order asked for ("rows")."""
+        if dimension not in ("row", "rows"):
+            refuse(f"an index over {dimension} cannot be a row of a task")
+        return self.index if dimension == "row" else self.asked, None
+
+
 class FrameRole:
     """A frame fixed to a node."""
 
-    __slots__ = ("X", "index")
+    __slots__ = ("X", "_asked", "_components", "_row", "index")
 
-    def __init__(self, index: Index, placement: Array) -> None:
+    def __init__(self, index: Index, placement: Array, row: Any, asked: Any, components: tuple[int, ...]) -> None:
         self.index = index
         #: Takes motion from the node's coordinates to the frame's.
         self.X = Transform(placement)
+        self._row, self._asked, self._components = row, asked, components
+
+    def rows(self) -> Iterator[RowRole]:
+        """The rows of the frame's task, one by one."""
+        for local, component in enumerate(self._components):
+            yield RowRole((self._row, local), (self._asked, local), component)
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its position among the frames asked for."""

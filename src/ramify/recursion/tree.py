@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ramify.recursion.roles import ColumnRole, FrameRole, NodeRole
+from ramify.recursion.roles import ColumnRole, FrameRole, NodeRole, RowRole
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
 
@@ -63,8 +63,27 @@ class Tree(ABC):
         """The degrees of freedom that move a frame."""
 
     @abstractmethod
+    def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        """All rows of all tasks, or those from a row on: contiguous."""
+
+    @abstractmethod
+    def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        """The rows of the tasks that k and its subtree carry, or those of them from a row on: contiguous."""
+
+    @abstractmethod
+    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        """Pairs of frames, each once and with itself, with the last node that supports both; none for the world."""
+
+    @abstractmethod
+    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
+        """The rows of one frame, as a loop."""
+
+    @abstractmethod
     def array(self, *over: str) -> Indexed:
-        """Memory indexed by "v" (columns), or by "node" and "v". An entry is set before it is read."""
+        """Memory indexed by "v" (columns) or "row" (rows of tasks), alone or after "node" or "row".
+
+        An entry is set before it is read.
+        """
 
 
 class Zeros:

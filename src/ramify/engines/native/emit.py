@@ -20,7 +20,13 @@ from ramify.engines.native.memory import ColumnLanes, Memory, Number, counting, 
 from ramify.engines.variants import WORLD_CLASS, Variants
 from ramify.recursion.algorithm import Algorithm
 
-_CONTIGUOUS = ("columns", "descendants", "onward")
+_CONTIGUOUS = ("columns", "descendants", "onward", "rows", "carried", "frame_rows")
+_TABLES = {
+    "scatter": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
+    "gather": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
+    "frames": (table.FRAME_ROWS, table.N_FRAMES, table.FRAME_ROW),
+    "meetings": (table.MEETING_ROWS, table.N_MEETINGS, table.MEETING_ROW),
+}
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
 
@@ -75,7 +81,7 @@ class _Emitter:
                 scope.names[id(item)] = self.op(item, scope)
             elif isinstance(item, Store):
                 self.memory.store(item, self.use(item.value, scope), scope.columns)
-            elif item.source in ("scatter", "gather", "frames"):
+            elif item.source in _TABLES:
                 self.row_loop(item, scope)
             else:
                 self.column_loop(item, scope)
@@ -127,11 +133,12 @@ class _Emitter:
 
     def row_loop(self, loop: Loop, scope: _Scope) -> None:
         """A loop with a switch to the body of the row's variant."""
-        f, memory, frames = self.f, self.memory, loop.source == "frames"
-        numbers: list[Any] = [(port,) for port in self.variants.carriers] if frames else self.variants.names
-        length = table.FRAME_ROW if frames else table.NODE_ROW
-        first = f.at("%tables", memory.number("%tables", table.FRAME_ROWS if frames else table.NODE_ROWS), "i64")
-        count = memory.number("%tables", table.N_FRAMES if frames else table.N_NODES)
+        f, memory = self.f, self.memory
+        variants = {"frames": self.variants.frames, "meetings": [(port,) for port in self.variants.ports]}
+        numbers: list[Any] = list(variants.get(loop.source, self.variants.names))
+        start, number, length = _TABLES[loop.source]
+        first = f.at("%tables", memory.number("%tables", start), "i64")
+        count = memory.number("%tables", number)
         filled = {i: v for i, v in enumerate(numbers) if v in loop.bodies and loop.bodies[v].items}
         with f.loop(0, count) as index:
             if loop.source == "gather":
@@ -146,26 +153,47 @@ class _Emitter:
     def bind(self, loop: Loop, variant: tuple[str, ...], row: str) -> None:
         """Find the roles of a loop's body from a row of its table."""
         f, memory, element = self.f, self.memory, self.memory.element
+        if loop.source == "meetings":
+            self.bind_meeting(loop.roles[variant], row)
+            return
         first, second = loop.roles[variant]
         memory.rows[first] = row
         columns = table.FRAME if loop.source == "frames" else table.NODE
         memory.constants[first] = f.at("%params", memory.number(row, columns["param"]), "double")
         if loop.source == "frames":
-            memory.positions[Position(first, "frame")] = memory.number(row, columns["frame"])
+            for what, column in (("frame", "frame"), ("row", "row"), ("rows", "asked")):
+                memory.positions[Position(first, what)] = memory.number(row, columns[column])
+            memory.ranges[first] = row, columns["row"]
             memory.records[second] = f.at("%ws", memory.number(row, columns["record"]), element)
             return
         memory.records[first] = f.at("%ws", memory.number(row, columns["record"]), element)
         if second.classes != (WORLD_CLASS,):  # the world's record is the first
             memory.records[second] = f.at("%ws", memory.number(row, columns["parent_record"]), element)
+        memory.ranges[first] = row, columns["rows"]
         for what in ("q", "v", "node", "depth"):
             memory.positions[Position(first, what)] = memory.number(row, columns[what])
         for what in ("node", "depth"):
             memory.positions[Position(second, what)] = memory.number(row, columns[f"parent_{what}"])
 
-    # Loops over columns
+    def bind_meeting(self, roles: tuple[Role, ...], row: str) -> None:
+        f, memory, columns = self.f, self.memory, table.MEETING
+        node, one, other = roles
+        memory.records[node] = f.at("%ws", memory.number(row, columns["record"]), memory.element)
+        for what in ("node", "depth"):
+            memory.positions[Position(node, what)] = memory.number(row, columns[what])
+        memory.ranges[one], memory.ranges[other] = (row, columns["one"]), (row, columns["other"])
+
+    # Loops over columns and rows
 
     def bounds(self, loop: Loop) -> tuple[Number, Number]:
         memory = self.memory
+        if loop.source in ("rows", "carried", "frame_rows"):
+            start: Number = 0
+            end: Number = memory.sizes["rows"]
+            if loop.over is not None:
+                row, place = memory.ranges[loop.over]
+                start, end = memory.number(row, place), memory.number(row, place + 1)
+            return memory.positions[Position(loop.after, "row")] if loop.after else start, end
         if loop.over is None:
             return 0, memory.sizes["v"]
         row = memory.rows[loop.over]
@@ -178,7 +206,7 @@ class _Emitter:
     def column_loop(self, loop: Loop, scope: _Scope) -> None:
         f, (role,), body = self.f, loop.roles[()], loop.bodies[()]
         start, end = self.bounds(loop)
-        column = Position(role, "column")
+        column = Position(role, role.name)
         one_sample_at_a_time = self.width == 1 and self.columns > 1
         if not one_sample_at_a_time or loop.source not in _CONTIGUOUS or not _independent(body, role):
             with f.loop(start, end) as index:
@@ -208,12 +236,19 @@ def _constant(value: float, lanes: int) -> str:
 
 
 def _independent(body: Block, column: Role) -> bool:
-    """Whether columns can be computed side by side: no loop inside, and every store is the column's own."""
+    """Whether columns can be computed side by side: no loop inside, and none reads or writes another's place."""
+    own: dict[Any, Any] = {}
     for _, item in walk(body):
         if isinstance(item, Loop):
             return False
         if isinstance(item, Store):
             at = getattr(item.place, "at", ())
-            if not any(isinstance(base, Position) and base.role is column for base, _ in at):
+            if not any(isinstance(base, Position) and base.role is column and base.what != "rows" for base, _ in at):
                 return False
+            own.setdefault((type(item.place), getattr(item.place, "number", None)), []).append(at)
+    loads = [item.attr for _, item in walk(body) if isinstance(item, Op) and item.code == "load"]
+    for place in loads:
+        stored = own.get((type(place), getattr(place, "number", None)), [])
+        if any(at != place.at for at in stored):
+            return False
     return True

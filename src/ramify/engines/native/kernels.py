@@ -98,7 +98,7 @@ def bind(
     variants = Variants.of(mechanism, sites)
     made = kernels(algorithm, variants)
     constants, table, workspace = tables(algorithm, variants, mechanism, sites, made.metadata())
-    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+    sizes = algorithm.sizes(mechanism, sites)
 
     def operand(argument: Argument) -> Operand:
         dimensions = [d for d in argument.dimensions if not (single and d == "frames")]

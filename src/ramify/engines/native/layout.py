@@ -6,6 +6,7 @@ record, but not on the number of nodes: everything that does is in the tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,23 +17,29 @@ from ramify.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store
 from ramify.engines.variants import WORLD_CLASS, Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.rows import Rows
 from ramify.recursion.topology import WORLD
 from ramify.spatial.value import Array
 
 # The head of the tables: one number each, then the start of each input and of each of the tree's arrays.
-N_NODES, NQ, NV, N_FRAMES, NODE_ROWS, FRAME_ROWS, SUPPORT, FRAME_PARAMS, GRAVITY = range(9)
-INPUTS, ARRAYS, HEAD = 10, 20, 30
+(N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_MEETINGS,
+ NODE_ROWS, FRAME_ROWS, MEETING_ROWS, SUPPORT, ASKED, GRAVITY) = range(12)  # fmt: skip
+INPUTS, ARRAYS, HEAD = 12, 20, 40
 # One row per node.
 NODE_COLUMNS = (
-    "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth", "after",
-    "end"
+    "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
+    "after", "end", "rows", "rows_end",
 )  # fmt: skip
 NODE = {name: i for i, name in enumerate(NODE_COLUMNS)}
 NODE_ROW = len(NODE_COLUMNS)
 # One row per frame.
-FRAME_COLUMNS = ("variant", "record", "param", "frame", "support", "support_end")
+FRAME_COLUMNS = ("variant", "record", "param", "frame", "support", "support_end", "row", "rows_end", "asked")
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
+# One row per pair of frames that meet.
+MEETING_COLUMNS = ("variant", "record", "node", "depth", "one", "one_end", "other", "other_end")
+MEETING = {name: i for i, name in enumerate(MEETING_COLUMNS)}
+MEETING_ROW = len(MEETING_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Layout:
         shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
         used: dict[str, dict[tuple[str, int], None]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
-            (("depth", "v") if "node" in over and _handed_down(program, number) else over, {})
+            (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
             for number, (over, _) in enumerate(program.arrays)
         ]
         for place in _places(program):
@@ -136,10 +143,11 @@ def tables(
     """
     records = metadata["records"]
     ids = {(kind.name, parent): i for i, (kind, parent) in enumerate(variants.nodes)}
-    carriers = {port: i for i, port in enumerate(variants.carriers)}
+    carriers = {variant: i for i, variant in enumerate(variants.frames)}
+    order = Rows(mechanism, sites)
     starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
-    rows_of = {"v": 1, "node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1}
-    sizes = {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites)}
+    sizes = algorithm.sizes(mechanism, sites)
+    lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}
 
     record = records[WORLD_CLASS]
     record_of = {WORLD: 0}
@@ -165,6 +173,8 @@ def tables(
             depths[parent] if parent != WORLD else 0,
             starts[k + 1],
             starts[topology.subtree_end(k)],
+            order.carried(k).start,
+            order.carried(k).stop,
         )
     support: list[int] = []
     frame_rows = np.zeros((len(sites), FRAME_ROW), dtype=np.int64)
@@ -173,14 +183,34 @@ def tables(
         first = len(support)
         for k in topology.support(site.node):
             support += range(starts[k], starts[k + 1])
-        port = port_of(mechanism, site.node)
-        row[:] = carriers[port], record_of[site.node], n_params + 3 + 12 * i, i, first, len(support)
+        row[:] = (
+            carriers[port_of(mechanism, site.node), site.rows],
+            record_of[site.node],
+            n_params + 3 + 12 * i,
+            i,
+            first,
+            len(support),
+            order.of(i).start,
+            order.of(i).stop,
+            order.asked[i],
+        )
+    ports = {port: i for i, port in enumerate(variants.ports)}
+    uses_rows = any("rows" in a.dimensions for a in (*algorithm.inputs, *algorithm.outputs))
+    meetings = order.meetings if uses_rows else ()
+    meeting_rows = np.zeros((len(meetings), MEETING_ROW), dtype=np.int64)
+    for row, (k, one, other) in zip(meeting_rows, meetings, strict=True):
+        first_rows, other_rows = order.of(one), order.of(other)
+        row[:4] = ports[mechanism.kinds[k].port], record_of[k], k + 1, depths[k]
+        row[4:] = first_rows.start, first_rows.stop, other_rows.start, other_rows.stop
 
     head = np.zeros(HEAD, dtype=np.int64)
     head[[N_NODES, NQ, NV, N_FRAMES]] = len(visited), mechanism.nq, mechanism.nv, len(sites)
-    head[NODE_ROWS] = HEAD
-    head[FRAME_ROWS] = HEAD + rows.size
-    head[SUPPORT] = HEAD + rows.size + frame_rows.size
+    head[[N_ROWS, N_MEETINGS]] = order.count, len(meetings)
+    places = np.array(order.places, dtype=np.int64)
+    parts = [rows.reshape(-1), frame_rows.reshape(-1), meeting_rows.reshape(-1), places]
+    parts.append(np.array(support, dtype=np.int64))
+    places_of_parts = HEAD + np.cumsum([0, *(part.size for part in parts[:-1])])
+    head[[NODE_ROWS, FRAME_ROWS, MEETING_ROWS, ASKED, SUPPORT]] = places_of_parts
     head[GRAVITY] = n_params
     position = 0
     for i, argument in enumerate(algorithm.inputs):
@@ -188,7 +218,7 @@ def tables(
         position += int(np.prod(argument.shape(sizes), dtype=np.int64))
     for i, (over, count) in enumerate(metadata["arrays"]):
         head[ARRAYS + i] = record
-        record += count * mechanism.nv * rows_of[over[0]]
+        record += count * math.prod(lengths[dimension] for dimension in over)
     constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
-    table = np.concatenate([head, rows.reshape(-1), frame_rows.reshape(-1), np.array(support, dtype=np.int64)])
+    table = np.concatenate([head, *parts])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)

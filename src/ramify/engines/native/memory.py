@@ -67,9 +67,11 @@ class Memory:
     records: dict[Role, str] = field(default_factory=dict)
     constants: dict[Role, str] = field(default_factory=dict)
     rows: dict[Role, str] = field(default_factory=dict)
+    #: Where the tables keep a role's first row of tasks; the next number is where its rows end.
+    ranges: dict[Role, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES}
+        names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES, "rows": table.N_ROWS, "row": table.N_ROWS}
         self.sizes = {dimension: self.number("%tables", place) for dimension, place in names.items()}
         starts = [self.number("%tables", table.INPUTS + i) for i in range(len(self.algorithm.inputs))]
         self.inputs = [self.f.at("%in", start, self.element) for start in starts]
@@ -123,11 +125,13 @@ class Memory:
             return f.at(self.gravity, place.component, "double")
         if isinstance(place, ArrayEntry):
             over, components = self.layout.arrays[place.number]
-            *rows, column = place.at
-            row: Number = 0
-            for base, _ in rows:
-                row = self.product(self.positions.get(Position(base.role, over[0]), 0), len(components))
-            line = self.product(self.sum(row, components[place.component]), self.sizes["v"])
+            *lines, column = place.at
+            line: Number = 0
+            for base, offset in lines:
+                if isinstance(base, Position) and base.what == "node":  # by depth, or the world's, which is the first
+                    base, offset = self.positions.get(Position(base.role, over[0]), 0), 0
+                line = self.product(self.position((base, offset)), len(components))
+            line = self.product(self.sum(line, components[place.component]), self.sizes[over[-1]])
             return f.at(self.arrays[place.number], self.sum(line, self.position(column)), self.element)
         base = self.inputs[place.number] if isinstance(place, Input) else f"%out{place.number}"
         return f.at(base, self.linear(place.at, self.dimensions(place)), self.element)
@@ -135,7 +139,16 @@ class Memory:
     def position(self, index: Index) -> Number:
         """The number that an index stands for."""
         base, offset = index
-        return self.sum(self.positions[base], offset) if isinstance(base, Position) else int(base + offset)
+        if isinstance(base, Position):
+            base = self._asked(base.role) if base.what == "rows" else self.positions[base]
+        return self.sum(base, offset)
+
+    def _asked(self, role: Role) -> Number:
+        """The place of a row in the order asked for; of a frame, where its rows start."""
+        if Position(role, "rows") in self.positions:
+            return self.positions[Position(role, "rows")]
+        places = self.f.at("%tables", self.number("%tables", table.ASKED), "i64")
+        return self.number(places, self.positions[Position(role, "row")])
 
     def dimensions(self, place: Input | Output) -> Dimensions:
         """What the axes of an input or output run over."""
@@ -160,9 +173,10 @@ class Memory:
         along = [i for i, (base, _) in enumerate(place.at) if isinstance(base, Position) and base.role is columns.role]
         if not along:
             return 0
-        if isinstance(place, ArrayEntry):
-            return 1
         stride: Number = 1
+        if isinstance(place, ArrayEntry):
+            over, components = self.layout.arrays[place.number]
+            return 1 if along[0] == len(over) - 1 else self.product(len(components), self.sizes[over[-1]])
         for dimension in self.dimensions(place)[along[0] + 1 :]:
             stride = self.product(stride, self.length(dimension))
         return stride

@@ -1,0 +1,69 @@
+"""Rows of tasks: one scalar direction of a frame each.
+
+Rows are numbered so that those carried by any subtree are contiguous, like columns: by the node that carries them,
+then in the order asked for. Inputs and outputs keep the order asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.topology import WORLD
+
+
+class Rows:
+    """The rows of some frames of a mechanism.
+
+    Attributes:
+        starts: For each frame, the number of its first row.
+        asked: For each frame, where its rows start in the order asked for.
+        count: Number of rows.
+    """
+
+    def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
+        self._topology, self._sites = mechanism.topology, sites
+        self.asked = tuple(accumulate((len(site.rows) for site in sites), initial=0))[:-1]
+        self.count = sum(len(site.rows) for site in sites)
+        self._order = sorted(range(len(sites)), key=lambda i: (sites[i].node, i))
+        starts, self._firsts = [0] * len(sites), [0]
+        for i in self._order:
+            starts[i] = self._firsts[-1]
+            self._firsts.append(self._firsts[-1] + len(sites[i].rows))
+        self.starts = tuple(starts)
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """For each row, its place in the order asked for."""
+        return tuple(self.asked[i] + local for i in self._order for local in range(len(self._sites[i].rows)))
+
+    @cached_property
+    def _nodes(self) -> list[int]:
+        return [self._sites[i].node for i in self._order]
+
+    def carried(self, node: int) -> range:
+        """The rows of all frames that a node and its subtree carry."""
+        first = bisect_left(self._nodes, node)
+        last = bisect_left(self._nodes, self._topology.subtree_end(node))
+        return range(self._firsts[first], self._firsts[last])
+
+    def of(self, frame: int) -> range:
+        """The rows of a frame."""
+        return range(self.starts[frame], self.starts[frame] + len(self._sites[frame].rows))
+
+    @cached_property
+    def meetings(self) -> tuple[tuple[int, int, int], ...]:
+        """Pairs of frames, each once and with itself, with the last node that supports both; none if that is the world.
+
+        In a pair, the first frame's rows come first.
+        """
+        found = []
+        for position, one in enumerate(self._order):
+            for other in self._order[position:]:
+                node = self._topology.nearest_common_ancestor(self._sites[one].node, self._sites[other].node)
+                if node != WORLD:
+                    found.append((node, one, other))
+        return tuple(found)
