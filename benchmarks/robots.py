@@ -207,12 +207,12 @@ def _kind_and_axis(joint: Any) -> tuple[str, Array]:
 def load(name: str) -> Robot:
     """One of the real robots, `NAMES`."""
     file, floating = _ROBOTS[name]
-    path = str(_share() / file)
+    path = str(share() / file)
     model = pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer()) if floating else pin.buildModelFromUrdf(path)
     return from_pinocchio(name, model)
 
 
-def _share() -> Path:
+def share() -> Path:
     """Where the package example-robot-data puts its files: beside Pinocchio's."""
     prefix = next(parent for parent in Path(pin.__file__).parents if parent.name == "cmeel.prefix")
     return prefix / "share" / "example-robot-data" / "robots"

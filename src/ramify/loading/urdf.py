@@ -40,8 +40,8 @@ TYPES = {
 # More links or joints than this take longer to load than anybody waits for.
 _MOST = 10_000
 
-# Limits beyond this are how some programs write "none".
-_NO_LIMIT = 1e300
+# Limits from here on are how some programs write "none": 1e16 in files converted from SDF, the greatest double in others.
+_NO_LIMIT = 1e15
 
 _PASSED_OVER = {
     "robot": frozenset(("material", "transmission", "gazebo", "sensor", "ros2_control", "mujoco")),
