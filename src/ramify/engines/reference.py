@@ -95,10 +95,11 @@ class _Memory:
         return value
 
     def __setitem__(self, keys: Any, value: Any) -> None:
+        value = frozen(value)
         first = next(iter(self.values.values()), value)
-        if describe(np.asarray(value) if isinstance(value, list) else value) != describe(first):
-            refuse(f"an array of {type_name(describe(first))} is given {type(value).__name__}")
-        self.values[self._at(keys)] = frozen(value)
+        if describe(value) != describe(first):
+            refuse(f"an array of {type_name(describe(first))} is given {type_name(describe(value))}")
+        self.values[self._at(keys)] = value
 
 
 class ReferenceTree(Tree):

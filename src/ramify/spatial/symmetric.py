@@ -63,12 +63,17 @@ class Factor(Value):
     def _lower(self, i: int, j: int) -> Any:
         return self.data[self.order + i * (i - 1) // 2 + j]
 
-    def solve(self, right: Array) -> Array:
-        """D⁻¹ b for a vector, or for every column of a matrix."""
+    def forward(self, right: Array) -> list[Any]:
+        """L⁻¹ b for a vector, or for every column of a matrix, row by row."""
         rows = [right[i] for i in range(self.order)]
         for i in range(self.order):
             for j in range(i):
                 rows[i] = rows[i] - self._lower(i, j) * rows[j]
+        return rows
+
+    def solve(self, right: Array) -> Array:
+        """D⁻¹ b for a vector, or for every column of a matrix."""
+        rows = self.forward(right)
         rows = [row * self.data[i] for i, row in enumerate(rows)]
         for i in reversed(range(self.order)):
             for j in range(i + 1, self.order):
