@@ -1,0 +1,362 @@
+"""MJCF files against MuJoCo: mass matrix, bias forces, forward dynamics, poses and Jacobians."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.errors import InputError, LoadError, ModelWarning, UnknownNameError
+from ramify.loading import mjcf as loader
+from tests.oracle import oracle
+from tests.trees import Array
+
+mujoco = oracle("mujoco")
+
+#: Relative to the greatest entry.
+TOLERANCE = 1e-9
+
+SAMPLES = 3
+
+SHAPES = {
+    "box": '<geom type="box" size=".05 .1 .2" pos=".02 .01 .2" euler="20 30 40"/>',
+    "capsule": '<geom type="capsule" size=".04" fromto="0 0 0 .1 .2 .3"/>',
+    "two": '<geom type="sphere" size=".06" pos="0 .1 0"/><geom type="cylinder" size=".03 .1" pos=".1 0 0" mass=".7"/>',
+}
+
+
+def body(name: str, inside: str, pose: str = "", shape: str = "box") -> str:
+    return f'<body name="{name}" {pose}>{SHAPES[shape]}{inside}</body>'
+
+
+def file(worldbody: str, rest: str = "", compiler: str = 'angle="radian"') -> str:
+    return f'<mujoco model="made up"><compiler {compiler}/>{rest}<worldbody>{worldbody}</worldbody></mujoco>'
+
+
+def chain(*joints: str, rest: str = "", compiler: str = 'angle="radian"') -> str:
+    """Bodies in series, each with the joints given."""
+    text = ""
+    for i, own in reversed(list(enumerate(joints))):
+        pose = f'pos=".1 {0.1 * i} .3" quat="1 .2 -.3 {0.1 * i}"'
+        text = body(f"link{i}", own + text, pose, list(SHAPES)[i % 3])
+    return file(text, rest, compiler)
+
+
+MODELS = {
+    "hinges": chain('<joint axis="0 1 0"/>', '<joint axis="1 2 3"/>', '<joint axis="0 0 -1"/>'),
+    "several joints per body": chain(
+        '<joint type="slide" axis="0 0 1"/><joint name="pan" axis="0 0 1"/><joint name="tilt" axis="0 1 0"/>',
+        '<joint axis="1 0 0"/><joint type="slide" axis="1 1 0"/>',
+        '<joint axis="0 1 0"/><joint axis="0 0 1"/><joint axis="1 0 0"/>',
+    ),
+    "off-centre hinges": chain(
+        '<joint axis="0 1 0" pos=".1 -.2 .3"/>',
+        '<joint axis="1 0 1" pos="0 .1 0"/><joint axis="0 0 1" pos=".2 0 -.1"/>',
+        '<joint axis="1 0 1" pos="0 .1 0"/><joint axis="0 0 1"/>',
+    ),
+    "off-centre slides between hinges": chain(
+        '<joint axis="0 1 0" pos=".1 -.2 .3"/><joint type="slide" axis="0 1 1" pos="1 2 3"/><joint axis="1 0 0"/>',
+        '<joint type="slide" axis="0 1 0" pos="0 0 1"/><joint axis="1 0 0" pos=".1 0 .2"/>',
+    ),
+    "ball joint in the middle": chain('<joint axis="0 1 0"/>', '<joint type="ball"/>', '<joint axis="1 0 0"/>'),
+    "off-centre ball joint": chain(
+        '<joint axis="0 1 0"/>', '<joint type="ball" pos=".1 .2 -.3"/>', '<joint axis="1 0 0" pos="0 0 .1"/>'
+    ),
+    "armature": chain(
+        '<joint axis="0 1 0" armature=".4"/>',
+        '<joint type="slide" axis="0 1 0" armature=".2"/><joint axis="1 0 0"/>',
+        '<joint type="ball" armature=".1" damping="3" frictionloss=".2"/>',
+    ),
+    "reference angles": chain(
+        '<joint axis="0 1 0" ref=".7"/>',
+        '<joint type="slide" axis="0 1 0" ref="-.3"/><joint axis="1 0 0" ref="1.2" pos=".1 .2 .3"/>',
+    ),
+    "degrees and limits": chain(
+        '<joint name="elbow" axis="0 1 0" range="-90 45" ref="30"/>',
+        '<joint axis="1 0 0" range="-10 20" actuatorfrcrange="-3 5"/>',
+        compiler='angle="degree" eulerseq="zyx" autolimits="true"',
+    ),
+    "free bodies in a forest": file(
+        body("one", "<freejoint/>" + body("arm", '<joint axis="0 1 0"/>'), 'pos="1 2 3" euler=".1 .2 .3"')
+        + body("pole", '<joint type="slide" axis="0 0 1"/>', shape="two")
+        + body("two", '<joint name="loose" type="free"/>' + body("arm2", '<joint type="ball"/>'), shape="capsule"),
+        '<option gravity=".5 -1 -9"/>',
+    ),
+    "nested frames": file(
+        '<frame pos="0 0 1" euler="0 0 .5"><frame name="inner" pos=".1 0 0" euler=".3 0 0">'
+        + body("base", '<site name="base" pos="0 0 .1"/>' + body("arm", '<joint axis="0 0 1"/><site name="tip"/>'))
+        + '<site name="anchor" pos="0 1 0" zaxis="1 1 1"/></frame></frame>'
+    ),
+    "full inertia": file(
+        '<body name="a" pos="0 0 1"><inertial pos=".1 .2 .3" mass="2" fullinertia=".3 .4 .5 .01 -.02 .03"/>'
+        '<joint axis="0 1 0"/><body name="b"><inertial pos="0 0 1" quat="1 1 0 .5" mass="1" diaginertia=".1 .2 .25"/>'
+        '<joint axis="1 0 0" pos="0 0 .2"/></body></body>'
+    ),
+    "fixed bodies carry inertia": file(
+        body(
+            "base", body("arm", '<joint axis="0 1 0"/>' + body("tool", body("tip", "", 'pos="0 0 .3"'), 'pos="0 1 0"'))
+        )
+    ),
+    "no gravity, defaults": file(
+        body("a", '<joint axis="0 1 0"/>' + body("b", '<joint class="heavy" axis="1 0 0"/>'), 'pos="0 0 1"'),
+        '<option><flag gravity="disable"/></option><default><joint armature=".1"/><default class="heavy">'
+        '<joint armature="2" type="slide"/></default></default>',
+    ),
+    "names that clash or are missing": file(
+        '<body name="joint1"><geom size=".1"/><joint/><site name="joint1"/><site name="world"/><body><geom size=".1"/>'
+        '<joint name="joint0" axis="1 0 0"/><site pos="0 0 1"/><body pos="0 1 0"><geom size=".1"/></body></body></body>'
+    ),
+    "MuJoCo's own": (Path(mujoco.__file__).parent / "testdata" / "model.xml"),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One robot in both libraries, with a few random states."""
+
+    robot: rf.Model
+    other: rf.interop.MujocoCounterpart
+    data: Any
+    q: Array
+    v: Array
+    tau: Array
+
+    def at(self, i: int) -> Any:
+        """MuJoCo's results in one state; of all forces, only those of `tau` and gravity act."""
+        q, v = self.q[i], self.v[i]
+        self.data.qpos[:], self.data.qvel[:] = self.other.to_q(q), self.other.to_v(v, q)
+        self.data.qfrc_applied[:] = self.other.to_tau(self.tau[i], q)
+        mujoco.mj_forward(self.other.model, self.data)
+        return self.data
+
+
+@cache
+def make(name: str) -> Pair:
+    source = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        robot = rf.load(source)
+    load = mujoco.MjModel.from_xml_path if isinstance(source, Path) else mujoco.MjModel.from_xml_string
+    model = load(str(source))
+    off = mujoco.mjtDisableBit
+    for flag in (off.mjDSBL_CONSTRAINT, off.mjDSBL_SPRING, off.mjDSBL_DAMPER, off.mjDSBL_ACTUATION):
+        model.opt.disableflags |= flag
+    model.opt.density = model.opt.viscosity = 0.0
+    model.body_gravcomp[:] = 0.0
+    rng = np.random.default_rng(1)
+    v, tau = rng.standard_normal((2, SAMPLES, robot.nv))
+    q = robot.random_configuration(rng, (SAMPLES,))
+    return Pair(robot, rf.interop.mujoco(robot, model), mujoco.MjData(model), q, v, tau)
+
+
+@pytest.fixture(params=list(MODELS))
+def pair(request: pytest.FixtureRequest) -> Pair:
+    return make(request.param)
+
+
+def assert_agrees(actual: Array, expected: Array) -> None:
+    assert actual.shape == expected.shape
+    assert np.max(np.abs(actual - expected)) <= TOLERANCE * max(1.0, np.max(np.abs(expected)))
+
+
+def test_mass_matrix(pair: Pair) -> None:
+    M = pair.robot.mass_matrix(pair.q)
+    for i in range(SAMPLES):
+        expected = np.zeros((pair.robot.nv, pair.robot.nv))
+        mujoco.mj_fullM(pair.other.model, pair.at(i), expected)
+        assert_agrees(pair.other.to_matrix(M[i], pair.q[i]), expected)
+
+
+def test_bias_forces(pair: Pair) -> None:
+    bias = pair.other.bias_forces(pair.q, pair.v)
+    for i in range(SAMPLES):
+        assert_agrees(bias[i], np.array(pair.at(i).qfrc_bias))
+
+
+def test_forward_dynamics(pair: Pair) -> None:
+    a = pair.other.to_a(pair.robot.forward_dynamics(pair.q, pair.v, pair.tau), pair.v, pair.q)
+    for i in range(SAMPLES):
+        assert_agrees(a[i], np.array(pair.at(i).qacc))
+
+
+def test_poses(pair: Pair) -> None:
+    """Of every body and every site, none left out."""
+    model = pair.other.model
+    assert len(pair.other.frames) == model.nbody + model.nsite
+    poses = pair.robot.poses(pair.q, pair.other.frames)
+    for i in range(SAMPLES):
+        assert_agrees(poses[i], pair.other.read_poses(pair.at(i)))
+
+
+def test_jacobians(pair: Pair) -> None:
+    data, q = pair.at(0), pair.q[0]
+    for frame in pair.other.frames:
+        what, number = pair.other.frame_id(frame)
+        expected = np.zeros((6, pair.robot.nv))
+        function = {"body": mujoco.mj_jacBody, "site": mujoco.mj_jacSite}[what]
+        function(pair.other.model, data, expected[:3], expected[3:], number)
+        J = pair.robot.jacobian(q, frame, reference="local_world_aligned")
+        assert_agrees(pair.other.to_jacobian(J, q), expected)
+
+
+def test_configurations_are_qpos(pair: Pair) -> None:
+    assert np.array_equal(pair.other.to_q(pair.q), pair.q)
+
+
+# -- what the files say ------------------------------------------------------------------------------------------------
+
+
+def test_limits_and_friction_are_kept() -> None:
+    robot = make("degrees and limits").robot
+    first, second = robot.joints
+    assert first.name == "elbow"
+    assert first.limits.lower == pytest.approx((-np.pi / 2,))
+    assert first.limits.upper == pytest.approx((np.pi / 4,))
+    assert second.limits.effort == (5.0,)
+    ball = make("armature").robot.joints[-1]
+    assert ball.kind == "spherical"
+    assert np.array_equal(ball.armature, [0.1] * 3)
+    assert np.array_equal(ball.damping, [3.0] * 3)
+    assert np.array_equal(ball.friction, [0.2] * 3)
+
+
+def test_every_body_and_joint_has_a_name() -> None:
+    robot = make("names that clash or are missing").robot
+    assert [joint.name for joint in robot.joints] == ["joint0 (2)", "joint0"]
+    assert robot.frames == ("world", "joint1", "body2", "body3", "joint1 (site)", "world (site)", "site2")
+
+
+def test_the_start_is_not_neutral() -> None:
+    pair = make("free bodies in a forest")
+    q = pair.other.from_q(pair.other.model.qpos0)
+    assert np.allclose(pair.robot.poses(q, ["one"])[0, :3, 3], [1, 2, 3])
+    assert np.allclose(pair.robot.poses(pair.robot.neutral(), ["one"])[0], np.eye(4))
+
+
+def test_what_is_not_modelled_is_listed_once() -> None:
+    with pytest.warns(ModelWarning) as caught:
+        rf.load(MODELS["MuJoCo's own"])
+    assert len(caught) == 1
+    message = str(caught[0].message)
+    for part in (
+        "model.xml: Ramify does not model",
+        "actuators (10)",
+        "equality constraints (1)",
+        "tendons (2)",
+        "springs at joints (6)",
+        "bodies with gravity compensation (1)",
+        "contacts",
+        "air or water",
+        "damping",
+    ):
+        assert part in message
+    model = mujoco.MjModel.from_xml_path(str(MODELS["MuJoCo's own"]))
+    with pytest.warns(ModelWarning, match=r"Ramify does not model actuators \(10\); equality"):
+        rf.from_mujoco(model)
+
+
+def test_armature_of_free_joints_is_told() -> None:
+    """The mass matrix agrees; what turning axes make of it does not."""
+    text = file(body("a", '<joint name="loose" type="free" armature="1"/>'))
+    with pytest.warns(ModelWarning, match=r"armature along world axes.*\(loose\)"):
+        robot = rf.load(text)
+    model = mujoco.MjModel.from_xml_string(text)
+    other, data = rf.interop.mujoco(robot, model), mujoco.MjData(model)
+    q = robot.random_configuration(0)
+    data.qpos[:] = q
+    mujoco.mj_forward(model, data)
+    expected = np.zeros((6, 6))
+    mujoco.mj_fullM(model, data, expected)
+    assert_agrees(other.to_matrix(robot.mass_matrix(q), q), expected)
+
+
+def test_mocap_bodies_stay_and_flexible_ones_are_told() -> None:
+    text = file(
+        '<body name="hand" mocap="true" pos="0 0 1"><geom size=".1"/></body>' + body("a", '<joint axis="0 1 0"/>'),
+    )
+    with pytest.warns(ModelWarning, match=r"mocap bodies, which stay where they are \(1\)"):
+        robot = rf.load(text)
+    assert robot.joint(robot.body("hand").joint).kind == "fixed"
+
+
+# -- options of load ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::ramify.errors.ModelWarning")
+def test_options() -> None:
+    text = file(
+        body("base", body("left", '<joint name="l" axis="0 1 0"/>') + body("right", '<joint name="r" axis="0 1 0"/>'))
+    )
+    floating = rf.load(text, floating_base=True)
+    assert [joint.kind for joint in floating.joints] == ["floating", "revolute", "revolute"]
+    assert floating.joints[0].name == "root_joint"
+    assert [joint.name for joint in rf.load(text, joint_order=["r", "l"]).joints] == ["r", "l"]
+    assert [joint.name for joint in rf.load(text, lock={"l": 0.3}).joints] == ["r"]
+    assert np.array_equal(rf.load(text, gravity=(0, 0, -1)).gravity, [0, 0, -1])
+    rooted = rf.load(text, root="left")
+    assert rooted.frames == ("world", "left")
+    assert rooted.nv == 0
+    assert rf.load(text, root="left", floating_base=True).nv == 6
+    with pytest.raises(InputError, match="joint_order wants"):
+        rf.load(file(body("a", '<joint name="x"/>' + body("b", '<joint name="y"/>'))), joint_order=["y", "x"])
+    with pytest.raises(UnknownNameError, match="no body, wanted as root, is called 'middle'"):
+        rf.load(text, root="middle")
+
+
+@pytest.mark.filterwarnings("ignore::ramify.errors.ModelWarning")
+def test_what_floats_already_floats() -> None:
+    text = MODELS["free bodies in a forest"]
+    assert rf.load(text, floating_base=True) == rf.load(text)
+    with pytest.raises(LoadError, match="no body fixed to the world"):
+        rf.load(MODELS["hinges"], floating_base=True)
+
+
+def test_an_empty_world() -> None:
+    robot = rf.load('<mujoco><worldbody><site name="here" pos="1 2 3"/></worldbody></mujoco>')
+    assert robot.nv == 0
+    assert robot.frames == ("world", "here")
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("<mujoco>\n<worldbody>\n<bdy/></worldbody></mujoco>", 3, "unrecognized element"),
+        ("<mujoco><worldbody>\n<body></worldbody></mujoco>", 2, "MISMATCHED"),
+        ('<mujoco><worldbody>\n<body name="a"><joint/></body></worldbody></mujoco>', 2, "mass and inertia"),
+        ('<mujoco><include file="nowhere.xml"/></mujoco>', None, "nowhere.xml"),
+    ],
+)
+def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.xml"
+    path.write_text(text)
+    for source, name in ((path, str(path)), (text, "<string>")):
+        with pytest.raises(LoadError, match=message) as caught:
+            rf.load(source)
+        assert caught.value.file == name
+        if line is not None:
+            assert caught.value.line == line
+
+
+def test_includes_are_read_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "arm.xml").write_text(
+        '<mujocoinclude><body name="arm"><geom size=".1"/><joint/></body></mujocoinclude>'
+    )
+    path = tmp_path / "scene.xml"
+    path.write_text('<mujoco><worldbody><include file="arm.xml"/></worldbody></mujoco>')
+    assert rf.load(path).frames == ("world", "arm")
+
+
+def test_without_mujoco_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mujoco", None)
+    with pytest.raises(LoadError, match=r"not installed.*pip install") as caught:
+        rf.load("<mujoco/>")
+    assert loader.INSTALL in str(caught.value)
