@@ -103,9 +103,8 @@ def _parts(joint: Any, name: str, number: int, placement: Array) -> list[Part]:
         if "Mimic" in short
         else "lock it with pinocchio.buildReducedModel"
     )
-    raise ModelError(
-        f"joint {name!r} is a {short.removeprefix('JointModel')} joint, which Ramify does not have; {hint}"
-    )
+    kind = short.removeprefix("JointModel")
+    raise ModelError(f"joint {name!r} is of the type {kind}, which Ramify does not have; {hint}")
 
 
 def _composite(joint: Any, at: Part) -> list[Part]:

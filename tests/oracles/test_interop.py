@@ -1,0 +1,384 @@
+"""Converters to and from Pinocchio's and MuJoCo's numbers: there and back, and agreement with their results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from benchmarks.mjcf import mjcf
+from ramify.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from tests.oracle import oracle
+from tests.oracles.pinocchio_twin import joint_of, mirrored, upright
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import Link, Mechanism, mixed, random_mechanism
+
+pin = oracle("pinocchio")
+mujoco = oracle("mujoco")
+
+BATCH = (2, 3)
+
+
+def pinocchio_model(mechanism: Mechanism) -> Any:
+    """The mechanism in Pinocchio, depth first as it needs it, but with siblings the other way round."""
+    model = pin.Model()
+    model.name = mechanism.name
+    model.gravity.linear = np.array(mechanism.gravity)
+    children: dict[str, list[Link]] = {}
+    for link in mechanism.links:
+        children.setdefault(link.parent, []).append(link)
+    numbers, armature = {"world": 0}, {}
+    pending = list(children["world"])
+    while pending:
+        link = pending.pop()
+        pending += children.get(link.name, [])
+        placement = pin.SE3(link.rotation, link.position)
+        number = model.addJoint(numbers[link.parent], joint_of(link), placement, f"{link.name}_joint")
+        model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
+        model.addFrame(pin.Frame(link.name, number, 0, pin.SE3.Identity(), pin.FrameType.BODY))
+        numbers[link.name], armature[number] = number, link
+    for name, body, pose in mechanism.tips:
+        placement = pin.SE3(pose[:3, :3], pose[:3, 3])
+        model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
+    for number, link in armature.items():
+        order = {"floating": [3, 4, 5, 0, 1, 2], "planar": [1, 2, 0]}.get(link.joint, list(range(link.nv)))
+        start = model.joints[number].idx_v
+        values = np.array(model.armature)
+        values[start : start + link.nv] = link.armature[order]
+        model.armature = values
+    return model
+
+
+@cache
+def every_kind() -> Mechanism:
+    return upright(random_mechanism("every kind", mixed(14, 40), 40, armature=0.6, roots=2))
+
+
+@cache
+def common() -> Mechanism:
+    """What MuJoCo has too; its free joints start at the origin and have no armature."""
+    made = random_mechanism(
+        "common", ["floating", *mixed(8, 41, "revolute", "prismatic", "spherical"), "floating", "revolute"], 41, roots=2
+    )
+    home = {"rotation": np.eye(3), "position": np.zeros(3)}
+    links = [replace(link, **home, parent="world") if link.joint == "floating" else link for link in made.links]
+    return replace(made, links=tuple(links))
+
+
+def with_pinocchio() -> tuple[rf.Model, rf.interop.Counterpart]:
+    return every_kind().ramify(), rf.interop.pinocchio(every_kind().ramify(), pinocchio_model(every_kind()))
+
+
+def with_mujoco() -> tuple[rf.Model, rf.interop.Counterpart]:
+    mechanism = common()
+    # names of joints are wanted, in another order of siblings
+    text = mjcf(mechanism.name, mechanism.links, mechanism.gravity)
+    model = mujoco.MjModel.from_xml_string(text)
+    robot = mechanism.ramify()
+    names = {link.name: f"joint{i}" for i, link in enumerate(mechanism.links)}
+    return robot, rf.interop.mujoco(robot, model, {f"{name}_joint": joint for name, joint in names.items()})
+
+
+BOTH: dict[str, Callable[[], tuple[rf.Model, rf.interop.Counterpart]]] = {
+    "pinocchio": with_pinocchio,
+    "mujoco": with_mujoco,
+}
+
+
+@pytest.fixture(params=list(BOTH))
+def pair(request: pytest.FixtureRequest) -> tuple[rf.Model, rf.interop.Counterpart]:
+    return BOTH[request.param]()
+
+
+# -- both libraries ----------------------------------------------------------------------------------------------------
+
+
+def test_there_and_back(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+    robot, other = pair
+    rng = np.random.default_rng(0)
+    q = robot.random_configuration(rng, BATCH)
+    x, v = rng.standard_normal((2, *BATCH, robot.nv))
+    assert other.to_q(q).shape == (*BATCH, other.nq)
+    assert np.max(np.abs(robot.difference(other.from_q(other.to_q(q)), q))) < 1e-14
+    for name in ("v", "tau"):
+        back = getattr(other, f"from_{name}")(getattr(other, f"to_{name}")(x, q), q)
+        assert_close(back, x, 1e-14)
+    assert_close(other.from_a(other.to_a(x, v, q), v, q), x, 1e-14)
+    M = rng.standard_normal((*BATCH, robot.nv, robot.nv))
+    assert_close(other.from_matrix(other.to_matrix(M, q), q), M, 1e-14)
+    J = rng.standard_normal((*BATCH, 6, robot.nv))
+    assert_close(other.from_jacobian(other.to_jacobian(J, q), q), J, 1e-14)
+    assert np.array_equal(other.from_spatial(other.to_spatial(x[..., :6])), x[..., :6])
+
+
+def test_power_and_energy_are_the_same(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+    """τᵀv and vᵀMv do not depend on whose coordinates they are written in."""
+    robot, other = pair
+    rng = np.random.default_rng(1)
+    q = robot.random_configuration(rng, BATCH)
+    v, tau = rng.standard_normal((2, *BATCH, robot.nv))
+    M = robot.mass_matrix(q)
+    theirs, ours = other.to_v(v, q), v
+    assert_close(np.sum(other.to_tau(tau, q) * theirs, axis=-1), np.sum(tau * ours, axis=-1), bound(robot.nv))
+    assert_close(
+        np.einsum("...i,...ij,...j", theirs, other.to_matrix(M, q), theirs),
+        np.einsum("...i,...ij,...j", ours, M, ours),
+        bound(robot.nv),
+    )
+
+
+def test_one_configuration_for_many_vectors(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+    robot, other = pair
+    q = robot.random_configuration(0, (4,))
+    v = np.random.default_rng(0).standard_normal((5, 1, robot.nv))
+    many = other.to_v(v, q)
+    assert many.shape in ((5, 4, robot.nv), (5, 1, robot.nv))  # Pinocchio's needs no q
+    assert_close(np.broadcast_to(many, (5, 4, robot.nv))[2, 3], other.to_v(v[2, 0], q[3]), 1e-15)
+    one = other.to_jacobian(np.ones((6, robot.nv)), q)
+    assert_close(np.broadcast_to(one, (4, 6, robot.nv))[1], other.to_jacobian(np.ones((6, robot.nv)), q[1]), 1e-15)
+
+
+def test_wrong_shapes_are_refused(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+    robot, other = pair
+    q = robot.neutral()
+    for call in (
+        lambda: other.to_q(q[1:]),
+        lambda: other.from_q(np.zeros(other.nq + 1)),
+        lambda: other.to_v(np.zeros(robot.nv + 1), q),
+        lambda: other.to_matrix(np.zeros((robot.nv + 1, robot.nv)), q),
+        lambda: other.from_jacobian(np.zeros((3, robot.nv)), q),
+        lambda: other.to_spatial(np.zeros(3)),
+    ):
+        with pytest.raises(InputError, match="shape"):
+            call()
+
+
+def test_frames_of_both(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+    robot, other = pair
+    assert set(other.frames) >= {body.name for body in robot.bodies}
+    with pytest.raises(UnknownNameError, match="no frame of both"):
+        other.frame_id("nowhere")
+
+
+# -- Pinocchio ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_pinocchios() -> None:
+    """The robot described twice: joint by joint here, and there."""
+    robot, other = with_pinocchio()
+    assert_results_are_pinocchios(robot, other)
+
+
+def assert_results_are_pinocchios(robot: rf.Model, other: rf.interop.Counterpart) -> None:
+    assert isinstance(other, rf.interop.PinocchioCounterpart)
+    model = other.model
+    data = model.createData()
+    rng = np.random.default_rng(3)
+    q = robot.random_configuration(rng)
+    v, x = rng.standard_normal((2, robot.nv))
+    theirs = other.to_q(q), other.to_v(v), other.to_a(x)
+    tolerance = bound(robot.nv)
+    assert_close(other.from_tau(pin.rnea(model, data, *theirs)), robot.inverse_dynamics(q, v, x), tolerance)
+    assert_close(other.bias_forces(q, v), np.array(pin.nonLinearEffects(model, data, *theirs[:2])), tolerance)
+    M = robot.mass_matrix(q)
+    assert_close(other.to_matrix(M), mirrored(pin.crba(model, data, theirs[0])), tolerance)
+    solving = bound(robot.nv, condition(M))
+    a = pin.aba(model, data, theirs[0], theirs[1], other.to_tau(x))
+    assert_close(other.from_a(a), robot.forward_dynamics(q, v, x), solving)
+    pin.framesForwardKinematics(model, data, theirs[0])
+    assert_close(robot.poses(q, other.frames), other.read_poses(data), tolerance)
+    for frame in other.frames[1:]:
+        J = pin.computeFrameJacobian(model, data, theirs[0], other.frame_id(frame), pin.ReferenceFrame.LOCAL)
+        assert_close(robot.jacobian(q, frame), other.from_jacobian(J), tolerance)
+
+
+def odd_joints() -> Any:
+    """Composite, Euler-angle and unbounded joints, two frames of one name, and a body without a frame."""
+    model = pin.Model()
+    model.name = "odd"
+    z = np.array([0.0, 0.0, 1.0])
+    rng = np.random.default_rng(7)
+    pin.seed(1)
+
+    def inertia() -> Any:
+        return pin.Inertia(float(rng.uniform(1, 2)), rng.uniform(-0.1, 0.1, 3), np.diag(rng.uniform(0.1, 0.15, 3)))
+
+    composite = pin.JointModelComposite(pin.JointModelRX(), pin.SE3.Random())
+    composite.addJoint(pin.JointModelTranslation(), pin.SE3.Random())
+    composite.addJoint(pin.JointModelRUBZ(), pin.SE3.Random())
+    screw = pin.JointModelComposite(pin.JointModelRevoluteUnaligned(z))
+    screw.addJoint(pin.JointModelPrismaticUnaligned(z))
+    parent = 0
+    for name, joint in {
+        "composite": composite,
+        "euler": pin.JointModelSphericalZYX(),
+        "turntable": pin.JointModelRUBY(),
+        "screw": screw,
+        "helix": pin.JointModelHZ(0.3),
+        "plane": pin.JointModelPlanar(),
+    }.items():
+        parent = model.addJoint(parent, joint, pin.SE3.Random(), name)
+        model.appendBodyToJoint(parent, inertia(), pin.SE3.Random())
+        if name != "helix":
+            model.addBodyFrame(f"{name} link", parent, pin.SE3.Identity(), 0)
+            model.addJointFrame(parent)
+    model.addFrame(pin.Frame("screw link", 3, 0, pin.SE3.Random(), pin.FrameType.OP_FRAME))
+    model.addFrame(pin.Frame("base", 0, 0, pin.SE3.Random(), pin.FrameType.BODY))
+    model.armature = rng.uniform(0.1, 0.2, model.nv)
+    return model
+
+
+def test_from_pinocchio_every_kind() -> None:
+    model = pinocchio_model(every_kind())
+    robot = rf.from_pinocchio(model)
+    assert robot.name == "every kind"
+    assert_results_are_pinocchios(robot, rf.interop.pinocchio(robot, model))
+    described = every_kind().ramify()
+    assert {joint.name: joint.kind for joint in robot.joints} == {joint.name: joint.kind for joint in described.joints}
+    q = described.random_configuration(1)
+    other = robot.q_from_dict(described.q_to_dict(q))
+    frames = described.frames
+    assert_close(robot.poses(other, frames), described.poses(q, frames), bound(robot.nv))
+
+
+def test_from_pinocchio_odd_joints() -> None:
+    model = odd_joints()
+    robot = rf.from_pinocchio(model)
+    kinds = {joint.name: joint.kind for joint in robot.joints}
+    assert kinds == {
+        "composite.1": "revolute",
+        "composite.2": "translational",
+        "composite.3": "revolute",
+        "euler.1": "revolute",
+        "euler.2": "revolute",
+        "euler.3": "revolute",
+        "turntable": "revolute",
+        "screw": "cylindrical",
+        "helix": "helical",
+        "plane": "planar",
+    }
+    assert {"base", "helix body", "screw link", "screw link (2)"} <= set(robot.frames)
+    assert_results_are_pinocchios(robot, rf.interop.pinocchio(robot, model))
+
+
+def test_from_pinocchio_keeps_limits_and_friction() -> None:
+    model = pin.Model()
+    number = model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "elbow")
+    model.appendBodyToJoint(number, pin.Inertia.FromSphere(1.0, 0.1), pin.SE3.Identity())
+    model.lowerPositionLimit = np.array([-1.0])
+    model.velocityLimit = np.array([2.0])
+    model.damping = np.array([0.5])
+    (joint,) = rf.from_pinocchio(model).joints
+    assert joint.limits == rf.Limits(-1.0, math.inf, 2.0, math.inf)
+    assert np.array_equal(joint.damping, [0.5])
+
+
+def test_rotor_inertia_is_told() -> None:
+    model = pin.buildSampleModelManipulator()
+    model.rotorInertia = np.full(model.nv, 0.1)
+    with pytest.warns(ModelWarning, match="rotorInertia is not used"):
+        rf.from_pinocchio(model)
+
+
+def test_pinocchio_joints_that_ramify_has_not() -> None:
+    model = pin.Model()
+    model.addJoint(0, pin.JointModelEllipsoid(0.1, 0.2, 0.3), pin.SE3.Identity(), "hip")
+    with pytest.raises(ModelError, match="joint 'hip' is of the type Ellipsoid.*lock it"):
+        rf.from_pinocchio(model)
+    urdf = """<robot name="grip"><link name="palm"/>
+      <link name="left"/><link name="right"/>
+      <joint name="l" type="prismatic"><parent link="palm"/><child link="left"/><limit effort="1" velocity="1"/></joint>
+      <joint name="r" type="prismatic"><parent link="palm"/><child link="right"/><limit effort="1" velocity="1"/>
+      <mimic joint="l"/></joint></robot>"""
+    with pytest.raises(ModelError, match="joint 'r'.*mimic=True"):
+        rf.from_pinocchio(pin.buildModelFromXML(urdf, mimic=True))
+
+
+def test_models_of_different_robots_are_refused() -> None:
+    model = pin.buildSampleModelManipulator()
+    robot = rf.from_pinocchio(model)
+    name = robot.joints[0].name
+    with pytest.raises(InputError, match=f"none of .* and '{name}' of Pinocchio's model"):
+        rf.interop.pinocchio(robot.reduced(lock={name: 0.0}), model)
+    with pytest.raises(UnknownNameError, match="no moving joint is called 'knee'"):
+        rf.interop.pinocchio(robot, model, {"knee": name})
+    builder = rf.Builder()
+    builder.add_body("slider", joint="prismatic", joint_name="elbow", mass=1.0)
+    other = pin.Model()
+    other.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "elbow")
+    with pytest.raises(InputError, match="'elbow' is prismatic, but joint 'elbow' of Pinocchio's model is revolute"):
+        rf.interop.pinocchio(builder.build(), other)
+
+
+def test_a_floating_base_may_have_any_name() -> None:
+    model = pin.Model()
+    number = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root_joint")
+    model.appendBodyToJoint(number, pin.Inertia.Random(), pin.SE3.Identity())
+    builder = rf.Builder()
+    builder.add_body("base", joint="floating", joint_name="free", mass=1.0, inertia=np.eye(3))
+    other = rf.interop.pinocchio(builder.build(), model)
+    assert np.array_equal(other.to_q([1, 2, 3, 0.5, -0.5, 0.5, 0.5]), [1, 2, 3, -0.5, 0.5, 0.5, 0.5])
+    assert np.array_equal(other.to_v([1, 2, 3, 4, 5, 6]), [4, 5, 6, 1, 2, 3])
+
+
+# -- MuJoCo ------------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_mujocos() -> None:
+    robot, other = with_mujoco()
+    assert isinstance(other, rf.interop.MujocoCounterpart)
+    model = other.model
+    data = mujoco.MjData(model)
+    rng = np.random.default_rng(3)
+    q = robot.random_configuration(rng)
+    v, tau = rng.standard_normal((2, robot.nv))
+    data.qpos[:], data.qvel[:], data.qfrc_applied[:] = other.to_q(q), other.to_v(v, q), other.to_tau(tau, q)
+    mujoco.mj_forward(model, data)
+    M = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, M)
+    assert_close(other.from_matrix(M, q), robot.mass_matrix(q), bound(robot.nv))
+    assert_close(other.bias_forces(q, v), np.array(data.qfrc_bias), bound(robot.nv))
+    solving = bound(robot.nv, condition(robot.mass_matrix(q)))
+    assert_close(other.from_a(data.qacc, v, q), robot.forward_dynamics(q, v, tau), solving)
+    assert_close(robot.poses(q, other.frames), other.read_poses(data), bound(robot.nv))
+
+
+def test_mujocos_velocities_take_q() -> None:
+    robot, other = with_mujoco()
+    v = np.zeros(robot.nv)
+    with pytest.raises(InputError, match="give q="):
+        other.to_v(v)
+    with pytest.raises(InputError, match="give v="):
+        other.to_a(v, q=robot.neutral())
+    # without free joints they do not
+    text = '<mujoco><worldbody><body name="a"><geom size=".1"/><joint name="j"/></body></worldbody></mujoco>'
+    model = mujoco.MjModel.from_xml_string(text)
+    arm = rf.from_mujoco(model)
+    assert rf.interop.mujoco(arm, model).to_a([1.0]) == 1.0
+
+
+def test_floating_joints_elsewhere_are_refused() -> None:
+    text = '<mujoco><worldbody><body name="a"><geom size=".1"/><freejoint name="j"/></body></worldbody></mujoco>'
+    model = mujoco.MjModel.from_xml_string(text)
+    builder = rf.Builder()
+    at = (np.eye(3), (0, 0, 1))
+    builder.add_body("a", joint="floating", joint_name="j", placement=at, mass=1.0, inertia=np.eye(3))
+    with pytest.raises(InputError, match="place other than the world's origin"):
+        rf.interop.mujoco(builder.build(), model)
+
+
+def test_nan_stays_in_its_sample() -> None:
+    robot, other = with_mujoco()
+    q, v = robot.random_configuration(0, (3,)), np.ones((3, robot.nv))
+    clean = other.to_v(v, q)
+    q[1] = 0.0  # a zero quaternion
+    with np.errstate(all="raise"):
+        spoilt = other.to_v(v, q)
+    assert np.isnan(spoilt[1]).any()
+    assert np.array_equal(spoilt[[0, 2]], clean[[0, 2]])
