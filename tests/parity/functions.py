@@ -20,7 +20,7 @@ class Function:
     """A public function: which of q, v, x it takes, and what follows them.
 
     Attributes:
-        name: Method of the model.
+        name: Method of the model; "f.jvp" and "f.vjp" are derivatives of its method f.
         inputs: Letters out of "qvx" (x: accelerations or joint forces).
         rest: Positional arguments after the arrays, from the model.
         options: Keywords.
@@ -36,9 +36,12 @@ class Function:
 
     def __call__(self, robot: rf.Model, q: Array, v: Array, x: Array, engine: str | None = None, **more: Any) -> Any:
         """Call it; the results come as a tuple of arrays."""
-        method = getattr(robot, self.name)
+        first, *derived = self.name.split(".")
+        method = getattr(robot, first)
         if engine is not None:
             method = method.engine(engine)
+        for name in derived:
+            method = getattr(method, name)
         results = method(*self.arrays(q, v, x), *self.rest(robot), **dict(self.options), **more)
         return results if isinstance(results, tuple) else (results,)
 
@@ -81,6 +84,8 @@ FUNCTIONS = (
     Function("jacobian", "q", _frame, (("reference", "world"),)),
     Function("jacobian", "q", _frame, (("reference", "local_world_aligned"),)),
     Function("jacobian_dot_v", "qv", _frame),
+    Function("inverse_dynamics.jvp", "qvxxvx"),
+    Function("inverse_dynamics.vjp", "qvxv"),
 )
 
 #: Three that between them have vector, matrix and mirrored outputs, for the long checks.

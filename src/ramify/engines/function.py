@@ -7,6 +7,7 @@ takes complex and other scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,6 +40,7 @@ class Function(Gate):
         algorithm: The recursion that computes it.
         guard: Called with the mechanism before first use; raises if the function cannot exist for it.
         finish: Applied to what the recursion gives.
+        derivatives: The recursions of `jvp` and `vjp`, where they exist.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class Function(Gate):
         *,
         guard: Callable[[Mechanism], None] | None = None,
         finish: Callable[[Array], Array] | None = None,
+        derivatives: Mapping[str, Algorithm] | None = None,
     ) -> None:
         self.name, self.mechanism, self.algorithm = name, mechanism, algorithm
         self._guard, self._finish = guard, finish
+        self._derivatives = dict(derivatives or {})
         self._engine = "native"
         self._bound: dict[Any, Callable[..., Any]] = {}
-        self._arrays = tuple(a.name for a in algorithm.inputs if "frames" not in a.dimensions)
+        self._arrays = _arrays(algorithm)
         self._names = (*self._arrays, *self.choices)
 
     #: What may be chosen besides the arrays.
@@ -93,9 +97,37 @@ class Function(Gate):
             raise UnknownNameError("engine", name, ENGINES)
         if name == self._engine:
             return self
+        return self._copy(_engine=name)
+
+    def _copy(self, **changes: Any) -> Self:
+        """A function that differs in some respects, with nothing bound yet."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__getstate__(), _engine=name, _bound={}, _ready={})
+        state = {name: value for name, value in self.__getstate__().items() if name not in ("jvp", "vjp")}
+        other.__dict__.update(state, _bound={}, _ready={}, **changes)
         return other
+
+    @cached_property
+    def jvp(self) -> Self:
+        """The derivative along a direction, as a function: it takes the inputs, then a direction of each."""
+        return self._derivative("jvp")
+
+    @cached_property
+    def vjp(self) -> Self:
+        """The gradients of a weighted sum of results, as a function: it takes the inputs, then the weights."""
+        return self._derivative("vjp")
+
+    def _derivative(self, which: str) -> Self:
+        if which not in self._derivatives:
+            raise AttributeError(f"{self.name} has no {which}")
+        algorithm = self._derivatives[which]
+        arrays = _arrays(algorithm)
+        return self._copy(
+            name=f"{self.name}.{which}",
+            algorithm=algorithm,
+            _derivatives={},
+            _arrays=arrays,
+            _names=(*arrays, *self.choices),
+        )
 
     def compile(self) -> None:
         """Compile now what later calls need."""
@@ -139,6 +171,11 @@ class Function(Gate):
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
         """Whether this is what a call with arrays alone means."""
         return algorithm is self.algorithm and not sites and not single
+
+
+def _arrays(algorithm: Algorithm) -> tuple[str, ...]:
+    """Names of the arrays that users give."""
+    return tuple(a.name for a in algorithm.inputs if "frames" not in a.dimensions)
 
 
 class ForcedFunction(Function):

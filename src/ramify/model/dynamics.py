@@ -18,6 +18,8 @@ from ramify.algorithms.energy import energy
 from ramify.algorithms.forward_dynamics import forward_dynamics
 from ramify.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
 from ramify.algorithms.kinematics import JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
+from ramify.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
+from ramify.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from ramify.algorithms.mass_matrix import mass_matrix
 from ramify.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from ramify.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
@@ -78,8 +80,19 @@ class Dynamics:
         """`inverse_dynamics(q, v, a, f_ext=None)`: joint forces for given accelerations, (…, nv) [N m or N].
 
         `f_ext` maps frames to wrenches [moment; force] on their bodies, (…, 6) [N m, N], in the frame's coordinates.
+
+        `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its change along a direction, (…, nv), and
+        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, three arrays (…, nv), both
+        in O(n). Configurations change along the tangent: dq is the increment of `integrate(q, dq)`. Wrenches of `f_ext`
+        stay constant in their frames' coordinates.
         """
-        return ForcedFunction("inverse_dynamics", self.mechanism, inverse_dynamics, site=self.site)
+        return ForcedFunction(
+            "inverse_dynamics",
+            self.mechanism,
+            inverse_dynamics,
+            site=self.site,
+            derivatives={"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp},
+        )
 
     @cached_property
     def forward_dynamics(self) -> ForcedFunction:

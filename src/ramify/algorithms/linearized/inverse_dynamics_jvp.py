@@ -16,7 +16,7 @@ Corrected from the print: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; and see th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ramify.recursion.algorithm import algorithm
 from ramify.recursion.tree import Indexed, Tree
@@ -79,13 +79,11 @@ def inverse_dynamics_jvp(
         parent.f += k.X.T @ k.f
 
 
-class Tangent:
+class Tangent(NamedTuple):
     """What directions dq and dv add to the motion of a node, net of its turning."""
 
-    __slots__ = ("theta", "zeta")
-
-    def __init__(self, theta: Motion, zeta: Motion) -> None:
-        self.theta, self.zeta = theta, zeta
+    theta: Motion
+    zeta: Motion
 
 
 def tangent(k: Any, parent: Any, V_plus: Motion, alpha_plus: Motion, dq: Any, dv: Any) -> Tangent:
