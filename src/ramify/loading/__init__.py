@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +52,7 @@ def load(
     """
     if mimic not in MIMIC:
         raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
-    options = Options(bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), gravity)
+    options = Options(bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), _vector(gravity))
     text = Source.of(source)
     findings = Findings(text.file)
     kind = text.root.rpartition(":")[2]
@@ -83,3 +84,15 @@ def _names(joint_order: Sequence[str] | None) -> tuple[str, ...]:
     if twice:
         raise InputError(f"joint_order names {', '.join(twice)} more than once")
     return names
+
+
+def _vector(gravity: Any) -> tuple[float, ...] | None:
+    if gravity is None:
+        return None
+    try:
+        x, y, z = (float(component) for component in gravity)
+    except (TypeError, ValueError):
+        raise InputError(f"gravity={gravity!r} is not three numbers") from None
+    if not all(map(math.isfinite, (x, y, z))):
+        raise InputError(f"gravity={gravity!r} is not finite")
+    return x, y, z

@@ -108,7 +108,7 @@ class Document:
 
     def known(self, element: Element, names: Collection[str]) -> None:
         """Note attributes that nobody reads: they may be misspelt."""
-        for name in element.keys():
+        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
             if name not in names:
                 self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
 
@@ -142,7 +142,9 @@ class Document:
         value: str | None = element.get(name)
         return default if value is None else self._numbers(element, name, value, len(default))
 
-    def _numbers(self, element: Element, name: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
+    def _numbers(
+        self, element: Element, name: str, value: str, count: int, infinite: bool = False
+    ) -> tuple[float, ...]:
         try:
             # float() also takes digits of other scripts and underscores between digits
             plain = len(value) <= _LONGEST and value.isascii() and "_" not in value

@@ -40,7 +40,7 @@ TYPES = {
 # More links or joints than this take longer to load than anybody waits for.
 _MOST = 10_000
 
-# Limits from here on are how some programs write "none": 1e16 in files converted from SDF, the greatest double in others.
+# Limits from here on are how some programs write "none": 1e16 where SDF was converted, elsewhere the greatest double.
 _NO_LIMIT = 1e15
 
 _PASSED_OVER = {

@@ -223,6 +223,28 @@ class Model(Dynamics):
         """Velocities, accelerations or torques by joint names; joints with one number lose its axis."""
         return self._coordinates.v_to_dict(v)
 
+    def joint_indices(self, joints: Sequence[str]) -> tuple[Array, Array]:
+        """Where the numbers of some joints are, in the order of their names: the way to code with another joint order.
+
+            iq, iv = robot.joint_indices(order)
+            your_q, your_M = q[..., iq], M[..., iv[:, None], iv]
+            q[..., iq] = your_q                                    # and back
+
+        Args:
+            joints: Names of moving joints.
+
+        Returns:
+            Indices into q, (Σ nq,), and into v, (Σ nv,).
+        """
+        by_name = {joint.name: joint for joint in self.joints}
+        for name in joints:
+            if name not in by_name:
+                raise UnknownNameError("moving joint", name, tuple(by_name))
+        chosen = [by_name[name] for name in joints]
+        iq = [i for joint in chosen for i in range(joint.q_start, joint.q_start + joint.nq)]
+        iv = [i for joint in chosen for i in range(joint.v_start, joint.v_start + joint.nv)]
+        return np.array(iq, dtype=np.intp), np.array(iv, dtype=np.intp)
+
     # -- other models -------------------------------------------------------------------------------------------------
 
     def reduced(self, lock: Mapping[str, Any]) -> Model:

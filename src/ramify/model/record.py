@@ -11,7 +11,10 @@ from ramify.spatial.value import Array
 
 
 def frozen(values: Any, shape: tuple[int, ...]) -> Array:
-    """A read-only float64 copy of `values`, or what an earlier call gave. Adding zero makes −0 and 0 the same content."""
+    """A read-only float64 copy of `values`; what an earlier call gave is not copied again.
+
+    Adding zero makes −0 and 0 the same content.
+    """
     if (
         type(values) is np.ndarray
         and values.shape == shape
