@@ -24,12 +24,14 @@ class Function:
         inputs: Letters out of "qvx" (x: accelerations or joint forces).
         rest: Positional arguments after the arrays, from the model.
         options: Keywords.
+        outputs: Number of arrays that it gives.
     """
 
     name: str
     inputs: str
     rest: Callable[[rf.Model], tuple[Any, ...]] = lambda _: ()
     options: tuple[tuple[str, Any], ...] = ()
+    outputs: int = 1
 
     def __str__(self) -> str:
         return "-".join([self.name, *(str(value) for _, value in self.options)])
@@ -74,7 +76,7 @@ FUNCTIONS = (
     Function("bias_forces", "qv"),
     Function("gravity_forces", "q"),
     Function("coriolis_matrix", "qv"),
-    Function("energy", "qv"),
+    Function("energy", "qv", outputs=2),
     Function("center_of_mass", "q"),
     Function("center_of_mass_jacobian", "q"),
     Function("centroidal_momentum_matrix", "q"),
@@ -85,7 +87,7 @@ FUNCTIONS = (
     Function("jacobian", "q", _frame, (("reference", "local_world_aligned"),)),
     Function("jacobian_dot_v", "qv", _frame),
     Function("inverse_dynamics.jvp", "qvxxvx"),
-    Function("inverse_dynamics.vjp", "qvxv"),
+    Function("inverse_dynamics.vjp", "qvxv", outputs=3),
 )
 
 #: Three that between them have vector, matrix and mirrored outputs, for the long checks.
