@@ -1,8 +1,8 @@
 """Sine and cosine in LLVM assembly, for any number of lanes.
 
 A robot's joint angles would cost more in eight calls of the C library than in the whole recursion that needs them.
-Argument reduction takes n = rint(2x/π) from x in three fused steps and keeps what rounding lost; the kernels on [−π/4,
-π/4] are the minimax polynomials of Sun's fdlibm. Within 1 ulp up to `scalar.LARGEST_ANGLE`, NaN beyond.
+Argument reduction takes n = rint(2x/π) times π/2 from x in three parts and keeps what rounding loses; the kernels on
+[−π/4, π/4] are the minimax polynomials of Sun's fdlibm. Within 1 ulp up to `scalar.LARGEST_ANGLE`, NaN beyond.
 """
 
 from __future__ import annotations
@@ -62,12 +62,19 @@ def sincos_text(lanes: int) -> str:
     x = let(f"select {b} {meaningful}, {t} %angle, {t} {c(float('nan'))}")
     shifted = fma(x, c(_TWO_OVER_PI), c(_SHIFTER))
     quadrant = let(f"bitcast {t} {shifted} to {i}")
-    minus = let(f"fneg {t} {two('fsub', shifted, c(_SHIFTER))}")
-    # x − n π/2 = r + low
-    r0 = fma(minus, c(_PIO2[0]), x)
-    r = fma(minus, c(_PIO2[1]), r0)
-    low = fma(minus, c(_PIO2[1]), two("fsub", r0, r))
+    count = two("fsub", shifted, c(_SHIFTER))
+    minus = let(f"fneg {t} {count}")
+    # x − n π/2 = r + low, however close x is to a multiple: what each difference rounds away goes into low
+    first = fma(minus, c(_PIO2[0]), x)
+    second = two("fmul", count, c(_PIO2[1]))
+    r = two("fsub", first, second)
+    part = two("fsub", r, first)
+    low = two("fsub", two("fsub", first, two("fsub", r, part)), two("fadd", second, part))
+    low = two("fsub", low, fma(count, c(_PIO2[1]), let(f"fneg {t} {second}")))
     low = fma(minus, c(_PIO2[2]), low)
+    whole = two("fadd", r, low)
+    low = two("fsub", low, two("fsub", whole, r))
+    r = whole
     z = two("fmul", r, r)
     # sin(r + low) ≈ r + (r z S(z) + low)
     sine = two("fadd", r, fma(two("fmul", r, z), polynomial(z, _SIN), low))
