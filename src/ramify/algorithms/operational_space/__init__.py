@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ramify.algorithms.kinematics import VIEWS, View
 from ramify.algorithms.operational_space.efpa import efpa
@@ -19,7 +19,7 @@ METHODS: dict[str, Callable[[View], Callable[..., None]]] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def inverse_inertia(method: str, reference: str) -> Algorithm:
     """Λ⁻¹ of the rows of all tasks, (Σr, Σr), by a method and seen from a reference.
 

@@ -2,7 +2,7 @@
 
     pass       loop              leaves                                                       source
     place      scatter, frames   bodies and task rows χ in the frame of the tree                 Table I, first loop
-    reach      gather, rows      hinges; extended force propagator χ of each row at each node    Table I, second loop; Eq. 11
+    reach      gather, rows      hinges; extended force propagator χ of each row at each node    Table I, second loop
     response   scatter, rows     acceleration Λ of each node per unit force along each row       Eq. 13
     meet       pairs of tasks    Λ⁻¹ at the last node that carries both                          Eq. 14
 

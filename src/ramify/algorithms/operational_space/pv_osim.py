@@ -4,11 +4,12 @@
     place     scatter, frames   bodies and task rows χ in the frame of the tree
     sweep     gather, rows      Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ at every joint, rows taken through it    [S24] PV-OSIM
 
-At each joint two tasks feel each other through what the joint gives way to both. Summed over the joints that carry both, this is
-Λ⁻¹. The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse.
+At each joint two tasks feel each other through what the joint gives way to both. Summed over the joints that carry
+both, this is Λ⁻¹. The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense
+inverse.
 
-[S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus matrix",
-      IEEE Robotics and Automation Letters 9, 2024.
+[S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
+      matrix", IEEE Robotics and Automation Letters 9, 2024.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the algorithms for Λ⁻¹ share: the mechanism in the frame of its tree, hinges, and the rows of the tasks.
 
-A row χ of a task is a force: χᵀ m is the component of a body's motion m that the row stands for. In the frame of the tree
-rows of all tasks, wherever they are, can be taken through a joint with the same few multiplications:
+A row χ of a task is a force: χᵀ m is the component of a body's motion m that the row stands for. In the frame of the
+tree rows of all tasks, wherever they are, can be taken through a joint with the same few multiplications:
 
     χ ← χ − G (Sᵀ χ)        the articulated bodies behind the joint give way
 
