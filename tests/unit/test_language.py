@@ -169,10 +169,16 @@ def value_used_outside_of_its_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
         last = v[k][0]
 
 
-@breaks("is an input and cannot be written", traced)
+@breaks("is an input and cannot be written")
 def input_written(tree: Any, q: Any, v: Any, tau: Any) -> None:
     for k, _ in tree.scatter():
-        v[k] = tau[k]
+        v[k] = v[k] * 2.0
+
+
+@breaks("entries of an output start unset")
+def output_read(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    for k, _ in tree.scatter():
+        tau[k] = tau[k] + v[k]
 
 
 @breaks("loops over nodes cannot be nested", traced)

@@ -54,15 +54,19 @@ class _Cell:
 class _Argument:
     """An input or output, indexed by roles."""
 
-    def __init__(self, argument: Argument, data: Array) -> None:
-        self.argument, self.data = argument, data
+    def __init__(self, argument: Argument, data: Array, readable: bool, writable: bool) -> None:
+        self.argument, self.data, self.readable, self.writable = argument, data, readable, writable
 
     def __getitem__(self, keys: Any) -> Any:
+        if not self.readable:
+            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
         scalars = [self.data[_position(index)] for index in indices]
         return frozen(np.array(scalars, dtype=self.data.dtype).reshape(shape))
 
     def __setitem__(self, keys: Any, value: Any) -> None:
+        if not self.writable:
+            refuse(f"`{self.argument.name}` is an input and cannot be written")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
         value = np.asarray(value)
         if value.shape != shape:
@@ -237,8 +241,8 @@ def run(
     for sample in np.ndindex(batch):
         tree = ReferenceTree(mechanism, sites)
         one = (*sample, ...)  # the dots keep scalars arrays, so that they can be written
-        taken = [_Argument(argument, a[one]) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
-        given = [_Argument(argument, a[one]) for argument, a in zip(algorithm.outputs, outputs, strict=True)]
+        taken = [_Argument(argument, a[one], True, False) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
+        given = [_Argument(argument, a[one], argument.sparse, True) for argument, a in zip(algorithm.outputs, outputs)]
         algorithm(tree, *taken, *given)
         tree.finish()
     for argument, output in zip(algorithm.outputs, outputs, strict=True):

@@ -97,7 +97,7 @@ class _Argument:
 
     def __getitem__(self, keys: Any) -> Any:
         if not self.readable:
-            refuse(f"`{self.argument.name}` is read, but cannot be")
+            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
         ops = [self.tree.load(self.place(index)) for index in indices]
         return frozen(_object_array(ops).reshape(shape))
@@ -422,7 +422,7 @@ def trace(algorithm: Algorithm, variants: Variants) -> Program:
         for n, argument in enumerate(algorithm.inputs)
     ]
     outputs = [
-        _Argument(tree, argument, lambda index, n=n: Output(n, index), True, True)
+        _Argument(tree, argument, lambda index, n=n: Output(n, index), argument.sparse, True)
         for n, argument in enumerate(algorithm.outputs)
     ]
     algorithm(tree, *inputs, *outputs)

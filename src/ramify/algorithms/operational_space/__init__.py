@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 
 from ramify.algorithms.kinematics import VIEWS, View
 from ramify.algorithms.operational_space.efpa import efpa
