@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ def _names(joint_order: Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(joint_order, str):
         raise InputError("joint_order is one name; give a list of them")
     names = tuple(joint_order)
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    twice = sorted(str(name) for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f"joint_order names {', '.join(twice)} more than once")
     return names

@@ -20,7 +20,10 @@ _HUGE = 1e100
 # Attributes with numbers are never this long [characters].
 _LONGEST = 1000
 
-_DECLARATION = re.compile(r"^\s*<\?xml.*?\?>", re.DOTALL)
+# Of the parser's own words: where, which is said elsewhere, and advice to those who program it.
+_DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
+
+_DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 
 
 class Document:
@@ -41,7 +44,6 @@ class Document:
         from lxml import etree
 
         parser = etree.XMLParser(
-            encoding="utf-8",  # whatever the declaration says: the text is decoded already
             resolve_entities=False,
             no_network=True,
             load_dtd=False,
@@ -50,10 +52,13 @@ class Document:
             remove_pis=True,
             collect_ids=False,
         )
+        if declaration := _DECLARATION.match(text):
+            # gone, but for its lines: it may claim another encoding
+            text = "\n" * declaration[0].count("\n") + text[declaration.end() :]
         try:
-            return etree.fromstring(_DECLARATION.sub(_blank, text, count=1).encode(), parser)
+            return etree.fromstring(text.encode(), parser)
         except etree.XMLSyntaxError as error:
-            what = re.sub(r",? line \d+, column \d+.*", "", error.msg or "not well-formed", flags=re.DOTALL)
+            what = _DETAILS.sub("", error.msg or "not well-formed").strip()
             line = error.lineno or 1
             if "xacro" in what:
                 raise self.xacro(line) from None
@@ -163,7 +168,3 @@ class Document:
             return self.xacro(element.sourceline)
         wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers with blanks between"
         return self.error(element, f"{name}={clipped(value)} of <{element.tag}> {fault} {wanted}; correct it")
-
-
-def _blank(match: re.Match[str]) -> str:
-    return "\n" * match[0].count("\n")

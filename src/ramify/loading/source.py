@@ -23,7 +23,7 @@ _ENCODINGS = ("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _PROLOGUE = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->", re.DOTALL)
-_ROOT = re.compile(r"<([^\s/>]{1,100})")
+_ROOT = re.compile(r"<([^\s/>!?]{1,100})")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _content(file: str) -> bytes:
     """The bytes of a regular file; pipes and devices would not end."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as opened:
+        try:
             state = os.fstat(descriptor)
             if stat.S_ISDIR(state.st_mode):
                 raise LoadError("is a directory; give the path of a file in it", file)
@@ -89,8 +89,13 @@ def _content(file: str) -> bytes:
                 raise LoadError("is no regular file; save its content in one, or give load() its text", file)
             if state.st_size > LARGEST:
                 raise LoadError(f"has {state.st_size} bytes, more than {LARGEST}; is it the right file?", file)
-            # one more than allowed, for files that grow or do not know their size
-            return opened.read(LARGEST + 1)
+            with open(descriptor, "rb", closefd=False) as opened:
+                # one more than allowed, for files that grow or do not know their size
+                return opened.read(LARGEST + 1)
+        finally:
+            os.close(descriptor)
+    except LoadError:
+        raise
     except FileNotFoundError:
         raise LoadError(f"there is no such file; looked in {_here()}", _clipped(file)) from None
     except (OSError, ValueError) as error:
@@ -125,7 +130,7 @@ def _decode(data: bytes, codec: str, file: str) -> str:
         return data.decode(codec)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        if b"\0" in data[:4096]:
+        if b"\0" in data[:4096] and not codec.startswith("utf-16"):
             raise LoadError("holds binary data; give a URDF or MJCF file, which is text", file, line) from None
         raise LoadError(f"is not encoded as {codec}, as it should be; save it as UTF-8", file, line) from None
 

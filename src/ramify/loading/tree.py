@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ramify.errors import InputError, LoadError, UnknownNameError
-from ramify.loading.description import Hinge, Link
+from ramify.loading.description import Hinge, Link, Mimic
 from ramify.loading.findings import Findings
 from ramify.loading.options import Options
 from ramify.loading.source import clipped
@@ -192,10 +193,11 @@ def _locks(
 ) -> dict[str, object]:
     """Joints to lock, with their configurations."""
     locks: dict[str, object] = dict(options.lock)
-    followers = [hinge for hinge in hinges.values() if hinge.mimic is not None and hinge.name not in locks]
-    for hinge in followers:
+    known = {name: value for name, value in options.lock.items() if name in joints}
+    for hinge in hinges.values():
         mimic = hinge.mimic
-        assert mimic is not None  # noqa: S101 (for the type checker)
+        if mimic is None or hinge.name in options.lock:
+            continue
         told = f"{hinge.name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
         if mimic.joint not in joints:
             findings.add("joints that mimic a joint that is not in the file", told, hinge.line)
@@ -207,30 +209,34 @@ def _locks(
                 hinge.line,
             )
         if options.mimic == "lock":
-            locks[hinge.name] = _followed(hinge, joints, options, findings.file)
+            locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
     return locks
 
 
-def _followed(hinge: Hinge, joints: Mapping[str, Hinge], options: Options, file: str) -> float:
-    """Where a joint is when those that it mimics are locked where the user wants them, or neutral."""
-    chain: dict[str, Hinge] = {}
-    value, at = 0.0, hinge.name
-    while at in joints and at not in options.lock and (mimic := joints[at].mimic) is not None:
-        if at in chain:
-            raise LoadError(f"joint {clipped(at)} mimics itself; delete its <mimic>", file, joints[at].line)
-        chain[at] = joints[at]
-        at = mimic.joint
-    if at in options.lock:
-        locked = np.asarray(options.lock[at])
-        if locked.size != 1 or locked.dtype.kind not in "iuf":
-            raise InputError(f"joint {at!r} is locked at one real number, got {options.lock[at]!r}")
-        value = float(locked.reshape(()))
-    for follower in reversed(chain.values()):
-        assert follower.mimic is not None  # noqa: S101 (for the type checker)
-        value = follower.mimic.multiplier * value + follower.mimic.offset
+def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], file: str) -> float:
+    """Where a joint is when those that it mimics are locked where the user wants them, or neutral.
+
+    Args:
+        name: Of the joint.
+        joints: All of the file.
+        known: Where joints are; grows by those on the way.
+        file: Named in errors.
+    """
+    chain: dict[str, tuple[Hinge, Mimic]] = {}
+    while name in joints and name not in known and (mimic := joints[name].mimic) is not None:
+        if name in chain:
+            raise LoadError(f"joint {clipped(name)} mimics itself; delete its <mimic>", file, joints[name].line)
+        chain[name] = joints[name], mimic
+        name = mimic.joint
+    locked = np.asarray(known.get(name, 0.0))
+    if locked.size != 1 or locked.dtype.kind not in "iuf":
+        raise InputError(f"joint {name!r} is locked at one real number, got {known[name]!r}")
+    value = float(locked.reshape(()))
+    for hinge, mimic in reversed(chain.values()):
+        value = known[hinge.name] = mimic.multiplier * value + mimic.offset
         if not abs(value) < 1e100:
-            problem = f"joint {clipped(follower.name)} mimics others to a place that is not finite; correct <mimic>"
-            raise LoadError(problem, file, follower.line)
+            problem = f"joint {clipped(hinge.name)} mimics others to a place that is not finite; correct <mimic>"
+            raise LoadError(problem, file, hinge.line)
     return value
 
 
@@ -254,7 +260,7 @@ def _note_inertias(
         carrier[link] = link if moving or hinge.parent not in carrier else carrier[hinge.parent]
         if moving:
             heavy[link] = False
-        if links[link].mass != 0.0 and carrier[link] in heavy:
+        if carrier[link] in heavy and (links[link].mass != 0.0 or links[link].inertia.any()):
             heavy[carrier[link]] = True
     for link, has_mass in heavy.items():
         if not has_mass:
@@ -269,7 +275,7 @@ def require_order(model: Model, wanted: Sequence[str]) -> None:
     """Raise unless the joints named come in the order of their names."""
     if not wanted:
         return
-    names = [joint.name for joint in model.joints]
+    names = {joint.name: None for joint in model.joints}
     for name in wanted:
         if name not in names:
             raise UnknownNameError("moving joint", name, tuple(names))

@@ -1,0 +1,1 @@
+"""Long runs of hostile input, not part of the normal tests."""
