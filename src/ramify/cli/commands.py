@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 import ramify as rf
-from ramify.cli.demo import run
+from ramify.cli import demo as demonstration
+from ramify.cli import info as information
+from ramify.cli import report
+from ramify.cli.files import load
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -28,15 +32,57 @@ def ramify(
     """Dynamics of branching robots."""
 
 
+Robot = Annotated[Path, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")]
+FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Let the root float instead of fixing it.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random states.")]
+
+
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random states.")] = 0,
+    robot: Annotated[Path | None, typer.Argument(metavar="[ROBOT]", help="URDF or MJCF file.")] = None,
+    floating_base: FloatingBase = False,
+    seed: Seed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 1024,
 ) -> None:
-    """Check and time every function on the built-in humanoid.
+    """Check and time every function, on a robot of yours or on the built-in humanoid.
 
     Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows what each of them costs.
     The exit code is 1 if the check fails.
     """
-    if not run(Console(), seed, batch):
+    model, warnings = (None, []) if robot is None else load(robot, floating_base)
+    for text in warnings:
+        typer.echo(f"warning: {text}", err=True)
+    if not demonstration.run(Console(), seed, batch, model):
+        raise typer.Exit(1)
+
+
+@app.command()
+def info(
+    robot: Robot,
+    floating_base: FloatingBase = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show a robot: its tree, joints with limits, masses, centre of mass, and what is odd about the file."""
+    model, warnings = load(robot, floating_base)
+    if as_json:
+        typer.echo(information.as_json(model, warnings))
+    else:
+        information.show(Console(), model, warnings)
+
+
+@app.command()
+def check(
+    robot: Robot,
+    floating_base: FloatingBase = False,
+    seed: Seed = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Random states.")] = 32,
+) -> None:
+    """Check a robot: laws that its dynamics must obey, and Pinocchio's or MuJoCo's results on the same file.
+
+    URDF is compared with Pinocchio, MJCF with MuJoCo, where they are installed. The exit code is 1 if anything fails.
+    """
+    model, warnings = load(robot, floating_base)
+    for text in warnings:
+        typer.echo(f"warning: {text}", err=True)
+    if not report.run(Console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)

@@ -13,45 +13,73 @@ from rich.text import Text
 import ramify as rf
 from ramify.cli.check import Check, forward_against_inverse
 from ramify.cli.timing import Cost, cost
+from ramify.errors import SingularMechanismError
 from ramify.model.dynamics import FUNCTIONS
 
-#: The frame of functions that take one.
-FRAME = "left_hand"
 
-
-def run(console: Console, seed: int, batch: int) -> bool:
-    """Run the demo on the built-in humanoid.
+def run(console: Console, seed: int, batch: int, robot: rf.Model | None = None) -> bool:
+    """Run the demo.
 
     Args:
         console: Where to print.
         seed: Of the random states.
         batch: Samples in a batch.
+        robot: By default the built-in humanoid.
 
     Returns:
         Whether forward and inverse dynamics agree.
     """
-    robot = rf.zoo.humanoid24()
+    robot, frame = (rf.zoo.humanoid24(), "left_hand") if robot is None else (robot, robot.frames[-1])
+    if not robot.nv:
+        console.print(f"{robot!r}\nNothing moves: there is nothing to compute.", markup=False, highlight=False)
+        return True
     rng = np.random.default_rng(seed)
     q = robot.random_configuration(rng, batch)
     v, tau = rng.uniform(-1.0, 1.0, (2, batch, robot.nv))
 
     console.print(str(robot), markup=False, highlight=False, soft_wrap=True)
+    possible, problems = _compiled(console, robot)
+    for problem in problems:
+        console.print(f"\n{problem}", markup=False, highlight=False, soft_wrap=True)
+    passed = True
+    if "forward_dynamics" in possible:
+        check = forward_against_inverse(robot, q, v, tau)
+        console.print(_verdict(check, batch))
+        passed = check.passed
     with _progress(console) as progress:
-        for name in progress.track(FUNCTIONS, description="compiling"):
-            robot.compile([name])
-    check = forward_against_inverse(robot, q, v, tau)
-    console.print(_verdict(check, batch))
-    with _progress(console) as progress:
-        costs = [cost(robot, name, {"q": q, "v": v}, FRAME) for name in progress.track(FUNCTIONS, description="timing")]
+        costs = [cost(robot, name, {"q": q, "v": v}, frame) for name in progress.track(possible, description="timing")]
     console.print(_table(costs))
     console.print(
         f"\nLeast times in µs; samples are of a batch of {batch}. poses and velocities are of all\n"
-        f"{len(robot.frames)} frames, jacobian and jacobian_dot_v of {FRAME}. Batches too small to gain\n"
+        f"{len(robot.frames)} frames, jacobian and jacobian_dot_v of {frame}. Batches too small to gain\n"
         "from threads stay on one: try --batch.",
         highlight=False,
         soft_wrap=True,
     )
-    return check.passed
+    return passed
+
+
+def _compiled(console: Console, robot: rf.Model) -> tuple[list[str], list[str]]:
+    """Functions that the robot has, now compiled, and why it lacks others."""
+    possible: list[str] = []
+    problems: list[str] = []
+    with _progress(console) as progress:
+        for name in progress.track(FUNCTIONS, description="compiling"):
+            problem = _problem(robot, name)
+            if problem is None:
+                possible.append(name)
+            else:
+                problems.append(problem)
+    return possible, list(dict.fromkeys(problems))
+
+
+def _problem(robot: rf.Model, name: str) -> str | None:
+    """Compiles a function; says why it cannot."""
+    try:
+        robot.compile([name])
+    except SingularMechanismError as error:
+        return str(error)
+    return None
 
 
 def _progress(console: Console) -> Progress:

@@ -1,0 +1,222 @@
+"""The commands about files: `info`, `check`, and `demo` with a robot."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+import ramify as rf
+from ramify.cli import app, laws, peers, timing
+from ramify.cli.files import UNUSABLE
+from ramify.cli.info import center_of_mass
+from ramify.model.dynamics import FUNCTIONS
+
+INERTIA = '<inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>'
+LINK = '<link name="{}"><inertial><origin xyz="0 0 .5"/><mass value="2"/>' + INERTIA + "</inertial></link>"
+URDF = (
+    '<robot name="arm">'
+    + "".join(LINK.format(name) for name in ("base", "upper", "fore"))
+    + '<joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 1"/>'
+    '<axis xyz="0 1 0"/><limit lower="-1" upper="2" velocity="3" effort="40"/></joint>'
+    '<joint name="elbow" type="continuous"><parent link="upper"/><child link="fore"/><origin xyz="0 0 1"/>'
+    '<axis xyz="0 1 0"/><mimic joint="shoulder"/></joint></robot>'
+)
+MASSLESS = URDF.replace(LINK.format("fore"), '<link name="fore"/>')
+MJCF = (
+    '<mujoco model="pole"><worldbody><body name="cart"><freejoint/><geom size=".1"/>'
+    '<body name="pole" pos="0 0 1"><joint name="hinge" pos="0 .1 0"/><geom size=".1"/></body></body></worldbody>'
+    "</mujoco>"
+)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a command, with shorter timings than a user wants."""
+    monkeypatch.setattr(timing, "TOTAL", 0.0)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def urdf(tmp_path: Path) -> Path:
+    path = tmp_path / "arm.urdf"
+    path.write_text(URDF)
+    return path
+
+
+@pytest.fixture
+def mjcf(tmp_path: Path) -> Path:
+    pytest.importorskip("mujoco")
+    path = tmp_path / "pole.xml"
+    path.write_text(MJCF)
+    return path
+
+
+# -- info --------------------------------------------------------------------------------------------------------------
+
+
+def test_info(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("info", urdf)
+    assert result.exit_code == 0, result.output
+    rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
+    assert rows["arm:"][:3] == ["2", "moving", "joints,"]
+    assert rows["shoulder"] == ["revolute", "-1", "2", "3", "40", "–"]
+    assert rows["elbow"] == ["revolute", "–", "–", "–", "–", "–"]
+    assert "mass 6 kg, centre of mass in the neutral configuration (0, 0, 1.5) m" in result.output
+    assert "1 warning:" in result.output
+    assert "elbow = 1·shoulder" in result.output
+
+
+def test_info_as_json(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("info", urdf, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["name"] == "arm"
+    assert (told["nq"], told["nv"]) == (2, 2)
+    assert told["mass"] == 6.0
+    assert told["center_of_mass"] == pytest.approx([0.0, 0.0, 1.5])
+    assert told["frames"] == ["world", "base", "upper", "fore"]
+    joints = {joint["name"]: joint for joint in told["joints"]}
+    assert joints["shoulder"]["limits"] == {"lower": [-1.0], "upper": [2.0], "velocity": [3.0], "effort": [40.0]}
+    assert joints["elbow"]["limits"]["lower"] == [None]
+    assert joints["elbow"]["q"] == [1, 2]
+    assert joints["root_joint"]["q"] is None
+    assert [body["parent"] for body in told["bodies"]] == ["world", "base", "upper"]
+    assert len(told["warnings"]) == 1
+
+
+def test_info_with_a_floating_base(call: Callable[..., Any], urdf: Path) -> None:
+    assert "nq 9, nv 8" in call("info", urdf, "--floating-base").output
+
+
+def test_info_of_mjcf(call: Callable[..., Any], mjcf: Path) -> None:
+    result = call("info", mjcf)
+    assert result.exit_code == 0, result.output
+    assert "pole: 2 moving joints, nq 8, nv 7" in result.output
+
+
+def test_the_centre_of_mass_is_that_of_all_bodies() -> None:
+    robot = rf.zoo.humanoid24()
+    com = center_of_mass(robot)
+    assert com is not None
+    assert np.allclose(com, robot.center_of_mass(robot.neutral()))
+    builder = rf.Builder()
+    builder.add_body("ghost")
+    assert center_of_mass(builder.build()) is None
+
+
+@pytest.mark.parametrize("command", ["info", "check", "demo"])
+def test_files_that_cannot_be_used(call: Callable[..., Any], command: str, tmp_path: Path) -> None:
+    missing, broken = tmp_path / "missing.urdf", tmp_path / "broken.urdf"
+    broken.write_text('<robot name="x">\n<link/></robot>')
+    for path, told in ((missing, "no such file"), (broken, "broken.urdf:2")):
+        result = call(command, path)
+        assert result.exit_code == UNUSABLE
+        assert "LoadError" in result.output
+        assert told in result.output
+
+
+# -- check -------------------------------------------------------------------------------------------------------------
+
+
+def test_check(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("check", urdf, "--samples", "4")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert sum(line.startswith("passed") for line in lines) >= len(laws.LAWS)
+    assert "all passed" in result.output
+    assert "warning: " in result.output
+    if importlib.util.find_spec("pinocchio"):
+        assert sum("as in Pinocchio" in line for line in lines) == 4
+
+
+def test_check_of_mjcf(call: Callable[..., Any], mjcf: Path) -> None:
+    result = call("check", mjcf, "--samples", "4")
+    assert result.exit_code == 0, result.output
+    assert sum("as in MuJoCo" in line and line.startswith("passed") for line in result.output.splitlines()) == 4
+
+
+def test_check_with_a_floating_base(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("check", urdf, "--samples", "2", "--floating-base")
+    assert result.exit_code == 0, result.output
+    assert "nv 8" in result.output
+
+
+def test_what_cannot_be_asked_for_is_skipped(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "massless.urdf"
+    path.write_text(MASSLESS)
+    result = call("check", path, "--samples", "2")
+    assert result.exit_code == 0, result.output
+    assert "skipped  M M⁻¹ = 1: body 'fore': no inertia resists" in result.output
+    assert "passed   M a + h = inverse dynamics" in result.output
+
+
+def test_a_broken_law_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(laws.LAWS, "M M⁻¹ = 1", lambda _: laws.Check(float("nan"), 1.0))
+    result = call("check", urdf, "--samples", "2")
+    assert result.exit_code == 1
+    assert "FAILED   M M⁻¹ = 1" in result.output
+    assert "1 failed" in result.output
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("pinocchio"), reason="compares with Pinocchio")
+def test_a_difference_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers.interop, "pinocchio", lambda robot, model: _off_by_a_bit(robot, model))
+    result = call("check", urdf, "--samples", "2")
+    assert result.exit_code == 1
+    assert "FAILED   mass matrix as in Pinocchio" in result.output
+
+
+def _off_by_a_bit(robot: rf.Model, model: Any) -> Any:
+    model.inertias[1].mass += 1e-6
+    return rf.interop.PinocchioCounterpart(robot, model)
+
+
+def test_without_pinocchio_only_the_laws_are_checked(
+    call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pinocchio", None)
+    result = call("check", urdf, "--samples", "2")
+    assert result.exit_code == 0, result.output
+    assert "skipped  comparison with Pinocchio: Pinocchio is not installed" in result.output
+
+
+def test_nothing_moves(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "stone.urdf"
+    path.write_text('<robot name="stone">' + LINK.format("stone") + "</robot>")
+    for command in ("check", "demo"):
+        result = call(command, path)
+        assert result.exit_code == 0, result.output
+        assert "Nothing moves" in result.output
+    assert "mass 2 kg" in call("info", path).output
+
+
+# -- demo --------------------------------------------------------------------------------------------------------------
+
+
+def test_demo_of_a_file(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("demo", urdf, "--batch", "8")
+    assert result.exit_code == 0, result.output
+    rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
+    assert set(FUNCTIONS) <= rows
+    assert "of fore" in result.output
+
+
+def test_demo_of_a_robot_without_all_masses(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "massless.urdf"
+    path.write_text(MASSLESS)
+    result = call("demo", path, "--batch", "4")
+    assert result.exit_code == 0, result.output
+    assert "no inertia resists" in result.output
+    rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
+    assert "inverse_dynamics" in rows
+    assert "forward_dynamics" not in rows
