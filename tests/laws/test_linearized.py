@@ -9,7 +9,7 @@ from tests.laws.cases import Case, cases
 from tests.laws.linearization import along, directions, peak, wrenches
 from tests.tolerance import assert_close
 
-FUNCTIONS = ("inverse_dynamics",)
+FUNCTIONS = ("inverse_dynamics", "forward_dynamics")
 
 
 def tolerance_of(case: Case, function: str) -> float:
@@ -51,3 +51,10 @@ def test_gradient_with_respect_to_acceleration_is_momentum(case: Case) -> None:
     expected = np.einsum("...ij,...j->...i", case.on("mass_matrix", q), v)
     *_, momentum = case.robot.inverse_dynamics.engine(case.engine).vjp(q, v, a, v)
     assert_close(momentum, expected, case.tolerance)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_gradient_with_respect_to_force_solves_with_the_mass_matrix(case: Case) -> None:
+    q, v, tau = case.state
+    *_, solved = case.robot.forward_dynamics.engine(case.engine).vjp(q, v, tau, v)
+    assert_close(solved, case.on("mass_matrix_solve", q, v), case.solving_tolerance)

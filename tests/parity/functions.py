@@ -88,6 +88,8 @@ FUNCTIONS = (
     Function("jacobian_dot_v", "qv", _frame),
     Function("inverse_dynamics.jvp", "qvxxvx"),
     Function("inverse_dynamics.vjp", "qvxv", outputs=3),
+    Function("forward_dynamics.jvp", "qvxxvx"),
+    Function("forward_dynamics.vjp", "qvxv", outputs=3),
 )
 
 #: Three that between them have vector, matrix and mirrored outputs, for the long checks.

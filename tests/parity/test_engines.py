@@ -10,7 +10,14 @@ from tests.parity.functions import FUNCTIONS, Function, states
 from tests.tolerance import assert_close, bound, condition
 
 ROBOTS = ("one", "every kind", "every kind, armature", "forest", "10 km away", "legged", "humanoid24")
-SOLVING = ("forward_dynamics", "mass_matrix_inverse", "mass_matrix_solve", "mass_matrix_determinant")
+SOLVING = (
+    "forward_dynamics",
+    "forward_dynamics.jvp",
+    "forward_dynamics.vjp",
+    "mass_matrix_inverse",
+    "mass_matrix_solve",
+    "mass_matrix_determinant",
+)
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -18,6 +18,8 @@ from ramify.algorithms.energy import energy
 from ramify.algorithms.forward_dynamics import forward_dynamics
 from ramify.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
 from ramify.algorithms.kinematics import JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
+from ramify.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
+from ramify.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
 from ramify.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from ramify.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from ramify.algorithms.mass_matrix import mass_matrix
@@ -98,10 +100,16 @@ class Dynamics:
     def forward_dynamics(self) -> ForcedFunction:
         """`forward_dynamics(q, v, tau, f_ext=None)`: joint accelerations, (…, nv) [rad/s² or m/s²].
 
-        `f_ext` as for `inverse_dynamics`.
+        `f_ext` as for `inverse_dynamics`, and so are the derivatives `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`
+        and `forward_dynamics.vjp(q, v, tau, w)`.
         """
         return ForcedFunction(
-            "forward_dynamics", self.mechanism, forward_dynamics, site=self.site, guard=require_invertible
+            "forward_dynamics",
+            self.mechanism,
+            forward_dynamics,
+            site=self.site,
+            guard=require_invertible,
+            derivatives={"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp},
         )
 
     @cached_property
