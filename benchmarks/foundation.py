@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ramify as rf
-from benchmarks import robots, startup
+from benchmarks import loading, robots, startup
 from benchmarks.peers import FUNCTIONS, Peer, looped, mujoco_peer, pinocchio_peer, ramify_arguments
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -43,7 +43,7 @@ def main() -> None:
         "--seconds", type=float, default=0.15, help="time spent on each contender (default: %(default)s)"
     )
     parser.add_argument(
-        "--only", nargs="*", default=[], help="names of robots, 'chains' or 'startup'; everything if empty"
+        "--only", nargs="*", default=[], help="names of robots, 'chains', 'loading' or 'startup'; everything if empty"
     )
     options = parser.parse_args()
 
@@ -59,6 +59,7 @@ def main() -> None:
     for n in CHAINS:
         jobs[f"chain {n}"] = lambda n=n: against_peers(robots.chain(n), options.seconds)  # type: ignore[misc]
     jobs["chains"] = lambda: against_ourselves(options.seconds)
+    jobs["loading"] = lambda: loading.table(options.seconds)
     jobs["startup"] = lambda: startup.table(robots.load("Talos").model)
     wanted = [name for name in jobs if not options.only or name in options.only]
 
@@ -161,12 +162,12 @@ def _compare(robot: robots.Robot, peer: Peer, function: str, ours: Any, theirs: 
     """Refuse to time a peer that computes something else, where the coordinates allow a comparison."""
     if peer.name == "Pinocchio":
         if function == "jacobian":
-            theirs = robot.order.jacobian(theirs)
+            theirs = robot.order.from_jacobian(theirs)
         elif function.startswith("mass"):
-            theirs = robot.order.matrix(theirs)
+            theirs = robot.order.from_matrix(theirs)
         elif function != "poses":
-            theirs = robot.order.vector(theirs)
-    elif "floating" in robot.order.kinds or function == "jacobian":
+            theirs = robot.order.from_v(theirs)
+    elif any(joint.kind == "floating" for joint in robot.model.joints) or function == "jacobian":
         return
     if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(theirs)))):
         raise ValueError(f"{robot.name}: {function} of {peer.name} differs from Ramify's")

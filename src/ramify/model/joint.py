@@ -40,10 +40,12 @@ class Limits:
                     values = tuple(float(x) for x in np.asarray(values, dtype=float).reshape(-1))
                 except (TypeError, ValueError):
                     raise ModelError(f"limits: {name}={values!r} is no number and no list of them") from None
-            if any(x != x for x in values):
-                raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
-            if name in ("velocity", "effort") and any(x < 0.0 for x in values):
-                raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
+            least = -math.inf if name in ("lower", "upper") else 0.0
+            for x in values:
+                if math.isnan(x):
+                    raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
+                if x < least:
+                    raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
             object.__setattr__(self, name, values)
 
     def expanded(self, kind: JointKind) -> Limits:

@@ -15,18 +15,12 @@ def frozen(values: Any, shape: tuple[int, ...]) -> Array:
 
     Adding zero makes −0 and 0 the same content.
     """
-    if (
-        type(values) is np.ndarray
-        and values.shape == shape
-        and not values.flags.writeable
-        and values.base is None
-        and values.dtype == np.float64
-    ):
-        return values
-    array: Array = np.array(values, dtype=float)
-    if array.shape != shape:
-        array = array.reshape(shape)
-    array += 0.0
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
+        if not values.flags.writeable and values.base is None:
+            return values
+        array: Array = values + 0.0
+    else:
+        array = np.array(values, dtype=float).reshape(shape) + 0.0
     array.setflags(write=False)
     return array
 
