@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ramify.errors import LoadError
@@ -32,9 +32,11 @@ class Document:
     Args:
         source: The text.
         findings: Collects what is not read.
+        attributes: Those that are read, by the names of their elements.
     """
 
-    def __init__(self, source: Source, findings: Findings) -> None:
+    def __init__(self, source: Source, findings: Findings, attributes: Mapping[str, frozenset[str]]) -> None:
+        self.attributes = attributes
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.text)
@@ -111,11 +113,13 @@ class Document:
             tag = f"{element.prefix}:{tag}" if element.prefix else tag
         self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
 
-    def known(self, element: Element, names: Collection[str]) -> None:
+    def known(self, element: Element) -> None:
         """Note attributes that nobody reads: they may be misspelt."""
-        for name in element.keys():  # noqa: SIM118 (an element iterates over its children)
-            if name not in names:
-                self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
+        names, given = self.attributes[element.tag], element.keys()
+        if not names.issuperset(given):
+            for name in given:
+                if name not in names:
+                    self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
 
     def text(self, element: Element, name: str) -> str:
         """An attribute that must be there and not be empty."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ramify.errors import InputError, LoadError, UnknownNameError
-from ramify.loading.description import Hinge, Link, Mimic
+from ramify.loading.description import Hinge, Link
 from ramify.loading.findings import Findings
+from ramify.loading.mimic import locks_of
 from ramify.loading.options import Options
 from ramify.loading.source import clipped
 from ramify.model.body import Body
@@ -73,7 +73,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     _note_inertias(order, hinges, links, findings)
     gravity = _GRAVITY if options.gravity is None else options.gravity
     model = Model(name, gravity, bodies, moves)
-    locks = _locks({hinge.name: hinge for hinge in hinges}, joints, options, findings)
+    locks = locks_of({hinge.name: hinge for hinge in hinges}, joints, options, findings)
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model
@@ -186,58 +186,6 @@ def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, f
     names[WORLD_NAME] = name
     findings.add("a link may not be called 'world', which is the frame that does not move", f"it is now {name!r}")
     return names
-
-
-def _locks(
-    hinges: Mapping[str, Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
-) -> dict[str, object]:
-    """Joints to lock, with their configurations."""
-    locks: dict[str, object] = dict(options.lock)
-    known = {name: value for name, value in options.lock.items() if name in joints}
-    for hinge in hinges.values():
-        mimic = hinge.mimic
-        if mimic is None or hinge.name in options.lock:
-            continue
-        told = f"{hinge.name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
-        if mimic.joint not in joints:
-            findings.add("joints that mimic a joint that is not in the file", told, hinge.line)
-        elif options.mimic == "independent":
-            findings.add(
-                'joints that mimic others are coordinates of their own here (load with mimic="lock" to fix them, or '
-                "couple them in your code)",
-                told,
-                hinge.line,
-            )
-        if options.mimic == "lock":
-            locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
-    return locks
-
-
-def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], file: str) -> float:
-    """Where a joint is when those that it mimics are locked where the user wants them, or neutral.
-
-    Args:
-        name: Of the joint.
-        joints: All of the file.
-        known: Where joints are; grows by those on the way.
-        file: Named in errors.
-    """
-    chain: dict[str, tuple[Hinge, Mimic]] = {}
-    while name in joints and name not in known and (mimic := joints[name].mimic) is not None:
-        if name in chain:
-            raise LoadError(f"joint {clipped(name)} mimics itself; delete its <mimic>", file, joints[name].line)
-        chain[name] = joints[name], mimic
-        name = mimic.joint
-    locked = np.asarray(known.get(name, 0.0))
-    if locked.size != 1 or locked.dtype.kind not in "iuf":
-        raise InputError(f"joint {name!r} is locked at one real number, got {known[name]!r}")
-    value = float(locked.reshape(()))
-    for hinge, mimic in reversed(chain.values()):
-        value = known[hinge.name] = mimic.multiplier * value + mimic.offset
-        if not abs(value) < 1e100:
-            problem = f"joint {clipped(hinge.name)} mimics others to a place that is not finite; correct <mimic>"
-            raise LoadError(problem, file, hinge.line)
-    return value
 
 
 def _note_inertias(

@@ -48,6 +48,20 @@ _PASSED_OVER = {
     "link": frozenset(("visual", "collision", "contact")),
     "joint": frozenset(("safety_controller", "calibration")),
 }
+_ATTRIBUTES = {
+    "robot": frozenset(("name", "version")),
+    "link": frozenset(("name",)),
+    "mass": frozenset(("value",)),
+    "inertia": frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
+    "joint": frozenset(("name", "type")),
+    "parent": frozenset(("link",)),
+    "child": frozenset(("link",)),
+    "origin": frozenset(("xyz", "rpy", "quat_xyzw")),
+    "axis": frozenset(("xyz",)),
+    "limit": frozenset(("lower", "upper", "velocity", "effort")),
+    "dynamics": frozenset(("damping", "friction")),
+    "mimic": frozenset(("joint", "multiplier", "offset")),
+}
 _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"))
 _ZERO = (0.0, 0.0, 0.0)
 _X = (1.0, 0.0, 0.0)
@@ -64,9 +78,9 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
         options: What the user asks for.
         findings: Collects what the user should know.
     """
-    document = Document(source, findings)
+    document = Document(source, findings, _ATTRIBUTES)
     robot = document.root
-    document.known(robot, ("name", "version"))
+    document.known(robot)
     links: dict[str, Link] = {}
     joints: dict[str, Hinge] = {}
     lines: dict[tuple[str, str], int] = {}
@@ -93,7 +107,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
 
 
 def _link(document: Document, element: Element, name: str) -> Link:
-    document.known(element, ("name",))
+    document.known(element)
     inertial = document.parts(element, ("inertial",), _PASSED_OVER["link"]).get("inertial")
     if inertial is None:
         return Link(name, element.sourceline, 0.0, _ZERO, _NO_INERTIA)
@@ -104,8 +118,8 @@ def _link(document: Document, element: Element, name: str) -> Link:
                 inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
             )
     mass, inertia = parts["mass"], parts["inertia"]
-    document.known(mass, ("value",))
-    document.known(inertia, ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+    document.known(mass)
+    document.known(inertia)
     xx, yy, zz = (document.number(inertia, key) for key in ("ixx", "iyy", "izz"))
     xy, xz, yz = (document.number(inertia, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
@@ -117,7 +131,7 @@ def _link(document: Document, element: Element, name: str) -> Link:
 
 
 def _joint(document: Document, element: Element, name: str) -> Hinge:
-    document.known(element, ("name", "type"))
+    document.known(element)
     given = document.text(element, "type")
     if given not in TYPES:
         choices = ", ".join(TYPES)
@@ -130,7 +144,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
     for end in ("parent", "child"):
         if end not in parts:
             raise document.error(element, f"joint {clipped(name)} has no <{end} link=…/>; add it")
-        document.known(parts[end], ("link",))
+        document.known(parts[end])
         ends.append(document.text(parts[end], "link"))
     R, p = _origin(document, parts.get("origin"))
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R or _IDENTITY
@@ -139,7 +153,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
     )
     damping = friction = 0.0
     if "dynamics" in parts and kind != "fixed":
-        document.known(parts["dynamics"], ("damping", "friction"))
+        document.known(parts["dynamics"])
         damping, friction = (_magnitude(document, parts["dynamics"], key, 0.0) for key in ("damping", "friction"))
     single = KINDS[kind].nv == 1
     if kind not in ("fixed", "revolute", "prismatic"):
@@ -169,7 +183,7 @@ def _origin(document: Document, element: Element | None) -> tuple[_Rotation | No
     """Rotation, None if there is none, and position."""
     if element is None:
         return None, _ZERO
-    document.known(element, ("xyz", "rpy", "quat_xyzw"))
+    document.known(element)
     p = document.vector(element, "xyz", _ZERO)
     if element.get("quat_xyzw") is not None:
         if element.get("rpy") is not None:
@@ -208,7 +222,7 @@ def _axis(document: Document, element: Element | None, joint: str) -> Array:
     """The unit axis of a joint, (1, 3); x if the file has none."""
     if element is None:
         return np.array([_X])
-    document.known(element, ("xyz",))
+    document.known(element)
     axis = document.vector(element, "xyz", _X)
     scale = max(map(abs, axis))
     if scale == 0.0:
@@ -226,7 +240,7 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
         return _UNLIMITED["revolute"]
-    document.known(element, ("lower", "upper", "velocity", "effort"))
+    document.known(element)
     velocity, effort = (_magnitude(document, element, key, math.inf) for key in ("velocity", "effort"))
     if given == "continuous":
         return Limits(-math.inf, math.inf, velocity, effort)
@@ -248,6 +262,6 @@ def _unbounded(value: float) -> float:
 
 
 def _mimic(document: Document, element: Element) -> Mimic:
-    document.known(element, ("joint", "multiplier", "offset"))
+    document.known(element)
     multiplier, offset = document.number(element, "multiplier", 1.0), document.number(element, "offset", 0.0)
     return Mimic(document.text(element, "joint"), multiplier, offset)
