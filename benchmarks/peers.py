@@ -87,8 +87,8 @@ def pinocchio_peer(robot: Robot) -> Peer:
             "inverse_dynamics": in_parallel(pin.rneaInParallel),
             "forward_dynamics": in_parallel(pin.abaInParallel),
         },
-        q=lambda q: np.ascontiguousarray(robot.order.q(robot.model, q)),
-        v=lambda v: np.ascontiguousarray(robot.order.v(v)),
+        q=lambda q: np.ascontiguousarray(robot.order.to_q(q)),
+        v=lambda v: np.ascontiguousarray(robot.order.to_v(v)),
     )
 
 

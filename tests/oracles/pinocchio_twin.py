@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+import ramify as rf
 from tests.oracle import oracle
 from tests.trees import Array, Link, Mechanism
 
 pin = oracle("pinocchio")
 
-from benchmarks import robots  # noqa: E402 (needs Pinocchio)
+from benchmarks import robots  # noqa: E402, F401 (needs Pinocchio; tests take it from here)
 
 REFERENCES = {
     "local": pin.ReferenceFrame.LOCAL,
@@ -50,19 +51,18 @@ class Twin:
     """A Pinocchio model, how its coordinates map to Ramify's, and its number for each of Ramify's frames."""
 
     model: Any
-    order: robots.Order
+    order: rf.interop.PinocchioCounterpart
     frames: dict[str, int]
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> Twin:
+    def of(cls, mechanism: Mechanism, robot: rf.Model) -> Twin:
         model = pin.Model()
         model.gravity.linear = np.array(mechanism.gravity)
         numbers, frames = {"world": 0}, {}
         armature: list[Array] = []
-        order = robots.Order.of([link.joint for link in mechanism.links], [link.nv for link in mechanism.links])
         for link in mechanism.links:
             placement = pin.SE3(link.rotation, link.position)
-            number = model.addJoint(numbers[link.parent], joint_of(link), placement, link.name)
+            number = model.addJoint(numbers[link.parent], joint_of(link), placement, f"{link.name}_joint")
             model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
             numbers[link.name] = number
             frames[link.name] = model.addFrame(
@@ -72,7 +72,8 @@ class Twin:
         for name, body, pose in mechanism.tips:
             placement = pin.SE3(pose[:3, :3], pose[:3, 3])
             frames[name] = model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
-        model.armature = order.v(np.concatenate(armature))
+        order = rf.interop.pinocchio(robot, model)
+        model.armature = order.to_v(np.concatenate(armature))
         return cls(model, order, frames)
 
     def forces(self, wrenches: dict[str, Array]) -> Any:
