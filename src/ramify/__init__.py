@@ -10,7 +10,7 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from ramify import errors, interop
+from ramify import errors, interop, operational_space
 from ramify.engines.count import Count
 from ramify.engines.native.threads import get_threads, set_threads
 from ramify.interop.mujoco_model import from_mujoco
@@ -22,6 +22,8 @@ from ramify.model.builder import Builder
 from ramify.model.dynamics import FUNCTIONS
 from ramify.model.joint import Joint, Limits
 from ramify.model.model import Model
+from ramify.operational_space.space import OperationalSpace
+from ramify.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
 from ramify.spatial.scalar import register_scalar
 
 __version__ = "0.1.0"
@@ -30,16 +32,21 @@ __all__ = [
     "FUNCTIONS",
     "Body",
     "Builder",
+    "CenterOfMassTask",
     "Count",
     "Joint",
     "Limits",
     "Model",
+    "OperationalSpace",
+    "RelativeTask",
+    "Task",
     "errors",
     "from_mujoco",
     "from_pinocchio",
     "get_threads",
     "interop",
     "load",
+    "operational_space",
     "register_scalar",
     "set_threads",
     "zoo",

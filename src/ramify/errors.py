@@ -52,6 +52,27 @@ class SingularMechanismError(RamifyError, ArithmeticError):
     """A mechanism whose mass matrix has no inverse, found from its structure."""
 
 
+class SingularTaskError(RamifyError, ArithmeticError):
+    """A task that the robot cannot follow in all directions where it is, with `singular="raise"`.
+
+    Attributes:
+        rows: Rows of all tasks together.
+        samples: Where in the batch, one index tuple each; empty for a single sample.
+        ranks: Rank of the task in each of these samples.
+    """
+
+    def __init__(self, tasks: str, rows: int, samples: tuple[tuple[int, ...], ...], ranks: tuple[int, ...]) -> None:
+        self.tasks, self.rows, self.samples, self.ranks = tasks, rows, samples, ranks
+        shown = ", ".join(f"{i} (rank {r})" for i, r in list(zip(samples, ranks))[:8])
+        where = f"samples {shown}{', …' if len(samples) > 8 else ''}" if samples else f"rank {ranks[0]}"
+        super().__init__(
+            f"{tasks}: {rows} rows, but singular: {where}. Choose singular='damped' or 'truncated', or fewer rows"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.tasks, self.rows, self.samples, self.ranks)
+
+
 class ContractError(RamifyError, TypeError):
     """An algorithm that breaks the rules of the tree language; names the line that does."""
 

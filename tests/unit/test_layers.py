@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recursion",),
     ("algorithms",),
     ("engines",),
+    ("operational_space",),
     ("model",),
     ("interop", "operators", "control"),
     ("loading",),

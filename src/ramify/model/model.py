@@ -17,6 +17,7 @@ from ramify.model.coordinates import Coordinates, numbers
 from ramify.model.dynamics import Dynamics
 from ramify.model.joint import Joint, Limits
 from ramify.model.joints import KINDS
+from ramify.model.operational import Operational
 from ramify.model.printing import tree_text
 from ramify.model.record import frozen
 from ramify.recursion.mechanism import Mechanism, Site
@@ -24,7 +25,7 @@ from ramify.recursion.topology import Topology
 from ramify.spatial.value import Array
 
 
-class Model(Dynamics):
+class Model(Dynamics, Operational):
     """A mechanism with the topology of a tree. Made by `Builder.build`, by `load` or by the `zoo`; never changed.
 
     Attributes:

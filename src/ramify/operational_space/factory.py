@@ -1,0 +1,100 @@
+"""From what users write to what is computed: made once for each choice, then found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ramify.algorithms.inverse_dynamics import bias_forces
+from ramify.algorithms.kinematics import VIEWS
+from ramify.engines.function import Function
+from ramify.errors import InputError, UnknownNameError
+from ramify.operational_space.composed import ComposedTasks
+from ramify.operational_space.frames import FrameTasks, Guard, TaskSet
+from ramify.operational_space.inverse import CUT, Inverse, require_policy
+from ramify.operational_space.methods import METHODS
+from ramify.operational_space.space import OperationalSpace, SupportedSpace
+from ramify.operational_space.tasks import AnyTask, Task, read_tasks, site_of
+from ramify.recursion.mechanism import Mechanism, Site
+from ramify.spatial.value import Array
+
+
+class Spaces:
+    """Operational spaces of one robot.
+
+    Args:
+        mechanism: The robot.
+        find: Finds a frame by name.
+        guard: Raises for mechanisms without an inverse mass matrix.
+        mass_guard: Raises for mechanisms without mass.
+    """
+
+    def __init__(
+        self, mechanism: Mechanism, find: Callable[[str], Site], guard: Guard | None, mass_guard: Guard | None
+    ) -> None:
+        self._mechanism, self._find, self._guard, self._mass_guard = mechanism, find, guard, mass_guard
+        self._bias_forces = Function("bias_forces", mechanism, bias_forces)
+        self._made: dict[Any, Callable[..., OperationalSpace]] = {}
+
+    def space(
+        self, q: Any, frames: Any, v: Any, method: str, reference: str, singular: str, contacts: Any, cut: float
+    ) -> OperationalSpace:
+        """The operational space of some tasks at q."""
+        try:
+            make = self._made[tuple(frames), method, reference, tuple(contacts)]
+        except (KeyError, TypeError):
+            wanted, held = read_tasks(frames, "frames"), read_tasks(contacts, "contacts") if contacts else ()
+            make = self._make(wanted, method, reference, held)
+            self._made[tuple(frames), method, reference, tuple(contacts)] = make
+        if singular != "damped" or cut != CUT:
+            require_policy(singular, cut)
+        return make(self._numbers(q, "q", self._mechanism.nq), self._velocity(v), singular, cut)
+
+    def tasks(self, tasks: Sequence[AnyTask], method: str, reference: str) -> TaskSet:
+        """What computes the rows of some tasks."""
+        if method != "auto" and method not in METHODS:
+            raise UnknownNameError("method", method, ("auto", *METHODS))
+        if reference not in VIEWS:
+            raise UnknownNameError("reference", reference, tuple(VIEWS))
+        if all(isinstance(task, Task) for task in tasks):
+            sites = tuple(site_of(task, self._find) for task in tasks)  # type: ignore[arg-type]
+            return FrameTasks(self._mechanism, sites, method, reference, self._guard)
+        return ComposedTasks(self._mechanism, tasks, self._find, method, reference, self._guard, self._mass_guard)
+
+    def _make(
+        self, wanted: Sequence[AnyTask], method: str, reference: str, held: Sequence[AnyTask]
+    ) -> Callable[..., OperationalSpace]:
+        if not held:
+            tasks = self.tasks(wanted, method, reference)
+            invert = Inverse(tasks.groups, _names(wanted))
+            return lambda q, v, singular, cut: OperationalSpace(tasks, invert, self._bias_forces, q, v, singular, cut)
+        both = self.tasks((*held, *wanted), method, reference)
+        count = sum(len(task.rows) for task in held)
+        hold = Inverse(both.groups[:count], _names(held))
+        invert = Inverse(both.groups[count:], _names(wanted))
+        return lambda q, v, singular, cut: SupportedSpace(
+            both, invert, self._bias_forces, q, v, singular, cut, contacts=hold
+        )
+
+    def _velocity(self, v: Any) -> Array | None:
+        return None if v is None else self._numbers(v, "v", self._mechanism.nv)
+
+    def _numbers(self, value: Any, name: str, length: int) -> Array:
+        """A copy of a user's array, which stays as it is whatever happens to the original."""
+        try:
+            array = np.array(value)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"operational_space: {name} is not an array of numbers ({error})") from None
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"operational_space: {name} has dtype {array.dtype}, expected real numbers")
+        array = array.astype(np.float64, copy=False)
+        if array.ndim < 1 or array.shape[-1] != length:
+            raise InputError(f"operational_space: {name} has shape {array.shape}, expected (..., {length})")
+        return array
+
+
+def _names(tasks: Sequence[AnyTask]) -> str:
+    named = [f"{task.frame!r}" if isinstance(task, Task) else str(task) for task in tasks]
+    return "tasks " + ", ".join(named[:6]) + (f", … ({len(named)} in all)" if len(named) > 6 else "")

@@ -1,0 +1,21 @@
+"""The choice of an algorithm for Λ⁻¹."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ramify.algorithms import operational_space
+from ramify.errors import UnknownNameError
+from ramify.recursion.mechanism import Mechanism, Site
+
+#: Names that `method=` takes besides "auto".
+METHODS = tuple(operational_space.METHODS)
+
+
+def chosen(method: str, reference: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:  # noqa: ARG001
+    """The name of the algorithm that a choice means for some tasks of a mechanism."""
+    if method == "auto":
+        return "pv_osim"
+    if method not in METHODS:
+        raise UnknownNameError("method", method, ("auto", *METHODS))
+    return method
