@@ -4,8 +4,8 @@ The paper gives no parameters; these are ours, plausible for a robot of 1.6 m. I
 part of the world: 6 joints up to the pelvis, from there 6 down to the left foot and 2 up to the chest, which carries
 two arms of 5 joints.
 
-[CK01] K.-S. Chang, O. Khatib, "Operational space dynamics: efficient algorithms for modeling and control of branching
-       mechanisms", 2001; the algorithm's own robot is its Figure 2.
+[CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
+       mechanisms", Advanced Robotics 14, 2001.
 """
 
 from __future__ import annotations
