@@ -346,6 +346,38 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
             assert caught.value.line == line
 
 
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '<replicate count="100000000"><body><geom size=".1"/></body></replicate>',
+        '<!-- <replicate count="9"> -->\n<replicate count="99">\n<replicate count="99"><site/></replicate></replicate>',
+        "\n".join(['<replicate count="900"><site/></replicate>'] * 3),
+        '<flexcomp name="cloth" type="grid" count="100 100 1" spacing="1 1 1"/>',
+    ],
+)
+def test_too_many_copies_are_refused(inside: str) -> None:
+    with pytest.raises(LoadError, match="copies to .*, more than 2000.*from_mujoco") as caught:
+        rf.load(file(inside))
+    assert caught.value.line == inside.count("\n") + 1
+
+
+def test_copies_side_by_side_are_not_multiplied() -> None:
+    copies = '<replicate count="50" sep="-"><body name="b{}" pos="{} 0 0"><geom size=".1"/></body></replicate>'
+    robot = rf.load(file("".join(copies.format(i, i) for i in range(2)), '<option><flag contact="disable"/></option>'))
+    assert len(robot.bodies) == 100
+
+
+def test_warnings_of_the_compiler_are_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They write no log file, and the user's own handler comes back."""
+    monkeypatch.chdir(tmp_path)
+    handler = mujoco.get_mju_user_warning()
+    text = file('<body><joint/><geom size=".1" user="NaN"/></body>', '<size nuser_geom="1"/>')
+    with pytest.warns(ModelWarning, match="MuJoCo warns: XML contains a 'NaN'"):
+        rf.load(text)
+    assert not list(tmp_path.iterdir())
+    assert mujoco.get_mju_user_warning() is handler
+
+
 def test_includes_are_read_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "arm.xml").write_text(
         '<mujocoinclude><body name="arm"><geom size=".1"/><joint/></body></mujocoinclude>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,11 @@ INSTALL = 'pip install "ramify[mujoco]"'
 
 _LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
 
+# Elements that make many of what stands in them. The compiler takes minutes for tens of thousands.
+_MOST_COPIES = 2_000
+_COPYING = re.compile(r"<!--.*?-->|<(/?)(replicate|composite|flexcomp)\b([^>]*)>", re.DOTALL)
+_COUNT = re.compile(r"""\bcount\s*=\s*["']([^"']*)["']""")
+
 
 def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     """The model of an MJCF file.
@@ -34,7 +40,8 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
         findings: Collects what Ramify does not model.
     """
     try:
-        model, notes = converted(_compiled(source))
+        _refuse_many_copies(source)
+        model, notes = converted(_compiled(source, findings))
     except LoadError:
         raise
     except RamifyError as error:
@@ -55,13 +62,41 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     return model
 
 
-def _compiled(source: Source) -> Any:
+def _refuse_many_copies(source: Source) -> None:
+    """Raise if elements that copy others, nested ones multiplied, ask for too many."""
+    copies, total = [1.0], 0.0
+    for found in _COPYING.finditer(source.text):
+        closing, tag, attributes = found.groups()
+        if tag is None:
+            continue
+        if closing:
+            copies = copies[:-1] or [1.0]
+            continue
+        count = _COUNT.search(attributes)
+        counts = re.findall(r"\d+", count[1]) if count else []
+        copies.append(copies[-1] * math.prod(max(1.0, float(number)) for number in counts))
+        total += copies[-1]
+        if total > _MOST_COPIES:
+            raise LoadError(
+                f"<{tag}> brings the number of copies to {total:.0f}, more than {_MOST_COPIES}; compile it with MuJoCo "
+                "yourself and give the result to ramify.from_mujoco()",
+                source.file,
+                source.text.count("\n", 0, found.start()) + 1,
+            )
+        if attributes.endswith("/"):
+            copies.pop()
+
+
+def _compiled(source: Source, findings: Findings) -> Any:
+    """MuJoCo's model of a text; its warnings become findings instead of lines in a log file."""
     try:
         import mujoco
     except ModuleNotFoundError:
         raise LoadError(
             f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", source.file
         ) from None
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: findings.add("MuJoCo warns", " ".join(text.split())))
     try:
         if source.path is None:
             return mujoco.MjModel.from_xml_string(source.text)
@@ -70,6 +105,8 @@ def _compiled(source: Source) -> Any:
         told = " ".join(str(error).split())
         line = _LINE.search(told)
         raise LoadError(f"MuJoCo cannot compile it: {told}", source.file, int(line[1]) if line else None) from None
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _joints(model: Model) -> list[Joint]:
