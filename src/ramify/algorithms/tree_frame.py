@@ -29,9 +29,14 @@ def place(k: Any, parent: Any, q: Any) -> None:
 
     `inside` is 0 on the world and 1 on every node: the position of a root in its own tree's frame is zero.
     """
+    move(k, parent, q)
+    k.S = k.H.map(k.C.back)
+
+
+def move(k: Any, parent: Any, q: Any) -> None:
+    """Leave all that `place` does but the motions."""
     inside = parent.inside[0]
     from_world = k.weight(q[k]) @ parent.C
     k.C = Transform.of(from_world.E, from_world.r * inside)
     k.origin = parent.origin * inside + from_world.r * (1.0 - inside)
     k.inside = np.ones(1)
-    k.S = k.H.map(k.C.back)

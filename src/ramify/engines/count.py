@@ -7,7 +7,7 @@ hand for these joints, summed over all rows of all loops. Loads, stores, signs a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,6 +18,7 @@ from ramify.engines.variants import Variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.rows import Rows
+from ramify.recursion.stations import Stations
 
 _COUNTED = {
     "mul": "multiplications",
@@ -68,6 +69,7 @@ def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()
 class _Counter:
     def __init__(self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self.mechanism, self.sites, self.rows = mechanism, sites, Rows(mechanism, sites)
+        self.stations = Stations(mechanism.topology, self.rows)
         self.nodes = algorithm.visited(mechanism, sites)
         self.own: dict[int, Count] = {}
 
@@ -92,9 +94,16 @@ class _Counter:
         if loop.source == "frames":
             sites = enumerate(self.sites)
             return self._sum(loop, [((port_of(self.mechanism, s.node), s.rows), (i,), 1) for i, s in sites], meant)
-        if loop.source == "meetings":
-            cases = [((port_of(self.mechanism, m[0]),), m, 1) for m in self.rows.meetings]
-            return self._sum(loop, cases, meant)
+        if loop.source in ("meetings", "joins"):
+            pairs = self.rows.meetings if loop.source == "meetings" else self.stations.joins
+            return self._sum(loop, [((port_of(self.mechanism, pair[0]),), pair, 1) for pair in pairs], meant)
+        if loop.source in ("ways_one", "ways_other"):
+            ways = self.rows.ways(loop.source.removeprefix("ways_"))
+            return self._sum(loop, [((self.mechanism.kinds[way[0]].name,), way, 1) for way in ways], meant)
+        if loop.source in ("scatter_stations", "gather_stations"):
+            both = [(k, self.stations.above(k)) for k in self.stations.nodes]
+            ports = [tuple(port_of(self.mechanism, node) for node in pair) for pair in both]
+            return self._sum(loop, [(variant, pair, 1) for variant, pair in zip(ports, both, strict=True)], meant)
         numbers = self.numbers(loop, meant)
         body = loop.bodies[()]
         if not any(isinstance(item, Loop) for item in body.items):
@@ -112,23 +121,40 @@ class _Counter:
                 total = total + self.block(loop.bodies[variant], {**meant, **roles}) * times
         return total
 
-    def numbers(self, loop: Loop, meant: dict[Role, int]) -> range:
+    def numbers(self, loop: Loop, meant: dict[Role, int]) -> Sequence[int]:
         """The columns or rows that an inner loop runs over; for a frame's support, as many."""
-        starts, topology = self.mechanism.v_starts, self.mechanism.topology
-        if loop.source in ("rows", "carried", "frame_rows"):
-            found = range(self.rows.count)
-            if loop.over is not None:
-                find = self.rows.carried if loop.source == "carried" else self.rows.of
-                found = find(meant[loop.over])
-            return found if loop.after is None else range(meant[loop.after], found.stop)
-        if loop.over is None:
-            return range(self.mechanism.nv)
-        which = meant[loop.over]
-        if loop.source == "descendants":
-            return range(starts[which + 1], starts[topology.subtree_end(which)])
-        if loop.source == "onward":
-            return range(starts[which], self.mechanism.nv)
-        return range(sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node)))
+        which = -1 if loop.over is None else meant[loop.over]
+        after = None if loop.after is None else meant[loop.after]
+        if loop.source == "ancestors":
+            return self.climb(self.mechanism.column_parents[self.mechanism.v_starts[which]] if after is None else after)
+        found = self.range(loop.source, which)
+        if after is None:
+            return found
+        return range(after + 1 if loop.source == "columns" else max(after, found.start), found.stop)
+
+    def climb(self, column: int) -> list[int]:
+        """A column and those that carry it."""
+        found = []
+        while column >= 0:
+            found.append(column)
+            column = self.mechanism.column_parents[column]
+        return found
+
+    def range(self, source: str, which: int) -> range:
+        """The rows or columns of a node or frame, or all."""
+        starts, topology, nv = self.mechanism.v_starts, self.mechanism.topology, self.mechanism.nv
+        ranges: dict[str, Callable[[], range]] = {
+            "columns": lambda: range(nv),
+            "rows": lambda: range(self.rows.count),
+            "carried": lambda: self.rows.carried(which),
+            "following": lambda: self.rows.following(which),
+            "passing": lambda: self.stations.passing(which),
+            "frame_rows": lambda: self.rows.of(which),
+            "descendants": lambda: range(starts[which + 1], starts[topology.subtree_end(which)]),
+            "onward": lambda: range(starts[which], nv),
+            "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node))),
+        }
+        return ranges[source]()
 
 
 def _own(block: Block) -> Count:

@@ -19,6 +19,7 @@ from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.node import WORLD_PORT, NodeKind
 from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
 from ramify.recursion.rows import Rows
+from ramify.recursion.stations import UNITS, Stations
 from ramify.recursion.topology import WORLD
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
@@ -79,6 +80,10 @@ def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     return tuple(base + offset for base, offset in index)
 
 
+def _from(numbers: range, after: RowRole | None) -> range:
+    return numbers if after is None else range(max(numbers.start, sum(after.index)), numbers.stop)
+
+
 class _Memory:
     """What `tree.array` gives: values by position, each set before it is read."""
 
@@ -112,6 +117,7 @@ class ReferenceTree(Tree):
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._mechanism, self._sites = mechanism, sites
         self._rows = Rows(mechanism, sites)
+        self._stations = Stations(mechanism.topology, self._rows)
         self._open: list[str] = []
         world = _Cell(0, None, np.zeros(0), None)
         self._cells = []
@@ -139,6 +145,12 @@ class ReferenceTree(Tree):
             parent = self._cells[self._mechanism.parents[number]]
             yield NodeRole(self._cells[number], "k", "set", ledger), NodeRole(parent, "parent", parent_right, ledger)
 
+    def _station_pairs(self, order: Iterator[int]) -> Iterator[tuple[NodeRole, NodeRole]]:
+        for number in order:
+            ledger = Ledger()
+            above = self._cells[self._stations.above(number)]
+            yield NodeRole(self._cells[number], "station", "set", ledger), NodeRole(above, "above", "read", ledger)
+
     def scatter(self) -> Iterator[tuple[NodeRole, NodeRole]]:
         return self._loop(self._pairs(iter(range(len(self._mechanism.kinds))), "read"))
 
@@ -155,8 +167,20 @@ class ReferenceTree(Tree):
     def _columns(self, start: int, end: int) -> Iterator[ColumnRole]:
         return self._loop(ColumnRole((c, 0)) for c in range(start, end))
 
-    def columns(self) -> Iterator[ColumnRole]:
-        return self._columns(0, self._mechanism.nv)
+    def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        return self._columns(0 if after is None else sum(after.index) + 1, self._mechanism.nv)
+
+    def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        (first, _), _ = k.span("v")
+        parents = self._mechanism.column_parents
+
+        def climb() -> Iterator[ColumnRole]:
+            column = parents[first] if start is None else sum(start.index)
+            while column >= 0:
+                yield ColumnRole((column, 0))
+                column = parents[column]
+
+        return self._loop(climb())
 
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
         (start, _), length = k.span("v")
@@ -179,8 +203,7 @@ class ReferenceTree(Tree):
         return FrameRole((i, 0), site.placement, self._rows.starts[i], self._rows.asked[i], site.rows)
 
     def _row_loop(self, numbers: range, after: RowRole | None) -> Iterator[RowRole]:
-        start = numbers.start if after is None else after.index[0] + after.index[1]
-        return self._loop(RowRole((r, 0), (self._rows.places[r], 0)) for r in range(start, numbers.stop))
+        return self._loop(RowRole((r, 0), (self._rows.places[r], 0)) for r in _from(numbers, after))
 
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(range(self._rows.count), after)
@@ -189,15 +212,39 @@ class ReferenceTree(Tree):
         (number, _), _ = k.span("node")
         return self._row_loop(self._rows.carried(number - 1), after)
 
-    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
-        return self._row_loop(self._rows.of(frame.index[0]), None)
+    def following(self, k: NodeRole) -> Iterator[RowRole]:
+        (number, _), _ = k.span("node")
+        return self._row_loop(self._rows.following(number - 1), None)
+
+    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        (number, _), _ = k.span("node")
+        return self._loop(RowRole((r, 0), None) for r in _from(self._stations.passing(number - 1), after))
+
+    def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop(self._rows.of(frame.index[0]), after)
+
+    def _node_and_frames(self, found: Sequence[tuple[int, int, int]], role: str) -> Iterator[Any]:
+        for node, one, other in found:
+            yield NodeRole(self._cells[node], role, "read", Ledger()), self._frame(one), self._frame(other)
 
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        def pairs() -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-            for node, one, other in self._rows.meetings:
-                yield NodeRole(self._cells[node], "meeting", "read", Ledger()), self._frame(one), self._frame(other)
+        return self._loop(self._node_and_frames(self._rows.meetings, "meeting"))
 
-        return self._loop(pairs())
+    def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        return self._loop(self._node_and_frames(self._rows.ways(to), "k"))
+
+    def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._loop(self._station_pairs(iter(self._stations.nodes)))
+
+    def gather_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._loop(self._station_pairs(reversed(self._stations.nodes)))
+
+    def units(self, station: NodeRole) -> list[RowRole]:
+        (number, _), _ = station.span("node")
+        return [RowRole((self._stations.units(number - 1), i), None) for i in range(UNITS)]
+
+    def joins(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        return self._loop(self._node_and_frames(self._stations.joins, "meeting"))
 
     def array(self, *over: str) -> Indexed:
         return _Memory(over)

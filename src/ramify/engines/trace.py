@@ -30,12 +30,13 @@ from ramify.engines.ir import (
     Store,
     Uniform,
 )
-from ramify.engines.variants import WORLD_CLASS, Variants
+from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants
 from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
 from ramify.recursion.node import WORLD_PORT
 from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
+from ramify.recursion.stations import UNITS
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
@@ -271,7 +272,7 @@ class TracedTree(Tree):
             parent_cell = _Cell(self, parent_role, _OfPort(parent) if parent != WORLD_CLASS else None, np.zeros(0))
             return NodeRole(k, "k", "set", ledger), NodeRole(parent_cell, "parent", parent_right, ledger)
 
-        return self._run(loop, list(kinds), roles)
+        return self._run(loop, loop_variants(direction, self.variants), roles)
 
     def _parameters(self, role: Role, count: int) -> Array:
         return _object_array([self.program.load(Param(role, i)) for i in range(count)])
@@ -294,15 +295,16 @@ class TracedTree(Tree):
             cell = _Cell(self, carrier, _OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
             return self._frame(frame, rows), NodeRole(cell, "carrier", "add", Ledger())
 
-        return self._run(loop, list(self.variants.frames), roles)
+        return self._run(loop, loop_variants("frames", self.variants), roles)
 
     def _frame(self, role: Role, rows: tuple[int, ...]) -> FrameRole:
         row, asked = Position(role, "row"), Position(role, "rows")
         return FrameRole((Position(role, "frame"), 0), self._parameters(role, 12), row, asked, rows)
 
-    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        self._direction = "meetings"
-        loop = Loop("meetings", None)
+    def _pairs(self, source: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        """A node of known port, and two frames."""
+        self._direction = source
+        loop = Loop(source, None)
 
         def roles(variant: tuple[str, ...]) -> tuple[NodeRole, FrameRole, FrameRole]:
             (port,) = variant
@@ -312,46 +314,98 @@ class TracedTree(Tree):
             cell = _Cell(self, node, _OfPort(port), np.zeros(0))
             return NodeRole(cell, "meeting", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
 
-        return self._run(loop, [(port,) for port in self.variants.ports], roles)
+        return self._run(loop, loop_variants(source, self.variants), roles)
+
+    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        return self._pairs("meetings")
+
+    def joins(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        return self._pairs("joins")
+
+    def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        self._direction = "ways"
+        loop = Loop(f"ways_{to}", None)
+        kinds: dict[tuple[str, ...], Any] = {(kind.name,): kind for kind, _ in self.variants.nodes}
+
+        def roles(variant: tuple[str, ...]) -> tuple[NodeRole, FrameRole, FrameRole]:
+            kind = kinds[variant]
+            if variant not in loop.roles:
+                loop.roles[variant] = Role("k", (kind.name,)), Role("one"), Role("other")
+            k, one, other = loop.roles[variant]
+            cell = _Cell(self, k, kind, self._parameters(k, kind.parameter_count))
+            return NodeRole(cell, "k", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
+
+        return self._run(loop, loop_variants(loop.source, self.variants), roles)
+
+    def _station_sweep(self, direction: str) -> Iterator[tuple[NodeRole, NodeRole]]:
+        self._direction = direction
+        loop = Loop(f"{direction}_stations", None)
+
+        def roles(variant: tuple[str, ...]) -> tuple[NodeRole, NodeRole]:
+            port, above = variant
+            if variant not in loop.roles:
+                classes = self.variants.classes_of
+                loop.roles[variant] = Role("station", classes(port)), Role("above", classes(above))
+            station_role, above_role = loop.roles[variant]
+            ledger = Ledger()
+            station = _Cell(self, station_role, _OfPort(port), np.zeros(0))
+            next_one = _Cell(self, above_role, _OfPort(above) if above != WORLD_CLASS else None, np.zeros(0))
+            return NodeRole(station, "station", "set", ledger), NodeRole(next_one, "above", "read", ledger)
+
+        return self._run(loop, loop_variants(loop.source, self.variants), roles)
+
+    def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._station_sweep("scatter")
+
+    def gather_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        return self._station_sweep("gather")
+
+    def units(self, station: NodeRole) -> list[RowRole]:
+        return [RowRole((Position(_role(station), "units"), i), None) for i in range(UNITS)]
 
     def _row_loop(self, source: str, over: Role | None, after: RowRole | None) -> Iterator[RowRole]:
         if not self.variants.frames:
             return iter(())  # without frames there are no rows
-        start = None
-        if after is not None:
-            base, offset = after.index
-            if not isinstance(base, Position) or offset:
-                refuse("loops over rows start at the row of a loop")
-            start = base.role
+        start = None if after is None else _of_loop(after.index)
         loop, role = Loop(source, over, start), Role("row")
         loop.roles[()] = (role,)
-        return self._run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), (Position(role, "rows"), 0)))
+        asked = None if source == "passing" else (Position(role, "rows"), 0)
+        return self._run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), asked))
 
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("rows", None, after)
 
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        return self._row_loop("carried", k.span("v")[0][0].role, after)
+        return self._row_loop("carried", _role(k), after)
 
-    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
-        return self._row_loop("frame_rows", frame.index[0].role, None)
+    def following(self, k: NodeRole) -> Iterator[RowRole]:
+        return self._row_loop("following", _role(k), None)
 
-    def _column_loop(self, source: str, over: Role | None) -> Iterator[ColumnRole]:
+    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop("passing", _role(k), after)
+
+    def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._row_loop("frame_rows", frame.index[0].role, after)
+
+    def _column_loop(self, source: str, over: Role | None, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
         if not self.variants.nodes:
             return iter(())  # a mechanism without nodes has no columns either
-        loop = Loop(source, over)
+        loop = Loop(source, over, None if after is None else _of_loop(after.index))
         role = Role("column")
         loop.roles[()] = (role,)
         return self._run(loop, [()], lambda _: ColumnRole((Position(role, "column"), 0)))
 
-    def columns(self) -> Iterator[ColumnRole]:
-        return self._column_loop("columns", None)
+    def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        return self._column_loop("columns", None, after)
 
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
-        return self._column_loop("descendants", k.span("v")[0][0].role)
+        return self._column_loop("descendants", _role(k))
 
     def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
-        return self._column_loop("onward", k.span("v")[0][0].role)
+        return self._column_loop("onward", _role(k))
+
+    def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        return self._column_loop("ancestors", _role(k), start)
 
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
         return self._column_loop("support", frame.index[0].role)
@@ -364,6 +418,21 @@ class TracedTree(Tree):
         """Refuse a loop that was left before its end."""
         if self._open:
             raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+
+
+def _role(node: NodeRole) -> Role:
+    (base, _), _ = node.span("node")
+    role: Role = base.role
+    return role
+
+
+def _of_loop(index: tuple[Any, int]) -> Role:
+    """The role of a row or column that a loop yielded."""
+    base, offset = index
+    if not isinstance(base, Position) or base.what not in ("row", "column") or offset:
+        refuse("a loop over rows or columns can start only at one that a loop has yielded")
+    role: Role = base.role
+    return role
 
 
 @dataclass(frozen=True)

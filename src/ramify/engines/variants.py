@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.node import NodeKind
@@ -62,6 +63,19 @@ class Variants:
         if port == WORLD_CLASS:
             return (WORLD_CLASS,)
         return tuple(dict.fromkeys(kind.name for kind, _ in self.nodes if kind.port == port))
+
+
+def loop_variants(source: str, variants: Variants) -> list[tuple[Any, ...]]:
+    """The variants of the bodies of a loop over a table; their places in this list are their numbers in the table."""
+    if source == "frames":
+        return list(variants.frames)
+    if source in ("meetings", "joins"):
+        return [(port,) for port in variants.ports]
+    if source.startswith("ways"):
+        return list(dict.fromkeys((kind.name,) for kind, _ in variants.nodes))
+    if source.endswith("stations"):
+        return [(port, above) for above in (WORLD_CLASS, *variants.ports) for port in variants.ports]
+    return list(variants.names)
 
 
 def port_of(mechanism: Mechanism, node: int) -> str:

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from ramify.recursion.node import NodeKind
-from ramify.recursion.topology import Topology
+from ramify.recursion.topology import WORLD, Topology
 from ramify.spatial.value import Array
 
 
@@ -61,6 +61,19 @@ class Mechanism:
     def v_starts(self) -> tuple[int, ...]:
         """Where each node's velocity starts; one more entry holds nv."""
         return tuple(accumulate((kind.nv for kind in self.kinds), initial=0))
+
+    @cached_property
+    def column_parents(self) -> tuple[int, ...]:
+        """For each degree of freedom the one before it on the way to the base, −1 for none.
+
+        As if joints of several degrees of freedom were chains: Featherstone's expanded parent array.
+        """
+        found: list[int] = []
+        for k, kind in enumerate(self.kinds):
+            parent = self.parents[k]
+            before = -1 if parent == WORLD else self.v_starts[parent + 1] - 1
+            found += [before, *range(self.v_starts[k], self.v_starts[k + 1] - 1)][: kind.nv]
+        return tuple(found)
 
     @property
     def nq(self) -> int:

@@ -181,11 +181,11 @@ class ColumnRole:
 
 
 class RowRole:
-    """One row of a task: a component of a frame's motion."""
+    """One row of a task, a component of a frame's motion; or one of a station, which nobody asked for."""
 
     __slots__ = ("asked", "component", "index")
 
-    def __init__(self, index: Index, asked: Index, component: int | None = None) -> None:
+    def __init__(self, index: Index, asked: Index | None, component: int | None = None) -> None:
         self.index, self.asked, self.component = index, asked, component
 
     def unit(self) -> Force:
@@ -195,10 +195,12 @@ class RowRole:
         return Force(np.eye(6)[self.component])
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
-        """Its number among the rows of the tree's arrays ("row"), or in the order asked for ("rows")."""
-        if dimension not in ("row", "rows"):
-            refuse(f"an index over {dimension} cannot be a row of a task")
-        return self.index if dimension == "row" else self.asked, None
+        """Its number among the rows of the tree's arrays ("row", "passing"), or in the order asked for ("rows")."""
+        if dimension == "passing" or (dimension == "row" and self.asked is not None):
+            return self.index, None
+        if dimension != "rows" or self.asked is None:
+            refuse(f"an index over {dimension} cannot be a row of a {'task' if self.asked else 'station'}")
+        return self.asked, None
 
 
 class FrameRole:

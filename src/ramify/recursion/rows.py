@@ -50,6 +50,11 @@ class Rows:
         last = bisect_left(self._nodes, self._topology.subtree_end(node))
         return range(self._firsts[first], self._firsts[last])
 
+    def following(self, node: int) -> range:
+        """The rows that come after those that a node and its subtree carry; none if they carry none."""
+        carried = self.carried(node)
+        return range(carried.stop, self.count if carried else carried.stop)
+
     def of(self, frame: int) -> range:
         """The rows of a frame."""
         return range(self.starts[frame], self.starts[frame] + len(self._sites[frame].rows))
@@ -66,4 +71,16 @@ class Rows:
                 node = self._topology.nearest_common_ancestor(self._sites[one].node, self._sites[other].node)
                 if node != WORLD:
                     found.append((node, one, other))
+        return tuple(found)
+
+    def ways(self, to: str) -> tuple[tuple[int, int, int], ...]:
+        """For each pair that meets, the nodes from there (exclusive) out to one of the two frames, with the pair.
+
+        Args:
+            to: "one" or "other".
+        """
+        found = []
+        for node, one, other in self.meetings:
+            path = self._topology.support(self._sites[one if to == "one" else other].node)
+            found += [(k, one, other) for k in path if k > node]
         return tuple(found)

@@ -47,8 +47,8 @@ class Tree(ABC):
         """The frames asked for, each with the node that carries it."""
 
     @abstractmethod
-    def columns(self) -> Iterator[ColumnRole]:
-        """All degrees of freedom."""
+    def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        """All degrees of freedom, or those that come after one: contiguous columns."""
 
     @abstractmethod
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
@@ -63,6 +63,10 @@ class Tree(ABC):
         """The degrees of freedom that move a frame."""
 
     @abstractmethod
+    def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
+        """The degrees of freedom of all nodes that carry k, without its own, tips to base; or those from one on."""
+
+    @abstractmethod
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         """All rows of all tasks, or those from a row on: contiguous."""
 
@@ -71,18 +75,58 @@ class Tree(ABC):
         """The rows of the tasks that k and its subtree carry, or those of them from a row on: contiguous."""
 
     @abstractmethod
+    def following(self, k: NodeRole) -> Iterator[RowRole]:
+        """The rows that come after those that k and its subtree carry: contiguous. None if they carry none."""
+
+    @abstractmethod
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         """Pairs of frames, each once and with itself, with the last node that supports both; none for the world."""
 
     @abstractmethod
-    def rows_of(self, frame: FrameRole) -> Iterator[RowRole]:
-        """The rows of one frame, as a loop."""
+    def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        """The rows of one frame, or those of them from a row on, as a loop."""
+
+    @abstractmethod
+    def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        """For each pair of frames that meet, the nodes on the way from there out to the first or the second of them.
+
+        The node where they meet is not on the way.
+
+        Args:
+            to: "one" or "other".
+        """
+
+    # Stations: `ramify.recursion.stations` says what they are
+
+    @abstractmethod
+    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+        """The rows, at most six, that pass the joint of k: of tasks, or the units of a station. Contiguous."""
+
+    @abstractmethod
+    def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        """Stations, each with the next one on its way to the base (or the world), base to tips."""
+
+    @abstractmethod
+    def gather_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
+        """Stations, each with the next one on its way to the base (or the world), tips to base."""
+
+    @abstractmethod
+    def units(self, station: NodeRole) -> list[RowRole]:
+        """The six rows of a station; no loop."""
+
+    @abstractmethod
+    def joins(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
 
     @abstractmethod
     def array(self, *over: str) -> Indexed:
-        """Memory indexed by "v" (columns) or "row" (rows of tasks), alone or after "node" or "row".
+        """Memory with one or two indices, the last of which should be that of the inner loop.
 
         An entry is set before it is read.
+
+        Args:
+            *over: "v" (columns), "row" (rows of tasks), "passing" (those and the units of stations), "frames"; "node"
+                as the first of two.
         """
 
 

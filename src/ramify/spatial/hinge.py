@@ -14,8 +14,9 @@ import numpy as np
 from ramify.spatial.inertia import ArticulatedInertia
 from ramify.spatial.motion import Force, Motion
 from ramify.spatial.symmetric import Factor
-from ramify.spatial.value import Array, Linear
-from ramify.spatial.vector3 import stack
+from ramify.spatial.transform import Transform
+from ramify.spatial.value import Array, Linear, Value
+from ramify.spatial.vector3 import cross, stack
 
 
 class Hinge(NamedTuple):
@@ -69,6 +70,11 @@ class ForceColumns(Columns):
         result: Array = self.matrix().T @ motion.data
         return result
 
+    def map(self, function: Callable[[Force], Motion]) -> MotionColumns:
+        """The columns after a function of each."""
+        results = [function(self.column(i)).data for i in range(self.count)]
+        return MotionColumns(stack(*results), self.count)
+
 
 class JointMap(Protocol):
     """H, 6×n: what algorithms may ask of a joint's motions."""
@@ -84,6 +90,12 @@ class JointMap(Protocol):
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         """The columns after a function of each."""
+
+    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
+        """The same motions in the frame that X comes from, by whichever columns span them with the fewest numbers.
+
+        Joints with armature keep their own columns, since armature belongs to coordinates and not to motions.
+        """
 
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         """Eq. 32. `armature` is added to D's diagonal; None says that it is zero by construction."""
@@ -110,6 +122,9 @@ class MotionColumns(Columns):
         kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
         return kind(stack(*(result.data for result in results)), self.count)
 
+    def basis(self, X: Transform, _armature: Array | None) -> Columns:
+        return self.map(X.back)
+
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         H, dense = self.matrix(), P.matrix()
         U = dense @ H
@@ -118,13 +133,27 @@ class MotionColumns(Columns):
         return Hinge(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
 
 
-class AxisMap:
+class AxisMap(Value):
     """A joint map whose columns are unit vectors of the body frame: 0–2 turn about x, y, z; 3–5 slide along them."""
 
     __slots__ = ("axes",)
+    size = 0
 
     def __init__(self, *axes: int) -> None:
+        super().__init__(np.zeros(0))
         self.axes = axes
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return self.axes
+
+    @classmethod
+    def from_components(cls, _: Array, *axes: int) -> AxisMap:
+        return cls(*axes)
+
+    def matrix(self) -> Array:
+        """6×n."""
+        return np.eye(6)[:, list(self.axes)]
 
     def __matmul__(self, x: Array) -> Motion:
         components: list[Any] = [0.0] * 6
@@ -140,6 +169,14 @@ class AxisMap:
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         return MotionColumns(np.eye(6)[list(self.axes)].reshape(-1), len(self.axes)).map(function)
+
+    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
+        if armature is None and self.axes in ((0, 1, 2, 3, 4, 5), (3, 4, 5)):
+            return self  # all motions, or all translations, whatever the frame
+        if armature is None and self.axes == (0, 1, 2):
+            turns = [stack(axis, cross(X.r, axis)) for axis in np.eye(3)]
+            return MotionColumns(stack(*turns), 3)
+        return self.map(X.back)
 
     def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
         axes, dense = list(self.axes), P.matrix()

@@ -128,6 +128,29 @@ class CoriolisInertia(Linear):
     def __matmul__(self, motion: Motion) -> Force:
         return Force.of(self.block @ motion.angular, -cross(self.lever, motion.angular))
 
+    def angular_columns(self) -> Array:
+        """The three columns that are not zero, (6, 3): B m is what they make of the angular part of m."""
+        return np.concatenate([self.block, -skew(self.lever)])
+
     def transposed(self, motion: Motion) -> Force:
         """Bᵀ m."""
         return Force.of(self.block.T @ motion.angular + cross(self.lever, motion.linear), np.zeros(3))
+
+
+class Compliance(Linear):
+    """A symmetric 6×6 inverse inertia, accelerations per unit of force, as the 21 numbers of its upper triangle."""
+
+    __slots__ = ()
+    size = 21
+
+    @classmethod
+    def from_matrix(cls, matrix: Array) -> Compliance:
+        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        return cls(matrix[_ROWS6, _COLUMNS6])
+
+    def matrix(self) -> Array:
+        """The dense symmetric 6×6 matrix."""
+        return self.data[SYMMETRIC6]
+
+    def __matmul__(self, force: Force) -> Motion:
+        return Motion(self.matrix() @ force.data)

@@ -7,15 +7,26 @@ from dataclasses import replace
 from functools import cache
 
 from ramify.algorithms.kinematics import VIEWS, View
+from ramify.algorithms.operational_space.chang_khatib import chang_khatib
+from ramify.algorithms.operational_space.definition import definition
 from ramify.algorithms.operational_space.efpa import efpa
+from ramify.algorithms.operational_space.efpa_segments import efpa_segments
 from ramify.algorithms.operational_space.pv_osim import pv_osim
-from ramify.errors import UnknownNameError
+from ramify.algorithms.operational_space.pv_osim_r import pv_osim_r
+from ramify.algorithms.operational_space.rjk import rjk
+from ramify.algorithms.operational_space.sparse_factorization import sparse_factorization
 from ramify.recursion.algorithm import Algorithm, algorithm
 
 #: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
 METHODS: dict[str, Callable[[View], Callable[..., None]]] = {
+    "definition": definition,
+    "chang_khatib": chang_khatib,
+    "rjk": rjk,
     "efpa": efpa,
+    "sparse_factorization": sparse_factorization,
     "pv_osim": pv_osim,
+    "pv_osim_r": pv_osim_r,
+    "efpa_segments": efpa_segments,
 }
 
 
@@ -26,14 +37,7 @@ def inverse_inertia(method: str, reference: str) -> Algorithm:
     Args:
         method: One of `METHODS`.
         reference: One of `ramify.algorithms.kinematics.VIEWS`.
-
-    Raises:
-        UnknownNameError: There is no such method or reference.
     """
-    if method not in METHODS:
-        raise UnknownNameError("method", method, tuple(METHODS))
-    if reference not in VIEWS:
-        raise UnknownNameError("reference", reference, tuple(VIEWS))
     declare = algorithm(
         q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",), sparse=("inverse_inertia",)
     )

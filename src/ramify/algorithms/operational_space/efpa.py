@@ -29,7 +29,7 @@ def efpa(view: View) -> Callable[..., None]:
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
         reach, response = tree.array("node", "row"), tree.array("node", "row")
-        task_space.place(tree, q, view, chi)
+        task_space.place(tree, q, view, chi, any_basis=True)
         task_space.clear(tree, block)
         for row in tree.rows():
             response[tree.world, row] = Motion.zero()
@@ -48,7 +48,7 @@ def efpa(view: View) -> Callable[..., None]:
 
         for k, one, other in tree.meetings():
             for r in tree.rows_of(one):
-                for s in tree.rows_of(other):
+                for s in tree.rows_of(other, r):
                     block[r, s] = reach[k, r].data @ response[k, s].data  # Eq. 14
 
         task_space.hand_over(tree, block, inverse_inertia)

@@ -5,8 +5,7 @@
     sweep     gather, rows      Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ at every joint, rows taken through it    [S24] PV-OSIM
 
 At each joint two tasks feel each other through what the joint gives way to both. Summed over the joints that carry
-both, this is Λ⁻¹. The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense
-inverse.
+both, this is Λ⁻¹.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
       matrix", IEEE Robotics and Automation Letters 9, 2024.
@@ -26,24 +25,13 @@ def pv_osim(view: View) -> Callable[..., None]:
 
     def pv_osim(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
-        felt = [tree.array("row") for _ in range(6)]  # one per degree of freedom of a joint
-        task_space.place(tree, q, view, chi)
+        felt = [tree.array("row") for _ in range(6)]
+        task_space.place(tree, q, view, chi, any_basis=True)
         task_space.clear(tree, block)
 
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
-            for row in tree.carried(k):
-                along = k.S.along(chi[row])
-                for i, part in enumerate(k.D.forward(along)):
-                    felt[i][row] = part
-                chi[row] = chi[row] - k.G @ along
-            for one in tree.carried(k):
-                give = [felt[i][one] * r for i, r in enumerate(k.D.reciprocals)]
-                for other in tree.carried(k, one):
-                    shared = block[one, other]
-                    for i, share in enumerate(give):
-                        shared = shared + share * felt[i][other]
-                    block[one, other] = shared
+            task_space.feel(k, tree.carried, chi, felt, block)
 
         task_space.hand_over(tree, block, inverse_inertia)
 

@@ -59,6 +59,25 @@ class Function:
         self._open(f"exit{k}")
 
     @contextmanager
+    def chain(self, start: str | int, links: str) -> Iterator[str]:
+        """Repeat the block for an index from `start` that goes on to its link in an array, while it is not negative."""
+        k = self._fresh()
+        before, index = self._block, f"%i{k}"
+        self.do(f"br label %head{k}")
+        self._open(f"head{k}")
+        self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
+        self.do(f"%more{k} = icmp sge i64 {index}, 0")
+        self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
+        self._open(f"body{k}")
+        yield index
+        self.do(f"br label %latch{k}")
+        self._open(f"latch{k}")
+        self.do(f"%link{k} = getelementptr i64, ptr {links}, i64 {index}")
+        self.do(f"%next{k} = load i64, ptr %link{k}, align 8, !invariant.load !0")
+        self.do(f"br label %head{k}")
+        self._open(f"exit{k}")
+
+    @contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """Run the block only if `condition`, an i1, holds."""
         k = self._fresh()

@@ -17,16 +17,25 @@ from ramify.engines.native.assembly import Function
 from ramify.engines.native.elementary import sincos_text
 from ramify.engines.native.layout import Layout
 from ramify.engines.native.memory import ColumnLanes, Memory, Number, counting, splat, suffix, vector
-from ramify.engines.variants import WORLD_CLASS, Variants
+from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants
 from ramify.recursion.algorithm import Algorithm
 
-_CONTIGUOUS = ("columns", "descendants", "onward", "rows", "carried", "frame_rows")
+#: Where loops over contiguous rows or columns of a node or frame find their range in its row of the tables.
+_RANGES = {
+    "descendants": table.NODE["after"],
+    "carried": table.NODE["rows"],
+    "following": table.NODE["rows_end"],
+    "passing": table.NODE["passing"],
+    "frame_rows": table.FRAME["row"],
+}
+_CONTIGUOUS = {"columns", "onward", "rows", *_RANGES}
 _TABLES = {
     "scatter": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
     "gather": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
     "frames": (table.FRAME_ROWS, table.N_FRAMES, table.FRAME_ROW),
-    "meetings": (table.MEETING_ROWS, table.N_MEETINGS, table.MEETING_ROW),
+    **{name: (start, start + 1, table.LIST_ROWS[name]) for name, start in table.LISTS.items()},
 }
+_TABLES["scatter_stations"] = _TABLES["gather_stations"] = _TABLES["stations"]
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
 
@@ -134,76 +143,105 @@ class _Emitter:
     def row_loop(self, loop: Loop, scope: _Scope) -> None:
         """A loop with a switch to the body of the row's variant."""
         f, memory = self.f, self.memory
-        variants = {"frames": self.variants.frames, "meetings": [(port,) for port in self.variants.ports]}
-        numbers: list[Any] = list(variants.get(loop.source, self.variants.names))
+        numbers = loop_variants(loop.source, self.variants)
         start, number, length = _TABLES[loop.source]
         first = f.at("%tables", memory.number("%tables", start), "i64")
         count = memory.number("%tables", number)
         filled = {i: v for i, v in enumerate(numbers) if v in loop.bodies and loop.bodies[v].items}
         with f.loop(0, count) as index:
-            if loop.source == "gather":
+            if loop.source.startswith("gather"):
                 index = f.let(f"sub i64 {f.let(f'sub i64 {count}, 1')}, {index}")
             row = f.at(first, memory.product(index, length), "i64")
             with f.switch(memory.number(row, 0), filled, exhaustive=len(filled) == len(numbers)) as cases:
                 for number in cases:
                     variant = filled[number]
-                    self.bind(loop, variant, row)
+                    self.bind(loop, loop.roles[variant], row)
                     self.block(loop.bodies[variant], _Scope(self.width, scope))
 
-    def bind(self, loop: Loop, variant: tuple[str, ...], row: str) -> None:
+    def bind(self, loop: Loop, roles: tuple[Role, ...], row: str) -> None:
         """Find the roles of a loop's body from a row of its table."""
-        f, memory, element = self.f, self.memory, self.memory.element
-        if loop.source == "meetings":
-            self.bind_meeting(loop.roles[variant], row)
-            return
-        first, second = loop.roles[variant]
-        memory.rows[first] = row
-        columns = table.FRAME if loop.source == "frames" else table.NODE
-        memory.constants[first] = f.at("%params", memory.number(row, columns["param"]), "double")
-        if loop.source == "frames":
-            for what, column in (("frame", "frame"), ("row", "row"), ("rows", "asked")):
-                memory.positions[Position(first, what)] = memory.number(row, columns[column])
-            memory.ranges[first] = row, columns["row"]
-            memory.records[second] = f.at("%ws", memory.number(row, columns["record"]), element)
-            return
-        memory.records[first] = f.at("%ws", memory.number(row, columns["record"]), element)
-        if second.classes != (WORLD_CLASS,):  # the world's record is the first
-            memory.records[second] = f.at("%ws", memory.number(row, columns["parent_record"]), element)
-        memory.ranges[first] = row, columns["rows"]
-        for what in ("q", "v", "node", "depth"):
-            memory.positions[Position(first, what)] = memory.number(row, columns[what])
-        for what in ("node", "depth"):
-            memory.positions[Position(second, what)] = memory.number(row, columns[f"parent_{what}"])
+        memory = self.memory
+        if loop.source in ("scatter", "gather"):
+            k, parent = roles
+            self.bind_node(k, row)
+            self.bind_record(parent, row, table.NODE, "parent_")
+        elif loop.source == "frames":
+            frame, carrier = roles
+            self.bind_frame(frame, row)
+            self.bind_record(carrier, row, table.FRAME)
+        else:
+            for i, role in enumerate(roles, start=1):
+                if role.classes == (WORLD_CLASS,):
+                    continue
+                bind, first, length = self.bind_frame, table.FRAME_ROWS, table.FRAME_ROW
+                if role.classes:
+                    bind, first, length = self.bind_node, table.NODE_ROWS, table.NODE_ROW
+                table_start = self.f.at("%tables", memory.number("%tables", first), "i64")
+                bind(role, self.f.at(table_start, memory.product(memory.number(row, i), length), "i64"))
 
-    def bind_meeting(self, roles: tuple[Role, ...], row: str) -> None:
-        f, memory, columns = self.f, self.memory, table.MEETING
-        node, one, other = roles
-        memory.records[node] = f.at("%ws", memory.number(row, columns["record"]), memory.element)
+    def bind_node(self, role: Role, row: str) -> None:
+        """A node, from its row of the tables."""
+        memory = self.memory
+        memory.rows[role] = row
+        memory.constants[role] = self.f.at("%params", memory.number(row, table.NODE["param"]), "double")
+        for what in ("q", "v", "units"):
+            memory.positions[Position(role, what)] = memory.number(row, table.NODE[what])
+        self.bind_record(role, row, table.NODE)
+
+    def bind_record(self, role: Role, row: str, columns: dict[str, int], prefix: str = "") -> None:
+        """A node's record and numbers, from some row of the tables. The world's are zero, and never asked for."""
+        memory = self.memory
+        if role.classes == (WORLD_CLASS,):
+            return
+        memory.records[role] = self.f.at("%ws", memory.number(row, columns[f"{prefix}record"]), memory.element)
         for what in ("node", "depth"):
-            memory.positions[Position(node, what)] = memory.number(row, columns[what])
-        memory.ranges[one], memory.ranges[other] = (row, columns["one"]), (row, columns["other"])
+            memory.positions[Position(role, what)] = memory.number(row, columns[f"{prefix}{what}"])
+
+    def bind_frame(self, role: Role, row: str) -> None:
+        """A frame, from its row of the tables."""
+        memory, columns = self.memory, table.FRAME
+        memory.rows[role] = row
+        memory.constants[role] = self.f.at("%params", memory.number(row, columns["param"]), "double")
+        for what, column in (("frame", "frame"), ("row", "row"), ("rows", "asked")):
+            memory.positions[Position(role, what)] = memory.number(row, columns[column])
 
     # Loops over columns and rows
 
     def bounds(self, loop: Loop) -> tuple[Number, Number]:
-        memory = self.memory
-        if loop.source in ("rows", "carried", "frame_rows"):
-            start: Number = 0
-            end: Number = memory.sizes["rows"]
-            if loop.over is not None:
-                row, place = memory.ranges[loop.over]
-                start, end = memory.number(row, place), memory.number(row, place + 1)
-            return memory.positions[Position(loop.after, "row")] if loop.after else start, end
-        if loop.over is None:
-            return 0, memory.sizes["v"]
-        row = memory.rows[loop.over]
-        if loop.source == "descendants":
-            return memory.number(row, table.NODE["after"]), memory.number(row, table.NODE["end"])
+        """Start and end of a loop over contiguous rows or columns, or over a frame's support."""
+        f, memory = self.f, self.memory
+        if loop.source == "columns":
+            after = None if loop.after is None else memory.positions[Position(loop.after, "column")]
+            return 0 if after is None else memory.sum(after, 1), memory.sizes["v"]
+        if loop.source == "rows":
+            return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["rows"]
+        row = memory.rows[loop.over] if loop.over else ""
         if loop.source == "onward":
             return memory.number(row, table.NODE["v"]), memory.sizes["v"]
-        return memory.number(row, table.FRAME["support"]), memory.number(row, table.FRAME["support_end"])
+        place = table.FRAME["support"] if loop.source == "support" else _RANGES[loop.source]
+        start, end = memory.number(row, place), memory.number(row, place + 1)
+        if loop.after is not None:
+            after = memory.positions[Position(loop.after, "row")]
+            later = f.let(f"icmp sgt i64 {after}, {start}")
+            start = f.let(f"select i1 {later}, i64 {after}, i64 {start}")
+        return start, end
+
+    def climb(self, loop: Loop, scope: _Scope) -> None:
+        """A loop from column to column towards the base."""
+        memory, (role,) = self.memory, loop.roles[()]
+        parents = self.f.at("%tables", memory.number("%tables", table.COLUMN_PARENTS), "i64")
+        if loop.after is not None:
+            start: Number = memory.positions[Position(loop.after, "column")]
+        elif loop.over is not None:
+            start = memory.number(parents, memory.positions[Position(loop.over, "v")])
+        with self.f.chain(start, parents) as column:
+            memory.positions[Position(role, "column")] = column
+            self.block(loop.bodies[()], _Scope(scope.lanes, scope))
 
     def column_loop(self, loop: Loop, scope: _Scope) -> None:
+        if loop.source == "ancestors":
+            self.climb(loop, scope)
+            return
         f, (role,), body = self.f, loop.roles[()], loop.bodies[()]
         start, end = self.bounds(loop)
         column = Position(role, role.name)

@@ -7,39 +7,42 @@ record, but not on the number of nodes: everything that does is in the tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ramify.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
-from ramify.engines.variants import WORLD_CLASS, Variants, port_of
+from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants, port_of
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.rows import Rows
+from ramify.recursion.stations import Stations
 from ramify.recursion.topology import WORLD
 from ramify.spatial.value import Array
 
-# The head of the tables: one number each, then the start of each input and of each of the tree's arrays.
-(N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_MEETINGS,
- NODE_ROWS, FRAME_ROWS, MEETING_ROWS, SUPPORT, ASKED, GRAVITY) = range(12)  # fmt: skip
-INPUTS, ARRAYS, HEAD = 12, 20, 40
-# One row per node.
+# The head of the tables: one number each, then start and length of each list, the start of each input and of each of
+# the tree's arrays.
+(N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_PASSING,
+ NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY) = range(12)  # fmt: skip
+LISTS = {name: 12 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations"))}
+INPUTS, ARRAYS, HEAD = 22, 30, 62
+# One row per node. A range is a start and the column after it.
 NODE_COLUMNS = (
     "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
-    "after", "end", "rows", "rows_end",
+    "after", "end", "rows", "rows_end", "following_end", "passing", "passing_end", "units",
 )  # fmt: skip
 NODE = {name: i for i, name in enumerate(NODE_COLUMNS)}
 NODE_ROW = len(NODE_COLUMNS)
 # One row per frame.
-FRAME_COLUMNS = ("variant", "record", "param", "frame", "support", "support_end", "row", "rows_end", "asked")
+FRAME_COLUMNS = (
+    "variant", "record", "node", "depth", "param", "frame", "support", "support_end", "row", "rows_end", "asked",
+)  # fmt: skip
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
-# One row per pair of frames that meet.
-MEETING_COLUMNS = ("variant", "record", "node", "depth", "one", "one_end", "other", "other_end")
-MEETING = {name: i for i, name in enumerate(MEETING_COLUMNS)}
-MEETING_ROW = len(MEETING_COLUMNS)
+# Rows of lists: the variant, then for each role the place of its node or frame among the rows above, −1 for the world.
+LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3}
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,13 @@ class Layout:
         arrays: For each of the tree's arrays, what it is indexed by, and the position of each component that is used.
             Rows of nodes that are only handed from parents to children shrink to one row per depth: nodes come depth
             first, so that a parent's row is intact while its subtree is visited.
+        loops: What the program loops over.
     """
 
     fields: dict[tuple[str, str, int], int]
     records: dict[str, int]
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
+    loops: frozenset[str]
 
     @classmethod
     def of(cls, program: Program, variants: Variants) -> Layout:
@@ -89,11 +94,14 @@ class Layout:
                     fields[c, name, component] = size
                     size += 1
             records[c] = size
-        return cls(fields, records, arrays)
+        return cls(
+            fields, records, arrays, frozenset(item.source for _, item in walk(program.top) if isinstance(item, Loop))
+        )
 
     def metadata(self) -> dict[str, Any]:
         """What binding needs, fit for JSON."""
-        return {"records": self.records, "arrays": [[list(over), len(positions)] for over, positions in self.arrays]}
+        arrays = [[list(over), len(positions)] for over, positions in self.arrays]
+        return {"records": self.records, "arrays": arrays, "loops": sorted(self.loops)}
 
 
 def _handed_down(program: Program, number: int) -> bool:
@@ -141,13 +149,15 @@ def tables(
     Returns:
         Constants (float64), index tables (int64), and the length of the workspace in scalars.
     """
-    records = metadata["records"]
+    records, loops = metadata["records"], metadata["loops"]
     ids = {(kind.name, parent): i for i, (kind, parent) in enumerate(variants.nodes)}
     carriers = {variant: i for i, variant in enumerate(variants.frames)}
     order = Rows(mechanism, sites)
+    stations = Stations(mechanism.topology, order if "passing" in loops else Rows(mechanism, ()))
     starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
     sizes = algorithm.sizes(mechanism, sites)
     lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}
+    lengths["passing"] = stations.count
 
     record = records[WORLD_CLASS]
     record_of = {WORLD: 0}
@@ -175,6 +185,10 @@ def tables(
             starts[topology.subtree_end(k)],
             order.carried(k).start,
             order.carried(k).stop,
+            order.following(k).stop,
+            stations.passing(k).start,
+            stations.passing(k).stop,
+            stations.units(k) if k in stations.nodes else 0,
         )
     support: list[int] = []
     frame_rows = np.zeros((len(sites), FRAME_ROW), dtype=np.int64)
@@ -186,6 +200,8 @@ def tables(
         row[:] = (
             carriers[port_of(mechanism, site.node), site.rows],
             record_of[site.node],
+            site.node + 1,
+            depths[site.node] if site.node != WORLD else 0,
             n_params + 3 + 12 * i,
             i,
             first,
@@ -194,23 +210,18 @@ def tables(
             order.of(i).stop,
             order.asked[i],
         )
-    ports = {port: i for i, port in enumerate(variants.ports)}
-    uses_rows = any("rows" in a.dimensions for a in (*algorithm.inputs, *algorithm.outputs))
-    meetings = order.meetings if uses_rows else ()
-    meeting_rows = np.zeros((len(meetings), MEETING_ROW), dtype=np.int64)
-    for row, (k, one, other) in zip(meeting_rows, meetings, strict=True):
-        first_rows, other_rows = order.of(one), order.of(other)
-        row[:4] = ports[mechanism.kinds[k].port], record_of[k], k + 1, depths[k]
-        row[4:] = first_rows.start, first_rows.stop, other_rows.start, other_rows.stop
+    lists = _lists(variants, mechanism, order, stations, loops, {k: i for i, k in enumerate(visited)})
 
     head = np.zeros(HEAD, dtype=np.int64)
     head[[N_NODES, NQ, NV, N_FRAMES]] = len(visited), mechanism.nq, mechanism.nv, len(sites)
-    head[[N_ROWS, N_MEETINGS]] = order.count, len(meetings)
-    places = np.array(order.places, dtype=np.int64)
-    parts = [rows.reshape(-1), frame_rows.reshape(-1), meeting_rows.reshape(-1), places]
-    parts.append(np.array(support, dtype=np.int64))
-    places_of_parts = HEAD + np.cumsum([0, *(part.size for part in parts[:-1])])
-    head[[NODE_ROWS, FRAME_ROWS, MEETING_ROWS, ASKED, SUPPORT]] = places_of_parts
+    head[[N_ROWS, N_PASSING]] = order.count, stations.count
+    parents = mechanism.column_parents if "ancestors" in loops else ()
+    parts = [rows.reshape(-1), frame_rows.reshape(-1), *(list_rows.reshape(-1) for list_rows in lists.values())]
+    parts += [np.array(numbers, dtype=np.int64) for numbers in (order.places, support, parents)]
+    starts_of_parts = HEAD + np.cumsum([0, *(part.size for part in parts[:-1])])
+    list_starts = [LISTS[name] for name in lists]
+    head[[NODE_ROWS, FRAME_ROWS, *list_starts, ASKED, SUPPORT, COLUMN_PARENTS]] = starts_of_parts
+    head[[start + 1 for start in list_starts]] = [len(list_rows) for list_rows in lists.values()]
     head[GRAVITY] = n_params
     position = 0
     for i, argument in enumerate(algorithm.inputs):
@@ -222,3 +233,35 @@ def tables(
     constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
     table = np.concatenate([head, *parts])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)
+
+
+def _lists(
+    variants: Variants,
+    mechanism: Mechanism,
+    order: Rows,
+    stations: Stations,
+    loops: Sequence[str],
+    places: dict[int, int],
+) -> dict[str, Array]:
+    """The lists that a program loops over; those that it does not are empty."""
+
+    def filled(name: str, cases: Iterable[tuple[tuple[str, ...], tuple[int, ...]]]) -> Array:
+        numbers = {variant: i for i, variant in enumerate(loop_variants(name, variants))}
+        wanted = name in loops or any(loop.endswith(name) for loop in loops)
+        listed = [(numbers[variant], *who) for variant, who in cases] if wanted else []
+        return np.array(listed, dtype=np.int64).reshape(len(listed), LIST_ROWS[name])
+
+    def port(node: int) -> str:
+        return port_of(mechanism, node)
+
+    def way(to: str) -> Iterable[tuple[tuple[str, ...], tuple[int, ...]]]:
+        return (((mechanism.kinds[k].name,), (places[k], one, other)) for k, one, other in order.ways(to))
+
+    above = [(k, stations.above(k)) for k in stations.nodes]
+    return {
+        "meetings": filled("meetings", (((port(k),), (places[k], i, j)) for k, i, j in order.meetings)),
+        "joins": filled("joins", (((port(k),), (places[k], i, j)) for k, i, j in stations.joins)),
+        "ways_one": filled("ways_one", way("one")),
+        "ways_other": filled("ways_other", way("other")),
+        "stations": filled("stations", (((port(k), port(a)), (places[k], places.get(a, -1))) for k, a in above)),
+    }

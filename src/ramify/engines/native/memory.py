@@ -67,11 +67,10 @@ class Memory:
     records: dict[Role, str] = field(default_factory=dict)
     constants: dict[Role, str] = field(default_factory=dict)
     rows: dict[Role, str] = field(default_factory=dict)
-    #: Where the tables keep a role's first row of tasks; the next number is where its rows end.
-    ranges: dict[Role, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES, "rows": table.N_ROWS, "row": table.N_ROWS}
+        names["passing"] = table.N_PASSING
         self.sizes = {dimension: self.number("%tables", place) for dimension, place in names.items()}
         starts = [self.number("%tables", table.INPUTS + i) for i in range(len(self.algorithm.inputs))]
         self.inputs = [self.f.at("%in", start, self.element) for start in starts]
