@@ -440,6 +440,7 @@ BROKEN: dict[str, tuple[str, int | None, str]] = {
     "doctype only": ('<?xml version="1.0"?>\n<!DOCTYPE robot>' + arm(), 2, "document types"),
     "xacro": (robot('<xacro:x xmlns:xacro="http://wiki.ros.org/xacro"/>'), 2, r"xacro robot.urdf.xacro > robot.urdf"),
     "xacro undeclared": ("<robot><xacro:if/></robot>", 1, "xacro file.*expanded first"),
+    "xacro by prefix": ('<robot xmlns:xacro="urn:x"><xacro:if/></robot>', 1, "xacro file.*expanded first"),
     "xacro expression": (arm(inside='<axis xyz="${x} 0 1"/>'), 4, "xacro file"),
     "nameless link": (robot("<link/>"), 2, "<link> has no name=; add it"),
     "empty name": (robot('<link name=" "/>'), 2, "name= of <link> is empty"),

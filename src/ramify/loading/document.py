@@ -108,7 +108,7 @@ class Document:
         tag: str = element.tag
         if tag.startswith("{"):
             space, tag = tag[1:].split("}", 1)
-            if "xacro" in space:
+            if "xacro" in space or element.prefix == "xacro":
                 raise self.xacro(element.sourceline)
             tag = f"{element.prefix}:{tag}" if element.prefix else tag
         self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
