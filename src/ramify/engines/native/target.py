@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WIDTHS = (1, 2, 4, 8)
 
-_L2_FALLBACK = 1 << 20
+_LAST_CACHE = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,17 @@ def use(target: Target) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def cache_bytes() -> int:
-    """Size of one core's level-2 cache in bytes; lanes whose scratch exceeds it stop paying."""
+    """How much scratch lanes may take before they stop paying: a quarter of the last cache, which cores share.
+
+    Measured on chains of 100 to 10,000 bodies: up to there lanes are 2 to 4 times as fast as one sample at a time, from
+    twice that on they are slower. Where the system does not tell the size, 16 MB are assumed.
+    """
     try:
-        size = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        size = 0
-    return size if size > 0 else _L2_FALLBACK
+        texts = [file.read_text().strip() for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    except OSError:
+        texts = []
+    sizes = [int(text[:-1]) << 10 for text in texts if text[:-1].isdigit() and text.endswith("K")]
+    return max(sizes, default=_LAST_CACHE) // 4
 
 
 @lru_cache(maxsize=1)
