@@ -65,6 +65,26 @@ class Operational:
         """
         return self._spaces.tasks(read_tasks(frames, "frames"), method, reference).inverse_inertia
 
+    def inertia(
+        self,
+        frames: Iterable[str | AnyTask],
+        *,
+        method: str = "auto",
+        reference: str = "local",
+        singular: str = "damped",
+        cut: float = CUT,
+    ) -> Callable[..., Array]:
+        """Λ of tasks as a function of q, (…, r, r), for hot loops: `f(q)` or `f(q, out=…)`.
+
+        Args:
+            frames: As for `operational_space`.
+            method: As for `operational_space`.
+            reference: As for `operational_space`.
+            singular: As for `operational_space`.
+            cut: As for `operational_space`.
+        """
+        return self._spaces.inertia(read_tasks(frames, "frames"), method, reference, singular, cut)
+
     @property
     def _spaces(self) -> Spaces:
         found: Spaces | None = self.__dict__.get("_operational_spaces")
@@ -76,4 +96,6 @@ class Operational:
 
 def _listed(given: Any) -> Any:
     """A tuple, if it is something that can be gone through only once."""
+    if type(given) in (list, tuple):
+        return given
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given

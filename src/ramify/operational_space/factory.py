@@ -13,12 +13,14 @@ from ramify.engines.function import Function
 from ramify.errors import InputError, UnknownNameError
 from ramify.operational_space.composed import ComposedTasks
 from ramify.operational_space.frames import FrameTasks, Guard, TaskSet
-from ramify.operational_space.inverse import CUT, Inverse, require_policy
+from ramify.operational_space.inverse import CUT, Inertia, Inverse, require_policy
 from ramify.operational_space.methods import METHODS
 from ramify.operational_space.space import OperationalSpace, SupportedSpace
 from ramify.operational_space.tasks import AnyTask, Task, read_tasks, site_of
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.spatial.value import Array
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 class Spaces:
@@ -63,6 +65,14 @@ class Spaces:
             return FrameTasks(self._mechanism, sites, method, reference, self._guard)
         return ComposedTasks(self._mechanism, tasks, self._find, method, reference, self._guard, self._mass_guard)
 
+    def inertia(
+        self, tasks: Sequence[AnyTask], method: str, reference: str, singular: str, cut: float
+    ) -> Callable[..., Array]:
+        """Λ of some tasks as a function of q."""
+        require_policy(singular, cut)
+        rows = self.tasks(tasks, method, reference)
+        return Inertia(rows.inverse_inertia, Inverse(rows.groups, _names(tasks)), singular, cut)
+
     def _make(
         self, wanted: Sequence[AnyTask], method: str, reference: str, held: Sequence[AnyTask]
     ) -> Callable[..., OperationalSpace]:
@@ -83,13 +93,15 @@ class Spaces:
 
     def _numbers(self, value: Any, name: str, length: int) -> Array:
         """A copy of a user's array, which stays as it is whatever happens to the original."""
+        if type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape[-1:] == (length,):
+            return value.copy()
         try:
             array = np.array(value)
         except (TypeError, ValueError) as error:
             raise InputError(f"operational_space: {name} is not an array of numbers ({error})") from None
         if array.dtype.kind not in "fiu":
             raise InputError(f"operational_space: {name} has dtype {array.dtype}, expected real numbers")
-        array = array.astype(np.float64, copy=False)
+        array = np.asarray(array, dtype=np.float64)
         if array.ndim < 1 or array.shape[-1] != length:
             raise InputError(f"operational_space: {name} has shape {array.shape}, expected (..., {length})")
         return array

@@ -18,6 +18,7 @@ Directions that are not singular are inverted exactly by all policies.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -80,11 +81,12 @@ class Inverse:
         """
         inertia: Array
         spread: Array
-        inertia, spread = self._sweep(inverse_inertia, scale, self._means)
-        # The least eigenvalue is at least 1/√(r·spread), the largest at most r.
-        doubtful: Array = np.logical_not(spread < 1.0 / (cut * cut * self.rows**3))
+        inertia, _, spread = self._sweep(inverse_inertia, scale, self._means)
         if inertia.ndim == 2:
-            return self._by_eigenvalues(inverse_inertia, scale, policy, cut, None) if doubtful else inertia
+            if spread * cut * cut < 1.0:
+                return inertia
+            return self._by_eigenvalues(inverse_inertia, scale, policy, cut, None)
+        doubtful: Array = np.logical_not(spread * cut * cut < 1.0)
         if doubtful.any():
             inertia[doubtful] = self._by_eigenvalues(inverse_inertia[doubtful], scale[doubtful], policy, cut, doubtful)
         return inertia
@@ -124,6 +126,29 @@ class Inverse:
         bad = np.atleast_1d((values <= edge).any(axis=-1))
         samples = () if places is None else tuple(map(tuple, np.argwhere(places)[bad].tolist()))
         raise SingularTaskError(self._names, self.rows, samples, tuple(rank[bad].tolist()))
+
+
+class Inertia:
+    """Λ of some tasks as a function of q.
+
+    Args:
+        inverse_inertia: Λ⁻¹ of q.
+        invert: Inverts it.
+        policy: One of `POLICIES`.
+        cut: Share of the largest eigenvalue at which directions begin to be singular.
+    """
+
+    def __init__(self, inverse_inertia: Callable[..., Array], invert: Inverse, policy: str, cut: float) -> None:
+        self._inverse_inertia, self._invert, self._policy, self._cut = inverse_inertia, invert, policy, cut
+
+    def __call__(self, q: Any, out: Array | None = None) -> Array:
+        """Λ, (…, r, r)."""
+        inverse_inertia = self._inverse_inertia(q)
+        inertia = self._invert(inverse_inertia, inverse_inertia, self._policy, self._cut)
+        if out is None:
+            return inertia
+        out[...] = inertia
+        return out
 
 
 def rank(eigenvalues: Array, cut: float) -> Array:

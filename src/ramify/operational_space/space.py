@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ramify.errors import InputError
 from ramify.operational_space import inverse
 from ramify.operational_space.frames import TaskSet
 from ramify.operational_space.inverse import Inverse
+from ramify.operational_space.lazy import lazy
 from ramify.spatial.value import Array
 
 
@@ -31,9 +32,9 @@ class OperationalSpace:
         singular: str,
         cut: float,
     ) -> None:
-        self.__dict__.update(
-            _tasks=tasks, _invert=invert, _bias_forces=bias_forces, q=q, v=v, singular=singular, cut=cut
-        )
+        fields = self.__dict__
+        fields["_tasks"], fields["_invert"], fields["_bias_forces"] = tasks, invert, bias_forces
+        fields["q"], fields["v"], fields["singular"], fields["cut"] = q, v, singular, cut
 
     q: Array
     v: Array | None
@@ -52,21 +53,21 @@ class OperationalSpace:
 
     # What the recursions give
 
-    @cached_property
+    @lazy
     def inverse_inertia(self) -> Array:
         """Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r): acceleration of each row per unit force along each row."""
         return _locked(self._tasks.inverse_inertia(self.q))
 
-    @cached_property
+    @lazy
     def jacobian(self) -> Array:
         """J, (…, r, nv): takes joint velocities to those of the tasks. With contacts, J N_c."""
         return _locked(self._tasks.jacobian(self.q))
 
-    @cached_property
+    @lazy
     def _response(self) -> Array:
         return self._tasks.response(self.q)
 
-    @cached_property
+    @lazy
     def jacobian_dot_v(self) -> Array:
         """J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero. Needs v.
 
@@ -87,22 +88,22 @@ class OperationalSpace:
 
     # What follows
 
-    @cached_property
+    @lazy
     def inertia(self) -> Array:
         """Λ, (…, r, r): force along each row per unit acceleration of each row; `singular` says where there is none."""
         return _locked(self._invert(self.inverse_inertia, self._scale, self.singular, self.cut))
 
-    @cached_property
+    @lazy
     def dynamically_consistent_inverse(self) -> Array:
         """J̄ = M⁻¹JᵀΛ, (…, nv, r): of all inverses of J, the one that moves with the least kinetic energy."""
         return _locked(self._response @ self.inertia)
 
-    @cached_property
+    @lazy
     def nullspace(self) -> Array:
         """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks; velocities N v do not move them."""
         return _locked(_one_minus(self.dynamically_consistent_inverse @ self.jacobian))
 
-    @cached_property
+    @lazy
     def bias(self) -> Array:
         """J̄ᵀ(C + g) − Λ J̇v, (…, r): the force F for which the tasks do not accelerate. Needs v."""
         joint = self._bias_forces(self.q, self._velocity)
@@ -111,16 +112,16 @@ class OperationalSpace:
 
     # How singular it is
 
-    @cached_property
+    @lazy
     def _eigenvalues(self) -> Array:
         return self._invert.eigenvalues(self.inverse_inertia, self._scale)
 
-    @cached_property
+    @lazy
     def rank(self) -> Any:
         """Number of directions in which the tasks can be moved, (…); −1 where q is not finite."""
         return inverse.rank(self._eigenvalues, self.cut)[()]
 
-    @cached_property
+    @lazy
     def condition(self) -> Any:
         """Largest by least eigenvalue of Λ⁻¹, with rows weighted to be comparable, (…); infinite if singular."""
         least, most = self._eigenvalues[..., 0], self._eigenvalues[..., -1]
@@ -153,7 +154,7 @@ class SupportedSpace(OperationalSpace):
         """Rows of contacts; they come first."""
         return self._contacts.rows
 
-    @cached_property
+    @lazy
     def _together(self) -> Array:
         return self._tasks.inverse_inertia(self.q)
 
@@ -161,66 +162,68 @@ class SupportedSpace(OperationalSpace):
     def _scale(self) -> Array:
         return np.ascontiguousarray(self._together[..., self._held :, self._held :])
 
-    @cached_property
+    @lazy
     def contact_inertia(self) -> Array:
         """(J_c M⁻¹J_cᵀ)⁺, (…, c, c): force at the contacts per unit of acceleration that they do not let happen."""
         held = np.ascontiguousarray(self._together[..., : self._held, : self._held])
         return _locked(self._contacts(held, held, "truncated", inverse.REDUNDANT))
 
-    @cached_property
+    @lazy
     def _elimination(self) -> Array:
         return self._together[..., self._held :, : self._held] @ self.contact_inertia
 
-    @cached_property
+    @lazy
     def inverse_inertia(self) -> Array:
         """Λ⁻¹ of the tasks while the contacts hold, (…, r, r)."""
         felt = self._elimination @ self._together[..., : self._held, self._held :]
         return _locked(self._scale - 0.5 * (felt + np.swapaxes(felt, -1, -2)))
 
-    @cached_property
+    @lazy
     def _both_jacobians(self) -> Array:
         return self._tasks.jacobian(self.q)
 
-    @cached_property
+    @lazy
     def jacobian(self) -> Array:
         """J N_c, (…, r, nv): the tasks' velocities, for joint velocities of which the contacts take their share."""
         J = self._both_jacobians
         return _locked(J[..., self._held :, :] - self._elimination @ J[..., : self._held, :])
 
-    @cached_property
+    @lazy
     def _both_responses(self) -> Array:
         return self._tasks.response(self.q)
 
-    @cached_property
+    @lazy
     def _response(self) -> Array:
         R = self._both_responses
         eliminated: Array = R[..., self._held :] - R[..., : self._held] @ np.swapaxes(self._elimination, -1, -2)
         return eliminated
 
-    @cached_property
+    @lazy
     def jacobian_dot_v(self) -> Array:
         """J̇v less E J̇_c v, (…, r): acceleration of the tasks when no joint force beyond C + g acts. Needs v."""
         drift = self._tasks.drift(self.q, self._velocity)
         taken = self._elimination @ drift[..., : self._held, None]
         return _locked(drift[..., self._held :] - taken[..., 0])
 
-    @cached_property
+    @lazy
     def contact_nullspace(self) -> Array:
         """N_c = 1 − J̄_c J_c, (…, nv, nv): joint velocities N_c v do not move the contacts."""
         inverse_c = self._both_responses[..., : self._held] @ self.contact_inertia
         return _locked(_one_minus(inverse_c @ self._both_jacobians[..., : self._held, :]))
 
-    @cached_property
+    @lazy
     def nullspace(self) -> Array:
         """N = N_c − J̄J, (…, nv, nv): what moves neither tasks nor contacts."""
         return _locked(self.contact_nullspace - self.dynamically_consistent_inverse @ self.jacobian)
 
 
+@lru_cache(maxsize=16)
+def _identity(size: int) -> Array:
+    return _locked(np.eye(size))
+
+
 def _one_minus(matrix: Array) -> Array:
-    np.negative(matrix, out=matrix)
-    diagonal = np.einsum("...ii->...i", matrix)
-    diagonal += 1.0
-    return matrix
+    return np.subtract(_identity(matrix.shape[-1]), matrix, out=matrix)
 
 
 def _locked(array: Array) -> Array:

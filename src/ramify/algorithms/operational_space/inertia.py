@@ -1,11 +1,11 @@
 """Λ from Λ⁻¹ by symmetric sweeps, with a number that says whether it can be trusted. Cost O(r³).
 
-Each sweep exchanges one task direction: after all of them Λ⁻¹ has become −Λ. The pivots are those of Λ⁻¹ = L d Lᵀ. Only
-the upper triangle is kept. Nothing here depends on a tree; the language's loops over rows are all that is used.
+Each sweep exchanges one task direction: after all of them Λ⁻¹ has become −Λ. Only the upper triangle is kept. Nothing
+here depends on a tree; the language's loops over rows are all that is used.
 
-`spread` tells how far the matrix is from being singular. With weights w on the rows, which make rows of different units
-comparable, the least eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√(r·spread). A pivot that is zero makes it infinite,
-one that is not a number makes it not a number.
+`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. With
+eigenvalues λ of C = W^(−½) Λ⁻¹ W^(−½), the ratio max(λmax, 1)/λmin is at most √spread: Frobenius norms bound λmax by ‖C‖
+and 1/λmin by ‖C⁻¹‖. A pivot that is zero or not a number makes it infinite or not a number.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from ramify.recursion.tree import Indexed, Tree
     scale=("rows", "rows"),
     means=("rows", "rows"),
     inertia=("rows", "rows"),
+    size=(),
     spread=(),
-    outputs=("inertia", "spread"),
+    outputs=("inertia", "size", "spread"),
     symmetric=("inertia",),
-    sparse=("spread",),
+    sparse=("size", "spread"),
 )
-def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, spread: Indexed) -> None:
+def sweep_inverse(
+    tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, size: Indexed, spread: Indexed
+) -> None:
     """Inverse of a symmetric positive definite matrix.
 
     Args:
@@ -33,22 +36,27 @@ def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inerti
         scale: Matrix on whose diagonal the weights are based, (r, r): A itself, or what A was made from.
         means: Takes the diagonal of `scale` to the weights w, (r, r).
         inertia: Λ, (r, r).
-        spread: Σ (wₖΛₖₖ)² + (wₖ/dₖ)² with the pivots d, ().
+        size: At least ‖C‖², ().
+        spread: At least (‖C‖² + 1) ‖C⁻¹‖², ().
     """
-    B, crossing, weight = tree.array("row", "row"), tree.array("row"), tree.array("row")
+    B, crossing = tree.array("row", "row"), tree.array("row")
+    weight, forth, back = tree.array("row"), tree.array("row"), tree.array("row")
     for one in tree.rows():
-        weight[one] = 0.0
-        for other in tree.rows():
+        weight[one], forth[one], back[one] = 0.0, 0.0, 0.0
+        for other in tree.rows(one):
             B[one, other] = A[one, other]
     for one in tree.rows():
         own = scale[one, one]
         for other in tree.rows():
             weight[other] = weight[other] + own * means[one, other]
+    # Squares of entries by column: those off the diagonal count twice, so that twice their sum is enough.
+    for one in tree.rows():
+        share = 1.0 / weight[one]
+        for other in tree.rows(one):
+            forth[other] = forth[other] + share * (B[one, other] * B[one, other])
 
     for k in tree.rows():
         turned = 1.0 / B[k, k]
-        relative = weight[k] * turned
-        spread[...] = spread[...] + relative * relative
         # Row k of the symmetric matrix, out of its upper triangle.
         for one in tree.rows():
             crossing[one] = B[one, k]
@@ -64,7 +72,11 @@ def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inerti
         B[k, k] = -turned
 
     for one in tree.rows():
-        own = weight[one] * B[one, one]
-        spread[...] = spread[...] + own * own
+        share = weight[one]
         for other in tree.rows(one):
             inertia[one, other] = -B[one, other]
+            back[other] = back[other] + share * (B[one, other] * B[one, other])
+    for one in tree.rows():
+        size[...] = size[...] + 2.0 * (forth[one] / weight[one])
+        spread[...] = spread[...] + 2.0 * (back[one] * weight[one])
+    spread[...] = (size[...] + 1.0) * spread[...]
