@@ -21,6 +21,7 @@ from ramify.model.body import Body
 from ramify.model.builder import Builder
 from ramify.model.dynamics import FUNCTIONS
 from ramify.model.joint import Joint, Limits
+from ramify.model.linearization import LinearizedForward, LinearizedInverse
 from ramify.model.model import Model
 from ramify.operational_space.space import OperationalSpace
 from ramify.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
@@ -36,6 +37,8 @@ __all__ = [
     "Count",
     "Joint",
     "Limits",
+    "LinearizedForward",
+    "LinearizedInverse",
     "Model",
     "OperationalSpace",
     "RelativeTask",

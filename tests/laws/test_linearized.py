@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.laws.cases import Case, cases
+import ramify as rf
+from ramify.errors import InputError, SingularMechanismError
+from tests.laws.cases import LONG, Case, cases
 from tests.laws.linearization import along, directions, peak, wrenches
 from tests.tolerance import assert_close
 
-FUNCTIONS = ("inverse_dynamics", "forward_dynamics")
+MATRICES = {"inverse_dynamics": "inverse_dynamics_derivatives", "forward_dynamics": "forward_dynamics_derivatives"}
+FUNCTIONS = tuple(MATRICES)
+NAMES = ("one", "every kind", "every kind, armature", "forest", "10 km away", "legged", "humanoid24")
+CASES = cases(long=False, complex_step=True, names=NAMES)
 
 
 def tolerance_of(case: Case, function: str) -> float:
@@ -18,34 +23,28 @@ def tolerance_of(case: Case, function: str) -> float:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("case", cases(long=False, complex_step=True), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_change_along_a_direction(case: Case, function: str) -> None:
     step, forces = directions(case), wrenches(case)
-    jvp = getattr(case.robot, function).engine(case.engine).jvp
-    for options in ({}, {"f_ext": forces}):
-        expected = along(case, function, step, **options)
-        assert_close(jvp(*case.state, *step, **options), expected, tolerance_of(case, function))
+    change = getattr(case.robot, function).engine(case.engine).jvp(*case.state, *step, f_ext=forces)
+    assert_close(change, along(case, function, step, f_ext=forces), tolerance_of(case, function))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", [*CASES, Case(LONG, "native", ())], ids=str)
 def test_gradients_weigh_changes(case: Case, function: str) -> None:
     """The gradients times a direction are the weights times the change along it."""
     step, forces = directions(case), wrenches(case)
     weights = np.random.default_rng(7).uniform(-1.0, 1.0, (*case.shape, case.robot.nv))
     differentiated = getattr(case.robot, function).engine(case.engine)
-    for options in ({}, {"f_ext": forces}):
-        change = differentiated.jvp(*case.state, *step, **options)
-        gradients = differentiated.vjp(*case.state, weights, **options)
-        assert len(gradients) == 3
-        products = [np.sum(gradient * d, axis=-1) for gradient, d in zip(gradients, step)]
-        scale = peak(
-            np.sum(np.abs(weights * change), axis=-1), *(np.sum(np.abs(g * d), -1) for g, d in zip(gradients, step))
-        )
-        assert_close(sum(products), np.sum(weights * change, axis=-1), tolerance_of(case, function), scale)
+    change = differentiated.jvp(*case.state, *step, f_ext=forces)
+    gradients = differentiated.vjp(*case.state, weights, f_ext=forces)
+    products = [np.sum(gradient * d, axis=-1) for gradient, d in zip(gradients, step, strict=True)]
+    scale = peak(np.sum(np.abs(weights * change), axis=-1), *(np.abs(product) for product in products))
+    assert_close(sum(products), np.sum(weights * change, axis=-1), tolerance_of(case, function), scale)
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_gradient_with_respect_to_acceleration_is_momentum(case: Case) -> None:
     q, v, a = case.state
     expected = np.einsum("...ij,...j->...i", case.on("mass_matrix", q), v)
@@ -53,8 +52,90 @@ def test_gradient_with_respect_to_acceleration_is_momentum(case: Case) -> None:
     assert_close(momentum, expected, case.tolerance)
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_gradient_with_respect_to_force_solves_with_the_mass_matrix(case: Case) -> None:
     q, v, tau = case.state
     *_, solved = case.robot.forward_dynamics.engine(case.engine).vjp(q, v, tau, v)
     assert_close(solved, case.on("mass_matrix_solve", q, v), case.solving_tolerance)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_matrices_give_changes_and_gradients(case: Case, function: str) -> None:
+    """The columns of the matrices are changes along unit directions, their rows are gradients of unit weights."""
+    forces = wrenches(case)
+    n = case.robot.nv
+    state = [array[..., None, :] for array in case.state]
+    each = {frame: wrench[..., None, :] for frame, wrench in forces.items()}
+    differentiated = getattr(case.robot, function)
+    matrices = case.on(MATRICES[function], *case.state, f_ext=forces)
+    rows = differentiated.vjp(*state, np.eye(n), f_ext=each)
+    for place, (matrix, row) in enumerate(zip(matrices, rows, strict=True)):
+        units = [np.eye(n) if place == i else np.zeros((n, n)) for i in range(3)]
+        columns = np.swapaxes(differentiated.jvp(*state, *units, f_ext=each), -1, -2)
+        assert_close(matrix, columns, tolerance_of(case, function))
+        assert_close(matrix, row, tolerance_of(case, function))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_is_the_inverse_of_inverse(case: Case) -> None:
+    """A_C = M⁻¹ A_D and B_C = M⁻¹ B_D, where both are taken about the same accelerations. [JR] Lemma 4.1."""
+    q, v, a = case.state
+    tau = case.on("inverse_dynamics", q, v, a)
+    inverse_q, inverse_v, M = case.on("inverse_dynamics_derivatives", q, v, a)
+    forward_q, forward_v, Minv = case.on("forward_dynamics_derivatives", q, v, tau)
+    # multiplied by M, so that only one side has its condition
+    for forward, inverse in ((forward_q, inverse_q), (forward_v, inverse_v)):
+        scale = peak(inverse, np.abs(M) @ np.abs(forward))
+        assert_close(-M @ forward, inverse, case.solving_tolerance, scale)
+    assert_close(Minv, case.on("mass_matrix_inverse", q), case.solving_tolerance)
+    assert_close(M, case.on("mass_matrix", q), case.tolerance)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_conventional_algorithms(case: Case) -> None:
+    """[JR] Algorithms 3 and 4: the O(n³) way over M and ∂τ."""
+    q, v, tau = case.state
+    a = case.on("forward_dynamics", q, v, tau)
+    inverse_q, inverse_v, M = case.on("inverse_dynamics_derivatives", q, v, a)
+    expected = np.linalg.solve(M, np.concatenate([-inverse_q, -inverse_v], axis=-1))
+    forward_q, forward_v, _ = case.on("forward_dynamics_derivatives", q, v, tau)
+    assert_close(np.concatenate([forward_q, forward_v], axis=-1), expected, case.solving_tolerance)
+    dq, dv, dtau = directions(case)
+    rest = case.robot.inverse_dynamics.engine(case.engine).jvp(q, v, a, dq, dv, np.zeros_like(a))
+    change = np.linalg.solve(M, (dtau - rest)[..., None])[..., 0]
+    forward = case.robot.forward_dynamics.engine(case.engine).jvp(q, v, tau, dq, dv, dtau)
+    assert_close(forward, change, case.solving_tolerance)
+
+
+def test_linearize_names_its_results() -> None:
+    robot = rf.zoo.humanoid24()
+    q, v = robot.random_configuration(0, (2,)), np.full(robot.nv, 0.5)
+    inverse, forward = robot.linearize(q, v, a=v), robot.linearize(q, v, tau=v)
+    assert isinstance(inverse, rf.LinearizedInverse)
+    assert isinstance(forward, rf.LinearizedForward)
+    assert inverse.dq.shape == forward.dtau.shape == (2, robot.nv, robot.nv)
+    np.testing.assert_array_equal(robot.linearize(q, v, v).M, inverse.M)
+    pushed = robot.linearize(q, v, tau=v, f_ext={robot.bodies[-1].name: np.ones(6)})
+    np.testing.assert_array_equal(pushed.dtau, forward.dtau)
+    assert not np.array_equal(pushed.dq, forward.dq)
+    for wrong in ({}, {"a": v, "tau": v}):
+        with pytest.raises(InputError, match="either a=.*or tau="):
+            robot.linearize(q, v, **wrong)
+
+
+def test_functions_without_derivatives_say_so() -> None:
+    with pytest.raises(AttributeError, match="mass_matrix has no jvp"):
+        rf.zoo.humanoid24().mass_matrix.jvp  # noqa: B018
+
+
+def test_a_massless_leaf_is_named() -> None:
+    builder = rf.Builder(name="ghostly").add_body("arm", parent="world", joint="revolute", mass=1.0, inertia=np.eye(3))
+    robot = builder.add_body("ghost", parent="arm", joint="revolute", mass=0.0).build()
+    state = np.zeros((3, robot.nv))
+    assert np.isfinite(robot.linearize(*state[:2], a=state[2]).dq).all()
+    with pytest.raises(SingularMechanismError, match="'ghost'"):
+        robot.linearize(*state[:2], tau=state[2])
+    for derivative, count in ((robot.forward_dynamics.jvp, 6), (robot.forward_dynamics.vjp, 4)):
+        with pytest.raises(SingularMechanismError, match="'ghost'"):
+            derivative(*[state[0]] * count)

@@ -86,6 +86,8 @@ FUNCTIONS = (
     Function("jacobian", "q", _frame, (("reference", "world"),)),
     Function("jacobian", "q", _frame, (("reference", "local_world_aligned"),)),
     Function("jacobian_dot_v", "qv", _frame),
+    Function("inverse_dynamics_derivatives", "qvx", outputs=3),
+    Function("forward_dynamics_derivatives", "qvx", outputs=3),
     Function("inverse_dynamics.jvp", "qvxxvx"),
     Function("inverse_dynamics.vjp", "qvxv", outputs=3),
     Function("forward_dynamics.jvp", "qvxxvx"),

@@ -12,6 +12,7 @@ from tests.tolerance import assert_close, bound, condition
 ROBOTS = ("one", "every kind", "every kind, armature", "forest", "10 km away", "legged", "humanoid24")
 SOLVING = (
     "forward_dynamics",
+    "forward_dynamics_derivatives",
     "forward_dynamics.jvp",
     "forward_dynamics.vjp",
     "mass_matrix_inverse",

@@ -28,11 +28,12 @@ from ramify.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_
 from ramify.engines.count import Count
 from ramify.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
 from ramify.errors import UnknownNameError
+from ramify.model.derivatives import Derivatives
 from ramify.model.singularity import require_invertible, require_mass
 from ramify.recursion.mechanism import Mechanism, Site
 
 
-class Dynamics:
+class Dynamics(Derivatives):
     """What can be computed of a mechanism."""
 
     if TYPE_CHECKING:
@@ -220,4 +221,9 @@ class Dynamics:
 
 
 #: Names of all functions of a model, in teaching order.
-FUNCTIONS = tuple(name for name, member in vars(Dynamics).items() if isinstance(member, cached_property))
+FUNCTIONS = tuple(
+    name
+    for owner in (Dynamics, Derivatives)
+    for name, member in vars(owner).items()
+    if isinstance(member, cached_property)
+)

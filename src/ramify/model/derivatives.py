@@ -1,0 +1,88 @@
+"""Derivatives of a model's dynamics: matrices, and what is made of them.
+
+All are exact. With respect to q they are along the tangent: δq is the velocity-sized increment of
+`robot.integrate(q, δq)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+from ramify.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from ramify.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from ramify.engines.function import ForcedFunction
+from ramify.errors import InputError
+from ramify.model.linearization import LinearizedForward, LinearizedInverse
+from ramify.model.singularity import require_invertible
+from ramify.recursion.mechanism import Mechanism, Site
+
+
+class Derivatives:
+    """What can be computed of a mechanism's derivatives, beside `jvp` and `vjp` of its functions."""
+
+    if TYPE_CHECKING:
+        mechanism: Mechanism
+
+        def site(self, frame: str) -> Site: ...
+
+    @cached_property
+    def inverse_dynamics_derivatives(self) -> ForcedFunction:
+        """`inverse_dynamics_derivatives(q, v, a, f_ext=None)`: ∂τ/∂q, ∂τ/∂v and M, three arrays (…, nv, nv).
+
+        What `linearize(q, v, a=a)` calls.
+        """
+        return ForcedFunction(
+            "inverse_dynamics_derivatives", self.mechanism, inverse_dynamics_derivatives, site=self.site
+        )
+
+    @cached_property
+    def forward_dynamics_derivatives(self) -> ForcedFunction:
+        """`forward_dynamics_derivatives(q, v, tau, f_ext=None)`: ∂a/∂q, ∂a/∂v and M⁻¹, three arrays (…, nv, nv).
+
+        What `linearize(q, v, tau=tau)` calls.
+        """
+        return ForcedFunction(
+            "forward_dynamics_derivatives",
+            self.mechanism,
+            forward_dynamics_derivatives,
+            site=self.site,
+            guard=require_invertible,
+        )
+
+    @overload
+    def linearize(
+        self, q: Any, v: Any, a: Any, tau: None = None, *, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedInverse: ...
+    @overload
+    def linearize(
+        self, q: Any, v: Any, a: None = None, *, tau: Any, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedForward: ...
+    def linearize(
+        self, q: Any, v: Any, a: Any = None, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedInverse | LinearizedForward:
+        """The dynamics about a state to first order, exact: of inverse dynamics given `a`, of forward given `tau`.
+
+        Derivatives with respect to q are along the tangent: δq is the increment of `integrate(q, δq)`.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            tau: Joint forces, (…, nv).
+            f_ext: Wrenches by frame, as for `inverse_dynamics`; they stay constant in their frames' coordinates.
+
+        Returns:
+            `LinearizedInverse(dq, dv, M)` or `LinearizedForward(dq, dv, dtau)`.
+        """
+        if tau is None and a is not None:
+            return LinearizedInverse._make(_call(self.inverse_dynamics_derivatives, q, v, a, f_ext))
+        if a is None and tau is not None:
+            return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext))
+        raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
+
+
+def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+    # Without wrenches, without keywords: the short way into machine code.
+    return function(q, v, x) if f_ext is None else function(q, v, x, f_ext=f_ext)
