@@ -42,11 +42,11 @@ class Stations:
             behind = sum(len(rows.carried(child)) for child in topology.children[k])
             if own := carried[: len(carried) - behind]:
                 sources.append(own)
-            if len(sources) == 1:
-                self._passing[k] = sources[0]
-            elif sum(map(len, sources)) > UNITS:
+            if sum(map(len, sources)) > UNITS:
                 units[k] = rows.count + UNITS * len(units)
                 self._passing[k] = range(units[k], units[k] + UNITS)
+            elif len(sources) == 1:
+                self._passing[k] = sources[0]
             if self._passing[k]:
                 arriving[topology.parents[k]].append(self._passing[k])
         self._units = units

@@ -38,7 +38,5 @@ def inverse_inertia(method: str, reference: str) -> Algorithm:
         method: One of `METHODS`.
         reference: One of `ramify.algorithms.kinematics.VIEWS`.
     """
-    declare = algorithm(
-        q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",), sparse=("inverse_inertia",)
-    )
+    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",))
     return replace(declare(METHODS[method](VIEWS[reference])), name=f"{method}_{reference}")

@@ -42,6 +42,7 @@ FRAME_COLUMNS = (
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
 # Rows of lists: the variant, then for each role the place of its node or frame among the rows above, −1 for the world.
+_STATION_LOOPS = {"passing", "joins", "scatter_stations", "gather_stations"}
 LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3}
 
 
@@ -153,7 +154,8 @@ def tables(
     ids = {(kind.name, parent): i for i, (kind, parent) in enumerate(variants.nodes)}
     carriers = {variant: i for i, variant in enumerate(variants.frames)}
     order = Rows(mechanism, sites)
-    stations = Stations(mechanism.topology, order if "passing" in loops else Rows(mechanism, ()))
+    asked = _STATION_LOOPS.intersection(loops)
+    stations = Stations(mechanism.topology, order if asked else Rows(mechanism, ()))
     starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
     sizes = algorithm.sizes(mechanism, sites)
     lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}

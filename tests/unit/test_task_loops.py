@@ -1,0 +1,211 @@
+"""Loops over rows of tasks, ancestors of columns, ways of pairs and stations: what they visit, on every engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.engines import reference
+from ramify.engines.count import count
+from ramify.engines.native.kernels import bind
+from ramify.engines.trace import trace
+from ramify.engines.variants import Variants
+from ramify.errors import ContractError
+from ramify.recursion.algorithm import Algorithm, algorithm
+from ramify.recursion.rows import Rows
+from ramify.recursion.stations import UNITS, Stations
+from ramify.recursion.topology import WORLD
+
+ROBOT = rf.zoo.random_tree(9, kinds=("revolute", "spherical"), seed=5)
+POSITION = (3, 4, 5)
+FRAMES = ("body8", "body3", "body5", "body6", "body2", "body8", "world")
+SITES = tuple(replace(ROBOT.site(f), rows=POSITION if i == 1 else tuple(range(6))) for i, f in enumerate(FRAMES))
+TOPOLOGY = ROBOT.mechanism.topology
+ROWS = Rows(ROBOT.mechanism, SITES)
+
+declare = algorithm(q=("q",), seen=("rows", "rows"), outputs=("seen",), sparse=("seen",))
+columns = algorithm(q=("q",), seen=("v", "v"), outputs=("seen",), sparse=("seen",))
+
+
+def on_both_engines(one: Algorithm) -> Any:
+    """What an algorithm leaves on the reference engine, which the native one must leave too."""
+    q = ROBOT.neutral()
+    (expected,) = reference.run(one, ROBOT.mechanism, SITES, [q])
+    native = bind(one, ROBOT.mechanism, SITES, one.name)
+    assert np.array_equal(native(q), expected)
+    assert np.array_equal(native(np.stack([q] * 9)), np.stack([expected] * 9))
+    return expected
+
+
+def in_order_asked(numbers: Any) -> Any:
+    """A matrix over rows, given over rows as numbered."""
+    result = np.zeros_like(numbers)
+    result[np.ix_(ROWS.places, ROWS.places)] = numbers
+    return result
+
+
+def test_columns_after_one() -> None:
+    @columns
+    def after(tree: Any, q: Any, seen: Any) -> None:
+        for c in tree.columns():
+            for other in tree.columns(c):
+                seen[c, other] = 1.0
+
+    assert np.array_equal(on_both_engines(after), np.triu(np.ones((ROBOT.nv, ROBOT.nv)), 1))
+
+
+def test_ancestors_climb_the_expanded_parent_array() -> None:
+    @columns
+    def climbing(tree: Any, q: Any, seen: Any) -> None:
+        for k, _ in tree.gather():
+            for c in k.columns():
+                for i in tree.ancestors(k):
+                    seen[i, c] = 1.0
+                    for j in tree.ancestors(k, i):
+                        seen[j, i] = seen[j, i] + 2.0
+
+    starts = ROBOT.mechanism.v_starts
+    expected = np.zeros((ROBOT.nv, ROBOT.nv))
+    for k in range(len(TOPOLOGY)):
+        carriers = [c for p in TOPOLOGY.support(k)[:-1] for c in range(starts[p], starts[p + 1])]
+        for c in range(starts[k], starts[k + 1]):
+            expected[carriers, c] += 1.0
+            for i in carriers:
+                expected[[j for j in carriers if j <= i], i] += 2.0
+    # what was set before descendants added to it
+    result = on_both_engines(climbing)
+    own = [(i, j) for i in range(ROBOT.nv) for j in range(ROBOT.nv) if expected[i, j]]
+    assert all(result[i, j] for i, j in own)
+    assert np.count_nonzero(result) == len(own)
+
+
+def test_rows_that_follow_a_node() -> None:
+    @declare
+    def following(tree: Any, q: Any, seen: Any) -> None:
+        for k, _ in tree.scatter():
+            for one in tree.carried(k):
+                for other in tree.following(k):
+                    seen[one, other] = seen[one, other] + 1.0
+
+    expected = np.zeros((ROWS.count, ROWS.count))
+    for k in range(len(TOPOLOGY)):
+        carried = ROWS.carried(k)
+        expected[carried.start : carried.stop, carried.stop :] += 1.0
+    assert np.array_equal(on_both_engines(following), in_order_asked(expected))
+
+
+@pytest.mark.parametrize("to", ["one", "other"])
+def test_ways_lead_from_the_meeting_to_a_frame(to: str) -> None:
+    @declare
+    def ways(tree: Any, q: Any, seen: Any) -> None:
+        length = tree.array("frames", "frames")
+        for _, one, other in tree.meetings():
+            length[one, other] = 0.0
+        for _, one, other in tree.ways(to):
+            length[one, other] = length[one, other] + 1.0
+        for _, one, other in tree.meetings():
+            for r in tree.rows_of(one):
+                for s in tree.rows_of(other, r):
+                    seen[r, s] = length[one, other]
+
+    expected = np.zeros((ROWS.count, ROWS.count))
+    for node, one, other in ROWS.meetings:
+        end = SITES[one if to == "one" else other].node
+        steps = len(TOPOLOGY.support(end)) - len(TOPOLOGY.support(node))
+        for r in ROWS.of(one):
+            for s in ROWS.of(other):
+                if s >= r:
+                    expected[r, s] = steps
+    assert expected.any()
+    assert np.array_equal(on_both_engines(ways), in_order_asked(expected))
+
+
+def test_at_most_six_rows_pass_a_joint() -> None:
+    stations = Stations(TOPOLOGY, ROWS)
+    assert stations.nodes
+    for k in range(len(TOPOLOGY)):
+        passing = stations.passing(k)
+        assert len(passing) <= UNITS
+        assert bool(passing) == bool(ROWS.carried(k))
+        if passing and passing.start < ROWS.count:
+            assert passing == ROWS.carried(k)
+    assert stations.count == ROWS.count + UNITS * len(stations.nodes)
+    for station, one, other in stations.joins:
+        assert TOPOLOGY.nearest_common_ancestor(SITES[one].node, SITES[other].node) >= station
+    assert {stations.above(k) for k in stations.nodes} <= {WORLD, *stations.nodes}
+
+
+def test_stations_are_visited_both_ways() -> None:
+    @declare
+    def stations(tree: Any, q: Any, seen: Any) -> None:
+        weight, order = tree.array("passing"), tree.array("node", "row")
+        tree.world.depth = np.zeros(1)
+        for row in tree.rows():
+            order[tree.world, row] = 0.0
+            weight[row] = 0.0
+        for k, above in tree.scatter_stations():
+            k.depth = above.depth + 1.0
+            for unit in tree.units(k):
+                weight[unit] = k.depth[0]
+        for k, above in tree.gather_stations():
+            for row in tree.carried(k):
+                order[k, row] = 10.0 * k.depth[0] + weight[tree.units(k)[5]] + 0.1 * above.depth[0]
+        for k, one, other in tree.joins():
+            for r in tree.rows_of(one):
+                for s in tree.rows_of(other, r):
+                    seen[r, s] = order[k, r] + order[k, s]
+
+    found = Stations(TOPOLOGY, ROWS)
+    depth = {WORLD: 0.0}
+    for k in found.nodes:
+        depth[k] = depth[found.above(k)] + 1.0
+    expected = np.zeros((ROWS.count, ROWS.count))
+    for k, one, other in found.joins:
+        value = 10.0 * depth[k] + depth[k] + 0.1 * depth[found.above(k)]
+        for r in ROWS.of(one):
+            for s in ROWS.of(other):
+                if s >= r:
+                    expected[r, s] = value + value
+    np.testing.assert_allclose(on_both_engines(stations), in_order_asked(expected), rtol=1e-14)
+
+
+def test_operations_of_new_loops_are_counted() -> None:
+    @columns
+    def sums(tree: Any, q: Any, seen: Any) -> None:
+        for k, _ in tree.gather():
+            for i in tree.ancestors(k):
+                for j in tree.ancestors(k, i):
+                    seen[j, i] = seen[j, i] + 1.0
+
+    starts = ROBOT.mechanism.v_starts
+    carriers = [sum(starts[p + 1] - starts[p] for p in TOPOLOGY.support(k)[:-1]) for k in range(len(TOPOLOGY))]
+    assert count(sums, ROBOT.mechanism).additions == sum(d * (d + 1) // 2 for d in carriers)
+
+
+def units_in_an_array_of_rows(tree: Any, q: Any, seen: Any) -> None:
+    rows = tree.array("row")
+    for k, _ in tree.gather_stations():
+        rows[tree.units(k)[0]] = 0.0
+
+
+def loop_from_a_row_of_no_loop(tree: Any, q: Any, seen: Any) -> None:
+    for frame, _ in tree.frames():
+        for row in frame.rows():
+            for other in tree.rows(row):
+                seen[row, other] = 1.0
+
+
+def test_units_are_rows_of_nobody() -> None:
+    with pytest.raises(ContractError, match="cannot be a row of a station"):
+        trace(declare(units_in_an_array_of_rows), Variants.of(ROBOT.mechanism, SITES))
+    with pytest.raises(ContractError, match="cannot be a row of a station"):
+        reference.run(declare(units_in_an_array_of_rows), ROBOT.mechanism, SITES, [ROBOT.neutral()])
+
+
+def test_loops_start_where_loops_have_been() -> None:
+    with pytest.raises(ContractError, match="can start only at one that a loop has yielded"):
+        trace(declare(loop_from_a_row_of_no_loop), Variants.of(ROBOT.mechanism, SITES))
