@@ -1,0 +1,195 @@
+"""The lemmas of [JR] in operator form, on random serial chains, against the library's functions.
+
+The operators, and what [JR] is, are in `chain_operators`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws.chain_operators import Array, Articulated, Chain, Q, S
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import random_mechanism
+
+
+@pytest.fixture(params=[1, 2, 5, 9], ids=lambda n: f"n={n}", scope="module")
+def chain(request: pytest.FixtureRequest) -> Chain:
+    n = request.param
+    mechanism = random_mechanism("chain", ["revolute"] * n, n, branching=0.0)
+    robot = mechanism.ramify()
+    rng = np.random.default_rng(n)
+    q = robot.random_configuration(rng)
+    v, a = rng.uniform(-1.0, 1.0, (2, n))
+    return Chain(robot, q, v, a, np.array(mechanism.gravity))
+
+
+def tip_first(x: Array) -> Array:
+    """A vector or matrix of Ramify's in the paper's order."""
+    return x[::-1] if x.ndim == 1 else x[::-1, ::-1]
+
+
+def inverse(chain: Chain) -> tuple[Array, ...]:
+    """B_D, A_D and the mass matrix."""
+    return tuple(map(tip_first, chain.robot.linearize(chain.q, chain.v, a=chain.a)))
+
+
+def forward(chain: Chain) -> tuple[Array, ...]:
+    """B_C, A_C (both with the paper's sign) and the inverse of the mass matrix, about the same accelerations."""
+    tau = chain.robot.inverse_dynamics(chain.q, chain.v, chain.a)
+    dq, dv, Minv = map(tip_first, chain.robot.linearize(chain.q, chain.v, tau=tau))
+    return -dq, -dv, Minv
+
+
+def solving(chain: Chain) -> float:
+    return bound(chain.n, condition(chain.robot.mass_matrix(chain.q)))
+
+
+def test_functions_of_spatial_vectors() -> None:
+    """Eq. 1.6."""
+    x, y = np.random.default_rng(0).normal(size=(2, 6))
+    assert_close(Q(x) @ y, -S(y) @ x, bound(6))
+    assert_close(S(x).T @ x, np.zeros(6), bound(6))
+    assert_close(S(x).T @ y, -S(y).T @ x, bound(6))
+
+
+def test_newton_euler_operators(chain: Chain) -> None:
+    """Eqs. 2.7, 2.19 and 2.20."""
+    V = np.concatenate(chain.motion[0])
+    rates = np.concatenate([(S(V) @ M + M @ S(V).T) @ V for M, V in zip(chain.inertias, chain.motion[0])])
+    assert_close(chain.M_hat @ V, rates, bound(chain.n))
+    tau = tip_first(chain.robot.inverse_dynamics(chain.q, chain.v, chain.a))
+    assert_close(chain.H @ chain.f, tau, bound(chain.n))
+
+
+def test_lemma_3_1(chain: Chain) -> None:
+    H, Phi, M, M_hat = chain.H, chain.Phi, chain.M, chain.M_hat
+    B_D, A_D, mass = inverse(chain)
+    assert_close(H @ Phi @ M @ Phi.T @ H.T, mass, bound(chain.n))
+    assert_close(2 * H @ Phi @ (M_hat @ Phi.T @ H.T + M @ Phi.T @ chain.H_rate), A_D, bound(chain.n))
+    inner = chain.H_tilde_f + 2 * M_hat @ Phi.T @ chain.H_rate + M @ Phi.T @ chain.H_rate_rate
+    assert_close(H @ Phi @ inner, B_D, bound(chain.n))
+
+
+def test_lemma_3_2(chain: Chain) -> None:
+    """Composite inertias; the sums of Eq. 3.7 run over M(j), where M(k) is printed."""
+    H, Phi, n = chain.H, chain.Phi, chain.n
+    beyond = Phi - np.eye(6 * n)
+    diagonals = [[D[6 * k : 6 * k + 6, 6 * k : 6 * k + 6] for k in range(n)] for D in (chain.M, chain.M_hat)]
+    R, R_hat = (chain.diagonal(list(np.cumsum(blocks, axis=0))) for blocks in diagonals)
+    B_D, A_D, mass = inverse(chain)
+    Hd, Hdd = chain.H_rate, chain.H_rate_rate
+    assert_close(H @ (Phi @ R + R @ beyond.T) @ H.T, mass, bound(n))
+    A = 2 * H @ Phi @ (R @ Hd + R_hat @ H.T) + 2 * H @ (R @ beyond.T @ Hd + R_hat @ beyond.T @ H.T)
+    assert_close(A, A_D, bound(n))
+    B = H @ Phi @ (chain.H_tilde_f + 2 * R_hat @ Hd + R @ Hdd) + H @ (2 * R_hat @ beyond.T @ Hd + R @ beyond.T @ Hdd)
+    assert_close(B, B_D, bound(n))
+
+
+def test_lemma_4_1(chain: Chain) -> None:
+    B_D, A_D, mass = inverse(chain)
+    B_C, A_C, Minv = forward(chain)
+    assert_close(Minv @ mass, np.eye(chain.n), solving(chain))
+    assert_close(np.linalg.solve(mass, A_D), A_C, solving(chain))
+    assert_close(np.linalg.solve(mass, B_D), B_C, solving(chain))
+
+
+def test_lemmas_4_2_to_4_4(chain: Chain) -> None:
+    """The innovations factorisation, its inverse, and the inverse of the mass matrix."""
+    art = Articulated(chain)
+    D, one = art.operator(2), np.eye(chain.n)
+    factor = one + chain.H @ chain.Phi @ art.K
+    _, _, mass = inverse(chain)
+    assert_close(factor @ D @ factor.T, mass, bound(chain.n))
+    assert_close(factor @ art.innovations, one, solving(chain))
+    assert_close(art.innovations.T @ np.linalg.inv(D) @ art.innovations, forward(chain)[2], solving(chain))
+
+
+def test_lemma_4_5(chain: Chain) -> None:
+    art = Articulated(chain)
+    H, Phi = chain.H, chain.Phi
+    D = np.linalg.inv(art.operator(2))
+    assert_close(art.innovations @ H @ Phi, H @ art.psi, solving(chain))
+    left = forward(chain)[2] @ H @ Phi @ chain.M @ Phi.T
+    right = art.innovations.T @ D @ H @ art.psi @ art.operator(0) + art.K.T @ art.psi.T
+    assert_close(left, right, solving(chain))
+
+
+def test_lemma_4_6(chain: Chain) -> None:
+    art = Articulated(chain)
+    H, Phi, P, Hd, Hdd = chain.H, chain.Phi, art.operator(0), chain.H_rate, chain.H_rate_rate
+    outer = art.innovations.T @ np.linalg.inv(art.operator(2)) @ H @ art.psi
+    inward = art.K.T @ art.psi.T
+    B_C, A_C, _ = forward(chain)
+    assert_close(2 * outer @ (chain.M_hat @ Phi.T @ H.T + P @ Hd) + 2 * inward @ Hd, A_C, solving(chain))
+    B = outer @ (chain.H_tilde_f + 2 * chain.M_hat @ Phi.T @ Hd + P @ Hdd) + inward @ Hdd
+    assert_close(B, B_C, solving(chain))
+
+
+def test_lemma_4_7(chain: Chain) -> None:
+    """With Ĝ = P̂* H* D⁻¹, where P̂ H* D⁻¹ is printed."""
+    art = Articulated(chain)
+    H, Phi, Hd, Hdd = chain.H, chain.Phi, chain.H_rate, chain.H_rate_rate
+    Y_A, Y_B = forces(chain, art)
+    solve = np.linalg.inv(art.operator(2)) @ H @ art.psi
+    inward = art.K.T @ art.psi.T
+    B_C, A_C, _ = forward(chain)
+    A = art.innovations.T @ (solve @ Y_A + 2 * art.K_hat.T @ Phi.T @ H.T) + 2 * inward @ Hd
+    assert_close(A, A_C, solving(chain))
+    B = art.innovations.T @ (solve @ Y_B + 2 * art.K_hat.T @ Phi.T @ Hd) + inward @ Hdd
+    assert_close(B, B_C, solving(chain))
+
+
+def forces(chain: Chain, art: Articulated) -> tuple[Array, Array]:
+    """Y_A and Y_B, Eq. 4.14."""
+    P, P_hat, Hd = art.operator(0), art.operator(1), chain.H_rate
+    return 2 * (P_hat @ chain.H.T + P @ Hd), 2 * P_hat @ Hd + P @ chain.H_rate_rate + chain.H_tilde_f
+
+
+def compliances(chain: Chain, art: Articulated) -> tuple[Array, Array, Array]:
+    """Λ (Eq. 4.19), Λ⁺ and Ĵ (Eq. 4.22), block-diagonal."""
+    inner, J = np.zeros((6, 6)), np.zeros((6, 6))
+    here, before, hats = [], [], []
+    for h, (_, _, D, G, G_hat) in reversed(list(zip(chain.axes, art.blocks))):
+        tau_bar = np.eye(6) - G @ h[None, :]
+        before.append(inner)
+        inner = tau_bar.T @ inner @ tau_bar + np.outer(h, h) / D
+        J = tau_bar.T @ J + (G_hat @ h[None, :]).T
+        here.append(inner)
+        hats.append(J)
+    return tuple(chain.diagonal(blocks[::-1]) for blocks in (here, before, hats))  # type: ignore[return-value]
+
+
+def test_lemma_4_8(chain: Chain) -> None:
+    art = Articulated(chain)
+    compliance, _, _ = compliances(chain, art)
+    beyond = art.psi - np.eye(6 * chain.n)
+    whole = art.psi.T @ chain.H.T @ np.linalg.inv(art.operator(2)) @ chain.H @ art.psi
+    assert_close(compliance + beyond.T @ compliance + compliance @ beyond, whole, solving(chain))
+
+
+def test_lemma_4_9(chain: Chain) -> None:
+    art = Articulated(chain)
+    H, Phi, psi, K, G, Hd = chain.H, chain.Phi, art.psi, art.K, art.operator(3), chain.H_rate
+    Y_A, Y_B = forces(chain, art)
+    here, before, J_hat = compliances(chain, art)
+    L = np.linalg.inv(art.operator(2)) + G.T @ before @ G
+    U = L @ H - G.T @ before
+    E_A = 2 * Hd - here @ Y_A + 2 * J_hat @ H.T
+    E_B = chain.H_rate_rate - here @ Y_B + 2 * J_hat @ Hd
+    Q_star = 2 * (art.K_hat - J_hat.T @ K).T
+    B_C, A_C, Minv = forward(chain)
+    assert_close(L - K.T @ psi.T @ U.T - U @ psi @ K, Minv, solving(chain))
+    assert_close(U @ psi @ Y_A + K.T @ psi.T @ E_A + Q_star @ Phi.T @ H.T, A_C, solving(chain))
+    assert_close(U @ psi @ Y_B + K.T @ psi.T @ E_B + Q_star @ Phi.T @ Hd, B_C, solving(chain))
+
+
+def test_accelerations_without_gravity(chain: Chain) -> None:
+    """Eq. 4.10, which holds for a base that does not accelerate."""
+    still = Chain(chain.robot, chain.q, chain.v, chain.a, np.zeros(3))
+    art = Articulated(still)
+    V, Hv = np.concatenate(still.motion[0]), still.H_rate @ tip_first(still.v)
+    T = still.H @ still.f
+    inner = T - still.H @ art.psi @ (art.K @ T + still.M_hat @ V + art.operator(0) @ Hv)
+    a = art.innovations.T @ np.linalg.inv(art.operator(2)) @ inner - art.K.T @ art.psi.T @ Hv
+    assert_close(a, tip_first(still.a), solving(still))
