@@ -94,7 +94,8 @@ class Spaces:
     def _numbers(self, value: Any, name: str, length: int) -> Array:
         """A copy of a user's array, which stays as it is whatever happens to the original."""
         if type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape[-1:] == (length,):
-            return value.copy()
+            copy: Array = value.copy()
+            return copy
         try:
             array = np.array(value)
         except (TypeError, ValueError) as error:

@@ -4,8 +4,8 @@ Each sweep exchanges one task direction: after all of them Λ⁻¹ has become �
 here depends on a tree; the language's loops over rows are all that is used.
 
 `spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. With
-eigenvalues λ of C = W^(−½) Λ⁻¹ W^(−½), the ratio max(λmax, 1)/λmin is at most √spread: Frobenius norms bound λmax by ‖C‖
-and 1/λmin by ‖C⁻¹‖. A pivot that is zero or not a number makes it infinite or not a number.
+eigenvalues λ of C = W^(−½) Λ⁻¹ W^(−½), max(λmax, 1)/λmin is at most √spread: Frobenius norms bound λmax by ‖C‖ and
+1/λmin by ‖C⁻¹‖. A pivot that is zero or not a number makes it infinite or not a number.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
 
-from ramify.engines.ir import Block, Loop, Op, Position, Program, Role, Store, walk
+from ramify.engines.ir import Block, Index, Loop, Op, Position, Program, Role, Store, walk
 from ramify.engines.native import layout as table
 from ramify.engines.native.assembly import Function
 from ramify.engines.native.elementary import sincos_text
@@ -281,12 +282,19 @@ def _independent(body: Block, column: Role) -> bool:
             return False
         if isinstance(item, Store):
             at = getattr(item.place, "at", ())
-            if not any(isinstance(base, Position) and base.role is column and base.what != "rows" for base, _ in at):
+            if _mentions(at, column) != 1:
                 return False
             own.setdefault((type(item.place), getattr(item.place, "number", None)), []).append(at)
     loads = [item.attr for _, item in walk(body) if isinstance(item, Op) and item.code == "load"]
     for place in loads:
+        if _mentions(getattr(place, "at", ()), column) > 1:
+            return False  # neighbours on a diagonal
         stored = own.get((type(place), getattr(place, "number", None)), [])
         if any(at != place.at for at in stored):
             return False
     return True
+
+
+def _mentions(at: Sequence[Index], column: Role) -> int:
+    """How many of a place's indices run with a column."""
+    return sum(isinstance(base, Position) and base.role is column for base, _ in at)

@@ -193,15 +193,16 @@ class Memory:
         if not columns:
             return f.let(f"load {self.element}, ptr {pointer}, align {8 * lanes}{pure}")
         t, mask = vector(lanes), f"<{lanes} x i1>"
-        if stride == 1 and columns.mask is None:
+        straight = stride == 1 and not self._permuted(place, columns)
+        if straight and columns.mask is None:
             return f.let(f"load {t}, ptr {pointer}, align 8{pure}")
-        if stride == 1:
+        if straight:
             name = self._intrinsic(f"{t} @llvm.masked.load.{suffix(lanes)}.p0", f"ptr, i32, {mask}, {t}")
             return f.let(f"call {name}(ptr {pointer}, i32 8, {mask} {columns.mask}, {t} zeroinitializer)")
         name = self._intrinsic(
             f"{t} @llvm.masked.gather.{suffix(lanes)}.v{lanes}p0", f"<{lanes} x ptr>, i32, {mask}, {t}"
         )
-        pointers = self._spread(pointer, stride, lanes)
+        pointers = self._spread(place, pointer, stride, columns)
         return f.let(f"call {name}({pointers}, i32 8, {mask} {_every(columns)}, {t} zeroinitializer)")
 
     def store(self, store: Store, value: str, columns: ColumnLanes | None) -> None:
@@ -213,27 +214,45 @@ class Memory:
             return
         lanes, stride = columns.lanes, self.stride(store.place, columns)
         t, mask = vector(lanes), f"<{lanes} x i1>"
-        if stride == 1 and columns.mask is None:
+        straight = stride == 1 and not self._permuted(store.place, columns)
+        if straight and columns.mask is None:
             f.do(f"store {t} {value}, ptr {pointer}, align 8")
-        elif stride == 1:
+        elif straight:
             name = self._intrinsic(f"void @llvm.masked.store.{suffix(lanes)}.p0", f"{t}, ptr, i32, {mask}")
             f.do(f"call {name}({t} {value}, ptr {pointer}, i32 8, {mask} {columns.mask})")
         else:
             name = self._intrinsic(
                 f"void @llvm.masked.scatter.{suffix(lanes)}.v{lanes}p0", f"{t}, <{lanes} x ptr>, i32, {mask}"
             )
-            pointers = self._spread(pointer, stride, lanes)
+            pointers = self._spread(store.place, pointer, stride, columns)
             f.do(f"call {name}({t} {value}, {pointers}, i32 8, {mask} {_every(columns)})")
 
     def _intrinsic(self, name: str, arguments: str) -> str:
         self.declared.add(f"declare {name}({arguments})")
         return name
 
-    def _spread(self, pointer: str, stride: Number, lanes: int) -> str:
+    def _permuted(self, place: Place, columns: ColumnLanes) -> bool:
+        """Whether neighbouring rows of tasks need not be neighbours in a place that keeps the order asked for."""
+        return Position(columns.role, "rows") in (base for base, _ in getattr(place, "at", ()))
+
+    def _spread(self, place: Place, pointer: str, stride: Number, columns: ColumnLanes) -> str:
         """Pointers to the same place of neighbouring columns."""
-        strides = splat(self.f, str(stride), lanes, "i64")
-        offsets = self.f.let(f"mul <{lanes} x i64> {strides}, {counting(lanes)}")
+        f, lanes = self.f, columns.lanes
+        strides = splat(f, str(stride), lanes, "i64")
+        steps = counting(lanes)
+        if self._permuted(place, columns):
+            steps = self._asked_steps(columns)
+        offsets = f.let(f"mul <{lanes} x i64> {strides}, {steps}")
         return f"<{lanes} x ptr> " + self.f.let(f"getelementptr double, ptr {pointer}, <{lanes} x i64> {offsets}")
+
+    def _asked_steps(self, columns: ColumnLanes) -> str:
+        """How far each lane's row is from the first lane's, in the order asked for."""
+        f, lanes, t = self.f, columns.lanes, f"<{columns.lanes} x i64>"
+        places = f.at("%tables", self.number("%tables", table.ASKED), "i64")
+        first = f.at(places, self.positions[Position(columns.role, "row")], "i64")
+        name = self._intrinsic(f"{t} @llvm.masked.load.v{lanes}i64.p0", f"ptr, i32, <{lanes} x i1>, {t}")
+        asked = f.let(f"call {name}(ptr {first}, i32 8, <{lanes} x i1> {_every(columns)}, {t} zeroinitializer)")
+        return f.let(f"sub {t} {asked}, {splat(f, self.number(first, 0), lanes, 'i64')}")
 
 
 def _every(columns: ColumnLanes) -> str:
