@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ramify as rf
-from benchmarks import loading, robots, startup
+from benchmarks import linearized, loading, robots, startup
 from benchmarks.peers import FUNCTIONS, Peer, looped, mujoco_peer, pinocchio_peer, ramify_arguments
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -43,7 +43,7 @@ def main() -> None:
         "--seconds", type=float, default=0.15, help="time spent on each contender (default: %(default)s)"
     )
     parser.add_argument(
-        "--only", nargs="*", default=[], help="names of robots, 'chains', 'loading' or 'startup'; everything if empty"
+        "--only", nargs="*", default=[], help="names of robots or of tables (see `jobs`); everything if empty"
     )
     options = parser.parse_args()
 
@@ -59,6 +59,8 @@ def main() -> None:
     for n in CHAINS:
         jobs[f"chain {n}"] = lambda n=n: against_peers(robots.chain(n), options.seconds)  # type: ignore[misc]
     jobs["chains"] = lambda: against_ourselves(options.seconds)
+    jobs["linearize"] = lambda: linearized.matrices(options.seconds)
+    jobs["directions"] = lambda: linearized.directions(options.seconds)
     jobs["loading"] = lambda: loading.table(options.seconds)
     jobs["startup"] = lambda: startup.table(robots.load("Talos").model)
     wanted = [name for name in jobs if not options.only or name in options.only]
