@@ -1,0 +1,268 @@
+"""Operational space with bad input, and at and near singular configurations."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.errors import InputError, SingularTaskError, UnknownNameError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@cache
+def arm() -> rf.Model:
+    """Two links in a plane, and a wrist: stretched, its tip cannot move along the arm."""
+    builder = rf.Builder("arm")
+    parent = "world"
+    for i, axis in enumerate([(0, 0, 1), (0, 0, 1), (0, 0, 1)]):
+        placement = (np.eye(3), (0.0 if i == 0 else 0.5, 0.0, 0.0))
+        inertia = np.diag([0.01, 0.02, 0.02])
+        builder.add_body(f"link{i}", parent=parent, placement=placement, axis=axis, mass=1.0, inertia=inertia)
+        parent = f"link{i}"
+    builder.add_frame("tip", body=parent, placement=(np.eye(3), (0.2, 0.0, 0.0)))
+    return builder.build()
+
+
+PLANE = rf.Task("tip", (2, 3, 4))
+STRETCHED, BENT = np.zeros(3), np.array([0.3, 1.1, -0.4])
+
+
+def bent(elbow: float) -> Array:
+    """The arm with its elbow bent by an angle, the wrist straight."""
+    return np.array([0.3, elbow, 0.0])
+
+
+# Names and shapes
+
+
+@pytest.mark.parametrize(
+    ("frames", "said"),
+    [
+        (["elbow"], "no frame is called 'elbow'"),
+        ([], "frames is empty"),
+        ("tip", r"write \['tip'\]"),
+        (7, "frames is a sequence"),
+        (["tip", 3], "got int"),
+        (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are asked for twice"),
+        ([PLANE, rf.Task("tip", (5, 4))], r"rows \[4\]"),
+        ([rf.RelativeTask("tip", "link2")], "fixed to the same body"),
+        ([rf.RelativeTask("tip", "tip")], "fixed to the same body"),
+        ([rf.RelativeTask("tip", "nose")], "no frame is called 'nose'"),
+    ],
+)
+def test_impossible_tasks(frames: Any, said: str) -> None:
+    for ask in (lambda: arm().operational_space(BENT, frames), lambda: arm().inverse_inertia(frames)):
+        with pytest.raises(InputError, match=said):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: rf.Task("tip", ()), "no rows"),
+        (lambda: rf.Task("tip", "place"), "one of all, orientation, position"),
+        (lambda: rf.Task("tip", (6,)), "numbers from 0 to 5"),
+        (lambda: rf.Task("tip", (True,)), "numbers from 0 to 5"),
+        (lambda: rf.Task("tip", 3), "numbers from 0 to 5"),  # type: ignore[arg-type]
+        (lambda: rf.Task("tip", (1, 1)), "given twice"),
+        (lambda: rf.Task("tip", offset=(1.0, 2.0)), "offset is a point"),  # type: ignore[arg-type]
+        (lambda: rf.Task("tip", offset=(np.nan, 0.0, 0.0)), "offset must be finite"),
+        (lambda: rf.Task(3), "names of frames"),  # type: ignore[arg-type]
+        (lambda: rf.RelativeTask("tip", None), "names of frames"),  # type: ignore[arg-type]
+        (lambda: rf.CenterOfMassTask((0,)), "no orientation"),
+        (lambda: rf.CenterOfMassTask("orientation"), "no orientation"),
+    ],
+)
+def test_tasks_that_make_no_sense(make: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"method": "magic"}, "no method is called 'magic'.*auto, "),
+        ({"reference": "moon"}, "no reference is called 'moon'"),
+        ({"singular": "hope"}, "no policy for singular tasks is called 'hope'"),
+        ({"cut": 0.0}, "between 0 and 1"),
+        ({"cut": "small"}, "between 0 and 1"),
+        ({"contacts": "tip"}, r"contacts is a sequence.*\['tip'\]"),
+        ({"contacts": ["knee"]}, "no frame is called 'knee'"),
+        ({"v": np.zeros(4)}, r"v has shape \(4,\), expected \(..., 3\)"),
+    ],
+)
+def test_impossible_choices(options: dict[str, Any], said: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=said):
+        arm().operational_space(BENT, ["tip"], **options)
+
+
+@pytest.mark.parametrize(
+    ("q", "said"),
+    [
+        (np.zeros(4), r"q has shape \(4,\), expected \(..., 3\)"),
+        (1.0, "q has shape"),
+        (np.zeros(3) * 1j, "expected real numbers"),
+        ("here", "expected real numbers"),
+        ([[1.0], [1.0, 2.0]], "not an array"),
+    ],
+)
+def test_impossible_configurations(q: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        arm().operational_space(q, ["tip"])
+
+
+def test_velocities_are_asked_for_when_needed() -> None:
+    space = arm().operational_space(BENT, [PLANE])
+    assert space.inertia.shape == (3, 3)
+    for quantity in ("bias", "jacobian_dot_v"):
+        with pytest.raises(InputError, match="needs joint velocities"):
+            getattr(space, quantity)
+
+
+def test_lists_tuples_and_generators_are_the_same() -> None:
+    frames = ["tip", "link0"]
+    results = [arm().operational_space(list(BENT), f).inverse_inertia for f in (frames, tuple(frames), iter(frames))]
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_results_cannot_be_changed_and_keep_their_state() -> None:
+    q = BENT.copy()
+    space = arm().operational_space(q, [PLANE])
+    q[:] = 0.0
+    np.testing.assert_array_equal(space.inertia, arm().operational_space(BENT, [PLANE]).inertia)
+    with pytest.raises(ValueError, match="read-only"):
+        space.inertia[0, 0] = 1.0
+    with pytest.raises(AttributeError, match="frozen"):
+        space.rank = 2
+    assert "3 rows" in repr(space)
+
+
+# Singular tasks
+
+
+def test_more_rows_than_degrees_of_freedom() -> None:
+    space = arm().operational_space(BENT, ["tip"])
+    assert space.rank == 3
+    assert space.condition == np.inf or space.condition > 1e12
+    assert np.isfinite(space.inertia).all()
+    exact = arm().operational_space(BENT, ["tip"], singular="truncated")
+    plane = arm().operational_space(BENT, [PLANE])
+    np.testing.assert_allclose(exact.inertia[2:5, 2:5], plane.inertia, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(exact.nullspace, np.zeros((3, 3)), atol=1e-9)
+
+
+def test_a_task_that_nothing_moves() -> None:
+    for policy in ("damped", "truncated"):
+        space = arm().operational_space(BENT, ["world"], singular=policy)
+        assert space.rank == 0
+        assert np.isfinite(space.inertia).all()
+        np.testing.assert_array_equal(space.nullspace, np.eye(3))
+
+
+def test_raising_names_samples_and_ranks() -> None:
+    q = np.stack([BENT, STRETCHED, BENT, STRETCHED + [1.0, 0.0, 0.0]]).reshape(2, 2, 3)
+    space = arm().operational_space(q, [PLANE], singular="raise")
+    with pytest.raises(SingularTaskError, match=r"\(0, 1\) \(rank 2\), \(1, 1\) \(rank 2\)") as caught:
+        _ = space.inertia
+    assert caught.value.samples == ((0, 1), (1, 1))
+    assert caught.value.ranks == (2, 2)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    np.testing.assert_array_equal(space.rank, [[3, 2], [3, 2]])
+    with pytest.raises(SingularTaskError, match="rank 2"):
+        _ = arm().operational_space(STRETCHED, [PLANE], singular="raise").inertia
+    assert arm().operational_space(BENT, [PLANE], singular="raise").inertia.shape == (3, 3)
+
+
+@pytest.mark.parametrize("policy", ["damped", "truncated"])
+def test_one_bad_sample_spoils_no_other(policy: str) -> None:
+    bad = np.array([np.nan, 0.0, 0.0])
+    q = np.stack([BENT, STRETCHED, bad, BENT + 0.1, np.array([0.0, np.inf, 0.0])])
+    space = arm().operational_space(q, [PLANE], np.ones(3), singular=policy)
+    np.testing.assert_array_equal(space.rank, [3, 2, -1, 3, -1])
+    assert np.isnan(space.condition[[2, 4]]).all()
+    for quantity in ("inverse_inertia", "inertia", "dynamically_consistent_inverse", "nullspace", "bias"):
+        whole = getattr(space, quantity)
+        assert np.isnan(whole[[2, 4]]).any(axis=tuple(range(1, whole.ndim))).all(), quantity
+        for i in (0, 1, 3):
+            one = arm().operational_space(q[i], [PLANE], np.ones(3), singular=policy)
+            np.testing.assert_allclose(whole[i], getattr(one, quantity), rtol=1e-12, atol=1e-12)
+
+
+def test_not_a_number_is_not_singular() -> None:
+    q = np.stack([BENT, np.full(3, np.nan)])
+    assert np.isnan(arm().operational_space(q, [PLANE], singular="raise").inertia[1]).all()
+
+
+def test_damping_is_smooth_and_bounded() -> None:
+    """Through the singular configuration, Λ changes little from step to step, and damping leaves regular tasks alone."""
+    angles = np.linspace(-0.02, 0.02, 4001)
+    q = np.stack([bent(angle) for angle in angles])
+    damped, exact = arm().operational_space(q, [PLANE]), arm().operational_space(q, [PLANE], cut=1e-14)
+    largest = np.linalg.norm(damped.inertia, axis=(1, 2))
+    assert np.isfinite(largest).all()
+    assert np.abs(np.diff(np.log(largest))).max() < 0.15
+    regular = damped.rank == 3
+    assert regular.any()
+    assert not regular.all()
+    np.testing.assert_allclose(damped.inertia[regular], exact.inertia[regular], rtol=1e-7)
+    truncated = arm().operational_space(q, [PLANE], singular="truncated")
+    assert np.linalg.norm(truncated.inertia[~regular], axis=(1, 2)).max() < 100.0
+
+
+def test_truncation_moves_only_what_can_be_moved() -> None:
+    space = arm().operational_space(STRETCHED, [PLANE], singular="truncated")
+    A, L = space.inverse_inertia, space.inertia
+    np.testing.assert_allclose(L @ A @ L, L, atol=1e-9)
+    np.testing.assert_allclose(A @ L @ A, A, atol=1e-9)
+    np.testing.assert_allclose(space.nullspace @ space.nullspace, space.nullspace, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_rank_does_not_depend_on_the_unit_of_length(unit: float) -> None:
+    """A robot a thousand times as large, of the same mass: lengths, and with them units of rows, change."""
+    builder = rf.Builder("arm")
+    for i, joint in enumerate(arm().joints):
+        body = arm().bodies[i]
+        placement = np.array(joint.placement)
+        placement[:3, 3] *= unit
+        inertia = np.asarray(body.inertia) * unit**2
+        builder.add_body(
+            body.name, parent=body.parent, placement=placement, axis=(0, 0, 1), mass=body.mass, inertia=inertia
+        )
+    builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.2 * unit, 0.0, 0.0)))
+    q = np.stack([BENT, STRETCHED, bent(2e-3), bent(1e-5)])
+    one, other = (robot.operational_space(q, [PLANE]) for robot in (arm(), builder.build()))
+    np.testing.assert_array_equal(one.rank, other.rank)
+    np.testing.assert_allclose(one.condition[[0, 2]], other.condition[[0, 2]], rtol=1e-6)
+
+
+def test_functions_for_hot_loops() -> None:
+    q = np.stack([BENT, BENT + 0.1])
+    for function, quantity in (
+        (arm().inverse_inertia([PLANE]), "inverse_inertia"),
+        (arm().inertia([PLANE]), "inertia"),
+    ):
+        expected = getattr(arm().operational_space(q, [PLANE]), quantity)
+        np.testing.assert_array_equal(function(q), expected)
+        home = np.empty_like(expected)
+        assert function(q, out=home) is home
+        np.testing.assert_array_equal(home, expected)
+        np.testing.assert_array_equal(function(q[0]), expected[0])
+    with pytest.raises(SingularTaskError):
+        arm().inertia([PLANE], singular="raise")(STRETCHED)
+    with pytest.raises(UnknownNameError):
+        arm().inertia([PLANE], singular="never")
+
+
+def test_a_robot_without_inverse_mass_matrix_says_so() -> None:
+    builder = rf.Builder("ghost")
+    builder.add_body("air", axis=(0, 0, 1), mass=0.0, inertia=np.zeros((3, 3)))
+    with pytest.raises(rf.errors.SingularMechanismError, match="air"):
+        _ = builder.build().operational_space([0.0], ["air"]).inverse_inertia
