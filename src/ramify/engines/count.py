@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
-from ramify.engines.ir import Block, Loop, Op, Role
+from ramify.engines.ir import Block, Loop, Op, Program, Role
 from ramify.engines.simplify import simplify
 from ramify.engines.trace import trace
 from ramify.engines.variants import Variants, port_of
@@ -62,25 +63,72 @@ def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()
         mechanism: The robot.
         sites: The frames asked for, if the algorithm takes any.
     """
-    program = simplify(trace(algorithm, Variants.of(mechanism, sites)))
+    program = _program(algorithm, Variants.of(mechanism, sites))
     return _Counter(algorithm, mechanism, sites).block(program.top, {})
 
 
+#: The parts of an algorithm in which operations are counted separately, in the order in which they come.
+PASSES = ("place", "inertias", "inward", "outward", "pairs")
+
+
+def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> dict[str, Count]:
+    """Operations that an algorithm takes, by pass.
+
+    Told from the loops: what comes before the first gather places the mechanism; a gather computes inertias at its
+    nodes, and takes other things inward in its inner loops; a scatter takes them outward; what is left are loops over
+    pairs of frames, rows or columns.
+    """
+    program = _program(algorithm, Variants.of(mechanism, sites))
+    counter = _Counter(algorithm, mechanism, sites)
+    passes = dict.fromkeys(PASSES, Count())
+    passes["place"] = counter.own(program.top)
+    placed = False
+    for loop in (item for item in program.top.items if isinstance(item, Loop)):
+        whole = counter.loop(loop, {})
+        if loop.source == "gather":
+            placed = True
+            inertias = _Counter(algorithm, mechanism, sites, inner_loops=False).loop(loop, {})
+            passes["inertias"] += inertias
+            passes["inward"] += whole + inertias * -1
+        elif not placed:
+            passes["place"] += whole
+        else:
+            directions = {"gather_stations": "inward", "scatter": "outward", "scatter_stations": "outward"}
+            passes[directions.get(loop.source, "pairs")] += whole
+    return passes
+
+
+@lru_cache(maxsize=256)
+def _program(algorithm: Algorithm, variants: Variants) -> Program:
+    """Robots with equal variants share the traced program, and differ only in how often its loops run."""
+    return simplify(trace(algorithm, variants))
+
+
 class _Counter:
-    def __init__(self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> None:
+    def __init__(
+        self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inner_loops: bool = True
+    ) -> None:
+        self.inner_loops = inner_loops
         self.mechanism, self.sites, self.rows = mechanism, sites, Rows(mechanism, sites)
-        self.stations = Stations(mechanism.topology, self.rows)
+        self.stations = Stations(mechanism, self.rows)
         self.nodes = algorithm.visited(mechanism, sites)
-        self.own: dict[int, Count] = {}
+        self._own: dict[int, Count] = {}
+        self._inner: dict[int, list[Loop]] = {}
+
+    def own(self, block: Block) -> Count:
+        """Operations of a block without the loops in it."""
+        if id(block) not in self._own:
+            self._own[id(block)] = _own(block)
+        return self._own[id(block)]
 
     def block(self, block: Block, meant: dict[Role, int]) -> Count:
         """Operations of a block when its roles are the given nodes and frames."""
-        if id(block) not in self.own:
-            self.own[id(block)] = _own(block)
-        total = self.own[id(block)]
-        for item in block.items:
-            if isinstance(item, Loop):
-                total = total + self.loop(item, meant)
+        total = self.own(block)
+        if self.inner_loops:
+            if id(block) not in self._inner:
+                self._inner[id(block)] = [item for item in block.items if isinstance(item, Loop)]
+            for loop in self._inner[id(block)]:
+                total = total + self.loop(loop, meant)
         return total
 
     def loop(self, loop: Loop, meant: dict[Role, int]) -> Count:

@@ -117,7 +117,7 @@ class ReferenceTree(Tree):
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._mechanism, self._sites = mechanism, sites
         self._rows = Rows(mechanism, sites)
-        self._stations = Stations(mechanism.topology, self._rows)
+        self._stations = Stations(mechanism, self._rows)
         self._open: list[str] = []
         world = _Cell(0, None, np.zeros(0), None)
         self._cells = []

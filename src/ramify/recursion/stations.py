@@ -1,10 +1,13 @@
-"""Stations: the nodes where so many rows of tasks come together that six unit forces stand in for them from there on.
+"""Stations: nodes where six unit forces take the place of the many rows of tasks that come together there.
 
-Towards the base every row of a task passes through the joints below it. At most six rows can pass a joint without
-repeating each other, since a body has six directions of motion. Where more than six arrive, they end, and six unit
-forces of the station pass on in their place. A chain of joints below many tasks is then gone through once, not once
-per task: a chain of joints between stations is a serial segment in the sense of [J11] §7, and a station is an
-accumulation node in the sense of [S24].
+Towards the base every row of a task passes through the joints below it. But a body has only six directions of motion:
+where more than six rows arrive, they can end, and six unit forces of the station pass on in their place. A chain of
+joints below many tasks is then gone through once, not once per task. The chain between two stations is a serial segment
+in the sense of [J11] §7, a station an accumulation node in the sense of [S24].
+
+[S24] makes a station of every node where sources of rows come together. Here it must also be worth its price, which is
+two products of every row with a 6×6 matrix: it is, if the rows have some seven degrees of freedom ahead of them before
+others join them, or behind them since so many came together.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -15,11 +18,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ramify.recursion.mechanism import Mechanism
 from ramify.recursion.rows import Rows
-from ramify.recursion.topology import WORLD, Topology
+from ramify.recursion.topology import WORLD
 
-#: Unit forces of a station, and the most rows that pass a joint.
+#: Unit forces of a station.
 UNITS = 6
+#: Degrees of freedom of the shortest chain that is worth a station. In operations, a joint costs R rows 23 R + R², the
+#: station costs them 132 R + 6 R²: the quotient is 5.7 to 6 for all R > 6, and the station has costs of its own.
+WORTHWHILE = 7
 
 
 class Stations:
@@ -32,36 +39,49 @@ class Stations:
         count: Rows of tasks and of stations together.
     """
 
-    def __init__(self, topology: Topology, rows: Rows) -> None:
-        self._rows = rows
-        self._passing = [rows.carried(k) for k in range(len(topology))]
-        arriving: list[list[range]] = [[] for _ in range(len(topology) + 1)]
-        units: dict[int, int] = {}
-        for k in reversed(range(len(topology))):
+    def __init__(self, mechanism: Mechanism, rows: Rows) -> None:
+        self._rows, self._parents = rows, mechanism.parents
+        self._units: dict[int, int] = {}
+        self._passing = [range(0)] * len(self._parents)
+        ahead = self._ahead(mechanism)
+        arriving: list[list[range]] = [[] for _ in range(len(self._parents) + 1)]
+        behind = [0] * (len(self._parents) + 1)
+        for k in reversed(range(len(self._parents))):
             carried, sources = rows.carried(k), arriving[k]
-            behind = sum(len(rows.carried(child)) for child in topology.children[k])
-            if own := carried[: len(carried) - behind]:
+            others = sum(len(rows.carried(child)) for child in mechanism.topology.children[k])
+            if own := carried[: len(carried) - others]:
                 sources.append(own)
-            if sum(map(len, sources)) > UNITS:
-                units[k] = rows.count + UNITS * len(units)
-                self._passing[k] = range(units[k], units[k] + UNITS)
-            elif len(sources) == 1:
-                self._passing[k] = sources[0]
+            many = sum(map(len, sources)) > UNITS
+            together = all(source.start < rows.count for source in sources)  # and therefore contiguous
+            if many and not (together and max(ahead[k], behind[k]) < WORTHWHILE):
+                self._units[k] = rows.count + UNITS * len(self._units)
+                self._passing[k] = range(self._units[k], self._units[k] + UNITS)
+                travelled = 0
+            else:
+                self._passing[k] = carried if together else sources[0]
+                travelled = behind[k] + mechanism.kinds[k].nv if many else 0
             if self._passing[k]:
-                arriving[topology.parents[k]].append(self._passing[k])
-        self._units = units
-        self.nodes = tuple(sorted(units))
-        self.count = rows.count + UNITS * len(units)
+                arriving[self._parents[k]].append(self._passing[k])
+                behind[self._parents[k]] = max(behind[self._parents[k]], travelled)
+        self.nodes = tuple(sorted(self._units))
+        self.count = rows.count + UNITS * len(self._units)
         self._nearest: list[int] = []
-        for k, parent in enumerate(topology.parents):
-            self._nearest.append(k if k in units else self._at_or_above(parent))
-        self._parents = topology.parents
+        for k, parent in enumerate(self._parents):
+            self._nearest.append(k if k in self._units else self._at_or_above(parent))
+
+    def _ahead(self, mechanism: Mechanism) -> list[int]:
+        """Degrees of freedom that the rows of each node pass before others join them."""
+        ahead: list[int] = []
+        for k, parent in enumerate(self._parents):
+            alone = parent != WORLD and self._rows.carried(parent) == self._rows.carried(k)
+            ahead.append(mechanism.kinds[k].nv + (ahead[parent] if alone else 0))
+        return ahead
 
     def _at_or_above(self, node: int) -> int:
         return WORLD if node == WORLD else self._nearest[node]
 
     def passing(self, node: int) -> range:
-        """The rows that pass the joint of a node."""
+        """The rows that pass the joint of a node: those that it carries, or the units of a station."""
         return self._passing[node]
 
     def units(self, station: int) -> int:

@@ -100,7 +100,7 @@ class Tree(ABC):
 
     @abstractmethod
     def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        """The rows, at most six, that pass the joint of k: of tasks, or the units of a station. Contiguous."""
+        """The rows that pass the joint of k: of tasks, or the units of a station. Contiguous."""
 
     @abstractmethod
     def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:

@@ -22,9 +22,9 @@ from collections.abc import Callable
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
-from ramify.algorithms.operational_space.pv_osim_r import join, own, propagator, sweep
+from ramify.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
 from ramify.recursion.tree import Indexed, Tree
-from ramify.spatial.motion import Force, Motion
+from ramify.spatial.motion import Motion
 
 
 def efpa_segments(view: View) -> Callable[..., None]:
@@ -35,12 +35,7 @@ def efpa_segments(view: View) -> Callable[..., None]:
         reach, response = tree.array("node", "row"), tree.array("node", "row")
         sweep(tree, q, view, chi, block)
 
-        for k, _ in tree.gather_stations():
-            P = propagator(tree, k, chi)
-            for row in tree.carried(k):
-                reach[k, row] = chi[row]
-                chi[row] = Force(chi[row].data @ P)  # Eq. 11 over a segment
-
+        extend(tree, chi, reach)  # Eq. 11 over segments
         for row in tree.rows():
             response[tree.world, row] = Motion.zero()
         for k, above in tree.scatter_stations():

@@ -4,11 +4,13 @@
     place      scatter, frames            bodies and task rows χ in the frame of the tree
     sweep      gather, passing rows       P and Ω of each source as far as the station where it ends       [S24] Alg. 3
     stations   stations, base to tips     Ω₀ of each station: acceleration per unit force on it
-    reach      stations, tips to base     extended propagators of all rows to all stations; Ω₀ applied
+    reach      stations, tips to base     extended propagators of all rows to all stations
+    response   stations, rows             Ω₀ applied to them
     join       pairs of tasks             Λ⁻¹ at the first station that both arrive at
 
-Where more than six rows arrive, a body is a station: six unit forces stand in for the rows from there to the base. A
-source is what passes a joint: a task, tasks that pass together, or the unit forces of a station.
+Where more than six rows arrive, a body can be a station: six unit forces stand in for the rows from there to the base.
+A source is what passes a joint: a task, tasks that pass together, or the unit forces of a station.
+`ramify.recursion.stations` says where there are stations, and how this departs from the paper.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
       matrix", IEEE Robotics and Automation Letters 9, 2024.
@@ -41,12 +43,10 @@ def pv_osim_r(view: View) -> Callable[..., None]:
         for k, above in tree.scatter_stations():
             k.V = mobility.through(above.V, propagator(tree, k, chi), own(tree, k, block))  # Ω₀ = Ω + P Ω₀ Pᵀ
 
-        for k, _ in tree.gather_stations():
-            P = propagator(tree, k, chi)
+        extend(tree, chi, reach)
+        for k, _ in tree.scatter_stations():
             for row in tree.carried(k):
-                reach[k, row] = chi[row]
-                response[k, row] = k.V @ chi[row]
-                chi[row] = Force(chi[row].data @ P)
+                response[k, row] = k.V @ reach[k, row]
 
         join(tree, reach, response, block)
         task_space.hand_over(tree, block, inverse_inertia)
@@ -79,6 +79,17 @@ def own(tree: Tree, station: NodeRole, block: Indexed) -> Array:
     """Ω: what the joints from the station to the next one give way, upper triangle, (6, 6)."""
     units = tree.units(station)
     return np.array([[block[units[min(i, j)], units[max(i, j)]] for j in range(6)] for i in range(6)])
+
+
+def extend(tree: Tree, chi: Indexed, reach: Indexed) -> None:
+    """Take all rows to all stations below them: extended propagators."""
+    for k, _ in tree.gather_stations():
+        for row in tree.carried(k):
+            reach[k, row] = chi[row]  # of rows that passed no station before
+    for k, above in tree.gather_stations():
+        P = propagator(tree, k, chi)
+        for row in tree.carried(k):
+            reach[above, row] = Force(reach[k, row].data @ P)
 
 
 def join(tree: Tree, reach: Indexed, response: Indexed, block: Indexed) -> None:

@@ -7,12 +7,11 @@ instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
 
-from ramify.engines.ir import Block, Index, Loop, Op, Position, Program, Role, Store, walk
+from ramify.engines.ir import Block, Loop, Op, Place, Position, Program, Role, Store
 from ramify.engines.native import layout as table
 from ramify.engines.native.assembly import Function
 from ramify.engines.native.elementary import sincos_text
@@ -276,25 +275,21 @@ def _constant(value: float, lanes: int) -> str:
 
 def _independent(body: Block, column: Role) -> bool:
     """Whether columns can be computed side by side: no loop inside, and none reads or writes another's place."""
-    own: dict[Any, Any] = {}
-    for _, item in walk(body):
-        if isinstance(item, Loop):
-            return False
-        if isinstance(item, Store):
-            at = getattr(item.place, "at", ())
-            if _mentions(at, column) != 1:
-                return False
-            own.setdefault((type(item.place), getattr(item.place, "number", None)), []).append(at)
-    loads = [item.attr for _, item in walk(body) if isinstance(item, Op) and item.code == "load"]
-    for place in loads:
-        if _mentions(getattr(place, "at", ()), column) > 1:
-            return False  # neighbours on a diagonal
-        stored = own.get((type(place), getattr(place, "number", None)), [])
-        if any(at != place.at for at in stored):
+    if any(isinstance(item, Loop) for item in body.items):
+        return False
+    stored: list[Any] = [item.place for item in body.items if isinstance(item, Store)]
+    loaded: list[Any] = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
+    if any(len(_along(place, column)) > 1 for place in stored + loaded):
+        return False  # neighbours on a diagonal
+    for place in stored:
+        own = _along(place, column)
+        read = [p for p in loaded if type(p) is type(place) and p.number == place.number]
+        if not own or any(_along(p, column) != own for p in read):
             return False
     return True
 
 
-def _mentions(at: Sequence[Index], column: Role) -> int:
-    """How many of a place's indices run with a column."""
-    return sum(isinstance(base, Position) and base.role is column for base, _ in at)
+def _along(place: Place, column: Role) -> list[Any]:
+    """The axes of a place that run with a column, with what is taken of it: columns differ in what they find there."""
+    at = enumerate(getattr(place, "at", ()))
+    return [(axis, index) for axis, index in at if isinstance(index[0], Position) and index[0].role is column]

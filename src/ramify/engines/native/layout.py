@@ -155,7 +155,7 @@ def tables(
     carriers = {variant: i for i, variant in enumerate(variants.frames)}
     order = Rows(mechanism, sites)
     asked = _STATION_LOOPS.intersection(loops)
-    stations = Stations(mechanism.topology, order if asked else Rows(mechanism, ()))
+    stations = Stations(mechanism, order if asked else Rows(mechanism, ()))
     starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
     sizes = algorithm.sizes(mechanism, sites)
     lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}
