@@ -14,7 +14,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 import ramify as rf
-from ramify.cli import INSTALL, app, check, timing
+from ramify.cli import INSTALL, app, check, operational_space, timing
 from ramify.model.dynamics import FUNCTIONS
 
 
@@ -47,6 +47,11 @@ def test_demo(call: Callable[..., Any]) -> None:
         assert operations > 0
         assert len(times) == 5
         assert all(time > 0 for time in times)
+    for name in rf.operational_space.METHODS:
+        operations, difference, *times = (float(word.replace(",", "")) for word in rows[name])
+        assert operations > 0
+        assert difference < 1e-6
+        assert len(times) == 4
     assert rf.get_threads() == threads
 
 
@@ -55,6 +60,13 @@ def test_demo_fails_if_the_dynamics_disagree(call: Callable[..., Any], monkeypat
     result = call("demo", "--batch", "8")
     assert result.exit_code == 1
     assert "FAILED" in result.output
+
+
+def test_demo_fails_if_algorithms_disagree(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operational_space, "SLACK", 0.0)
+    result = call("demo", "--batch", "8")
+    assert result.exit_code == 1
+    assert "not singular: FAILED" in result.output
 
 
 def test_a_residual_of_nan_fails() -> None:

@@ -167,7 +167,7 @@ def test_a_task_that_nothing_moves() -> None:
 
 
 def test_raising_names_samples_and_ranks() -> None:
-    q = np.stack([BENT, STRETCHED, BENT, STRETCHED + [1.0, 0.0, 0.0]]).reshape(2, 2, 3)
+    q = np.stack([BENT, STRETCHED, BENT, np.array([1.0, 0.0, 0.0])]).reshape(2, 2, 3)
     space = arm().operational_space(q, [PLANE], singular="raise")
     with pytest.raises(SingularTaskError, match=r"\(0, 1\) \(rank 2\), \(1, 1\) \(rank 2\)") as caught:
         _ = space.inertia
@@ -201,7 +201,7 @@ def test_not_a_number_is_not_singular() -> None:
 
 
 def test_damping_is_smooth_and_bounded() -> None:
-    """Through the singular configuration, Λ changes little from step to step, and damping leaves regular tasks alone."""
+    """Through a singular configuration Λ changes little from step to step; regular tasks are left alone."""
     angles = np.linspace(-0.02, 0.02, 4001)
     q = np.stack([bent(angle) for angle in angles])
     damped, exact = arm().operational_space(q, [PLANE]), arm().operational_space(q, [PLANE], cut=1e-14)
@@ -245,10 +245,8 @@ def test_rank_does_not_depend_on_the_unit_of_length(unit: float) -> None:
 
 def test_functions_for_hot_loops() -> None:
     q = np.stack([BENT, BENT + 0.1])
-    for function, quantity in (
-        (arm().inverse_inertia([PLANE]), "inverse_inertia"),
-        (arm().inertia([PLANE]), "inertia"),
-    ):
+    functions = {"inverse_inertia": arm().inverse_inertia([PLANE]), "inertia": arm().inertia([PLANE])}
+    for quantity, function in functions.items():
         expected = getattr(arm().operational_space(q, [PLANE]), quantity)
         np.testing.assert_array_equal(function(q), expected)
         home = np.empty_like(expected)

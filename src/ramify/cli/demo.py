@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import ramify as rf
+from ramify.cli import operational_space
 from ramify.cli.check import Check, forward_against_inverse
 from ramify.cli.timing import Cost, cost
 from ramify.errors import SingularMechanismError
@@ -27,8 +28,9 @@ def run(console: Console, seed: int, batch: int, robot: rf.Model | None = None) 
         robot: By default the built-in humanoid.
 
     Returns:
-        Whether forward and inverse dynamics agree.
+        Whether forward and inverse dynamics agree, and so do all algorithms for Λ.
     """
+    built_in = robot is None
     robot, frame = (rf.zoo.humanoid24(), "left_hand") if robot is None else (robot, robot.frames[-1])
     if not robot.nv:
         console.print(f"{robot!r}\nNothing moves: there is nothing to compute.", markup=False, highlight=False)
@@ -56,6 +58,8 @@ def run(console: Console, seed: int, batch: int, robot: rf.Model | None = None) 
         highlight=False,
         soft_wrap=True,
     )
+    if built_in:
+        passed = operational_space.show(console, robot, q) and passed
     return passed
 
 

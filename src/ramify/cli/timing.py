@@ -52,7 +52,7 @@ def cost(robot: rf.Model, name: str, states: dict[str, Array], frame: str) -> Co
     samples = [[*sample, *rest] for sample in zip(*arrays)]
     whole, batch = [[*arrays, *rest]], len(arrays[0])
     call = least_time(function, samples)
-    with _threads(1):
+    with threads(1):
         sample = least_time(function, whole) / batch
     spread_sample = least_time(function, whole) / batch
     return Cost(name, robot.count(name, rest or None).total, call, sample, spread_sample)
@@ -78,7 +78,8 @@ def _block(function: Callable[..., object], arguments: Sequence[Sequence[Any]]) 
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
+    """Use a number of threads for a while."""
     before = rf.get_threads()
     rf.set_threads(count)
     try:
