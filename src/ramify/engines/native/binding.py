@@ -31,12 +31,14 @@ class Operand:
         shape: Its core shape, of rank 0 to 3.
         zeroed: An output that is filled with 0.0 before the kernel, which writes only some entries, runs.
         symmetric: An output of which the kernel fills the upper triangle of the last two axes.
+        unread: The kernel never reads this output back: zeros that one run leaves alone still serve the next.
     """
 
     name: str
     shape: tuple[int, ...]
     zeroed: bool = False
     symmetric: bool = False
+    unread: bool = False
 
     def __post_init__(self) -> None:
         if len(self.shape) > 3:
@@ -117,6 +119,7 @@ class Flag(Enum):
 
     ZEROED = 1
     SYMMETRIC = 2
+    ZEROED_ONCE = 4
 
 
 def plan(binding: Binding, kernel: int, width: int) -> Array:
@@ -142,7 +145,9 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
         entry[OperandWord.SIZE] = operand.size
         entry[OperandWord.DIM : OperandWord.DIM + 3] = (1,) * (3 - len(operand.shape)) + operand.shape
         entry[OperandWord.AREA] = offset
-        entry[OperandWord.FLAGS] = Flag.ZEROED.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
+        # A single sample is computed where the user wants it, which is another place each time.
+        zeroed = Flag.ZEROED_ONCE if operand.unread and width > 1 else Flag.ZEROED
+        entry[OperandWord.FLAGS] = zeroed.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
         entry[OperandWord.FIRST_STEP] = first_step
         entry[OperandWord.RANK] = len(operand.shape)
         offset += operand.size * lane_bytes

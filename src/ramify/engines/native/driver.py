@@ -292,6 +292,16 @@ def _drive(width: int, target: Target) -> str:
     for place in range(MAX_OUTPUTS):
         f.do(f"store ptr null, ptr {f.at(outs, place, 'ptr')}, align 8")
 
+    def zero(descriptor: str, area: str) -> None:
+        size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {8 * width}")
+        f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {area}, i8 0, i64 {size}, i1 0)")
+
+    if width > 1:
+        with f.loop(0, outputs) as o:
+            sink = operand(f.let(f"add i64 {o}, {inputs}"))
+            with f.when(has(sink, Flag.ZEROED_ONCE)):
+                zero(sink, f.at(scratch, f.word(sink, OperandWord.AREA)))
+
     with f.loop(0, samples, width) as first:
         with f.loop(0, inputs) as k:
             source = operand(k)
@@ -309,8 +319,7 @@ def _drive(width: int, target: Target) -> str:
                 area = f.let(f"select i1 {_Core(f, sink, '%steps').contiguous()}, ptr {user}, ptr {area}")
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
             with f.when(has(sink, Flag.ZEROED)):
-                size = f.let(f"mul i64 {f.word(sink, OperandWord.SIZE)}, {8 * width}")
-                f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {area}, i8 0, i64 {size}, i1 0)")
+                zero(sink, area)
 
         results = [f.address(outs, place) for place in range(MAX_OUTPUTS)]
         pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, *results))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from ramify.engines.ir import verify
+from ramify.engines.ir import Op, Output, verify, walk
 from ramify.engines.native import cache, target
 from ramify.engines.native.binding import Binding, Operand
 from ramify.engines.native.compiled import Compiled
@@ -40,7 +40,9 @@ class Kernels:
         verify(program)
         layout = Layout.of(program, self.variants)
         text = emit(program, self.algorithm, self.variants, layout, width, chosen.width)
-        return text, layout.metadata()
+        loads = [item.attr for _, item in walk(program.top) if isinstance(item, Op) and item.code == "load"]
+        reread = sorted({place.number for place in loads if isinstance(place, Output)})
+        return text, {**layout.metadata(), "reread": reread}
 
     def library(self, width: int) -> Library:
         """Machine code for a lane width on the current target."""
@@ -100,11 +102,12 @@ def bind(
     constants, table, workspace = tables(algorithm, variants, mechanism, sites, made.metadata())
     sizes = algorithm.sizes(mechanism, sites)
 
-    def operand(argument: Argument) -> Operand:
+    def operand(argument: Argument, unread: bool = False) -> Operand:
         dimensions = [d for d in argument.dimensions if not (single and d == "frames")]
         shape = replace(argument, dimensions=tuple(dimensions)).shape(sizes)
-        return Operand(argument.name, shape, zeroed=argument.sparse, symmetric=argument.symmetric)
+        return Operand(argument.name, shape, zeroed=argument.sparse, symmetric=argument.symmetric, unread=unread)
 
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
-    outputs = tuple(operand(a) for a in algorithm.outputs)
+    reread = made.metadata()["reread"]
+    outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
     return Compiled(Binding(name, inputs, outputs, constants, table, workspace), made.library)
