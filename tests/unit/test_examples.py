@@ -1,0 +1,23 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+
+#: Each returns how far it is from what it wants; this is what it may be.
+ALLOWED = {"one_arm": 2e-3, "two_hands": 1e-8, "on_two_feet": 1e-8}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = runpy.run_path(str(path))
+    result = names["main"]()
+    assert capsys.readouterr().out
+    if path.stem in ALLOWED:
+        assert result < ALLOWED[path.stem]
