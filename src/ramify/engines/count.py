@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ramify.engines.ir import Block, Loop, Op, Program, Role
@@ -55,6 +55,10 @@ class Count:
         return ", ".join(f"{getattr(self, f.name)} {f.name.replace('_', ' ')}" for f in fields(self))
 
 
+#: The parts of an algorithm in which operations are counted separately, in the order in which they come.
+PASSES = ("place", "inertias", "inward", "outward", "pairs")
+
+
 def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> Count:
     """Operations that an algorithm takes.
 
@@ -63,12 +67,7 @@ def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()
         mechanism: The robot.
         sites: The frames asked for, if the algorithm takes any.
     """
-    program = _program(algorithm, Variants.of(mechanism, sites))
-    return _Counter(algorithm, mechanism, sites).block(program.top, {})
-
-
-#: The parts of an algorithm in which operations are counted separately, in the order in which they come.
-PASSES = ("place", "inertias", "inward", "outward", "pairs")
+    return sum(count_passes(algorithm, mechanism, sites).values(), Count())
 
 
 def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> dict[str, Count]:
@@ -79,22 +78,20 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     pairs of frames, rows or columns.
     """
     program = _program(algorithm, Variants.of(mechanism, sites))
-    counter = _Counter(algorithm, mechanism, sites)
+    runs = _Runs(algorithm, mechanism, sites)
     passes = dict.fromkeys(PASSES, Count())
-    passes["place"] = counter.own(program.top)
+    passes["place"] = _own(program.top)
+    directions = {"gather_stations": "inward", "scatter": "outward", "scatter_stations": "outward"}
     placed = False
-    for loop in (item for item in program.top.items if isinstance(item, Loop)):
-        whole = counter.loop(loop, {})
-        if loop.source == "gather":
-            placed = True
-            inertias = _Counter(algorithm, mechanism, sites, inner_loops=False).loop(loop, {})
-            passes["inertias"] += inertias
-            passes["inward"] += whole + inertias * -1
-        elif not placed:
-            passes["place"] += whole
-        else:
-            directions = {"gather_stations": "inward", "scatter": "outward", "scatter_stations": "outward"}
-            passes[directions.get(loop.source, "pairs")] += whole
+    for loop in program.inner(program.top):
+        found = runs.of(loop)
+        placed |= loop.source == "gather"
+        for body in loop.bodies.values():
+            if loop.source == "gather":
+                passes["inertias"] += _own(body) * found.pop(body, 0)
+        rest = sum((_own(block) * times for block, times in found.items()), Count())
+        where = "inward" if loop.source == "gather" else directions.get(loop.source, "pairs")
+        passes[where if placed else "place"] += rest
     return passes
 
 
@@ -104,70 +101,69 @@ def _program(algorithm: Algorithm, variants: Variants) -> Program:
     return simplify(trace(algorithm, variants))
 
 
-class _Counter:
-    def __init__(
-        self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inner_loops: bool = True
-    ) -> None:
-        self.inner_loops = inner_loops
+class _Runs:
+    """How often the blocks of loops run."""
+
+    def __init__(self, algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self.mechanism, self.sites, self.rows = mechanism, sites, Rows(mechanism, sites)
-        self.stations = Stations(mechanism, self.rows)
         self.nodes = algorithm.visited(mechanism, sites)
-        self._own: dict[int, Count] = {}
-        self._inner: dict[int, list[Loop]] = {}
 
-    def own(self, block: Block) -> Count:
-        """Operations of a block without the loops in it."""
-        if id(block) not in self._own:
-            self._own[id(block)] = _own(block)
-        return self._own[id(block)]
+    @cached_property
+    def stations(self) -> Stations:
+        return Stations(self.mechanism, self.rows)
 
-    def block(self, block: Block, meant: dict[Role, int]) -> Count:
-        """Operations of a block when its roles are the given nodes and frames."""
-        total = self.own(block)
-        if self.inner_loops:
-            if id(block) not in self._inner:
-                self._inner[id(block)] = [item for item in block.items if isinstance(item, Loop)]
-            for loop in self._inner[id(block)]:
-                total = total + self.loop(loop, meant)
-        return total
+    def of(self, loop: Loop) -> Counter[Block]:
+        """Runs of the bodies of a loop, and of loops in them."""
+        runs: Counter[Block] = Counter()
+        self._loop(loop, {}, 1, runs)
+        return runs
 
-    def loop(self, loop: Loop, meant: dict[Role, int]) -> Count:
-        if loop.source in ("scatter", "gather"):
-            rows = Counter[Any]()
-            inner = any(isinstance(item, Loop) for body in loop.bodies.values() for item in body.items)
-            for k in self.nodes:
-                variant = self.mechanism.kinds[k].name, port_of(self.mechanism, self.mechanism.parents[k])
-                rows[(variant, k) if inner else (variant, -1)] += 1
-            return self._sum(loop, [(v, (k,), times) for (v, k), times in rows.items()], meant)
-        if loop.source == "frames":
-            sites = enumerate(self.sites)
-            return self._sum(loop, [((port_of(self.mechanism, s.node), s.rows), (i,), 1) for i, s in sites], meant)
-        if loop.source in ("meetings", "joins"):
-            pairs = self.rows.meetings if loop.source == "meetings" else self.stations.joins
-            return self._sum(loop, [((port_of(self.mechanism, pair[0]),), pair, 1) for pair in pairs], meant)
-        if loop.source in ("ways_one", "ways_other"):
-            ways = self.rows.ways(loop.source.removeprefix("ways_"))
-            return self._sum(loop, [((self.mechanism.kinds[way[0]].name,), way, 1) for way in ways], meant)
-        if loop.source in ("scatter_stations", "gather_stations"):
+    def _block(self, block: Block, meant: dict[Role, int], times: int, runs: Counter[Block]) -> None:
+        runs[block] += times
+        for loop in block.program.inner(block):
+            self._loop(loop, meant, times, runs)
+
+    def _loop(self, loop: Loop, meant: dict[Role, int], times: int, runs: Counter[Block]) -> None:
+        cases = self._cases(loop)
+        if cases is not None:
+            for variant, which, repeats in cases:
+                if variant in loop.bodies:
+                    roles = dict(zip(loop.roles[variant], which, strict=False))
+                    self._block(loop.bodies[variant], {**meant, **roles}, times * repeats, runs)
+            return
+        numbers, body, (role,) = self.numbers(loop, meant), loop.bodies[()], loop.roles[()]
+        inner = body.program.inner(body)
+        runs[body] += times * len(numbers)
+        for number in numbers if inner else ():
+            for each in inner:
+                self._loop(each, {**meant, role: number}, times, runs)
+
+    def _cases(self, loop: Loop) -> list[tuple[Any, tuple[int, ...], int]] | None:
+        """For loops over a table: the variant of each row, the numbers of its nodes and frames, and how often it comes.
+
+        None for loops over rows and columns.
+        """
+        kinds, source = self.mechanism.kinds, loop.source
+        if source in ("scatter", "gather"):
+            alike = not any(body.program.inner(body) for body in loop.bodies.values())
+            nodes = Counter(
+                ((kinds[k].name, self.port(self.mechanism.parents[k])), -1 if alike else k) for k in self.nodes
+            )
+            return [(variant, (k,), times) for (variant, k), times in nodes.items()]
+        if source == "frames":
+            return [((self.port(site.node), site.rows), (i, site.node), 1) for i, site in enumerate(self.sites)]
+        if source in ("meetings", "joins"):
+            pairs = self.rows.meetings if source == "meetings" else self.stations.joins
+            return [((self.port(pair[0]),), pair, 1) for pair in pairs]
+        if source in ("ways_one", "ways_other"):
+            return [((kinds[way[0]].name,), way, 1) for way in self.rows.ways(source.removeprefix("ways_"))]
+        if source in ("scatter_stations", "gather_stations"):
             both = [(k, self.stations.above(k)) for k in self.stations.nodes]
-            ports = [tuple(port_of(self.mechanism, node) for node in pair) for pair in both]
-            return self._sum(loop, [(variant, pair, 1) for variant, pair in zip(ports, both, strict=True)], meant)
-        numbers = self.numbers(loop, meant)
-        body = loop.bodies[()]
-        if not any(isinstance(item, Loop) for item in body.items):
-            return self.block(body, meant) * len(numbers)
-        total = Count()
-        for number in numbers:
-            total = total + self.block(body, {**meant, loop.roles[()][0]: number})
-        return total
+            return [(tuple(map(self.port, pair)), pair, 1) for pair in both]
+        return None
 
-    def _sum(self, loop: Loop, cases: Any, meant: dict[Role, int]) -> Count:
-        total = Count()
-        for variant, which, times in cases:
-            if variant in loop.bodies:
-                roles = dict(zip(loop.roles[variant], which, strict=False))
-                total = total + self.block(loop.bodies[variant], {**meant, **roles}) * times
-        return total
+    def port(self, node: int) -> str:
+        return port_of(self.mechanism, node)
 
     def numbers(self, loop: Loop, meant: dict[Role, int]) -> Sequence[int]:
         """The columns or rows that an inner loop runs over; for a frame's support, as many."""

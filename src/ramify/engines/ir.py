@@ -231,6 +231,11 @@ class Program:
         #: Scalars per entry of each of the tree's arrays, and what it is indexed by.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
+    @staticmethod
+    def inner(block: Block) -> list[Loop]:
+        """The loops of a block."""
+        return [item for item in block.items if isinstance(item, Loop)]
+
     def lift(self, value: Any) -> Op:
         """A number or an op as an op that may be used in the current block."""
         if isinstance(value, Op):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ramify.algorithms import operational_space
+from ramify.engines.operational_space_choice import choose
 from ramify.errors import UnknownNameError
 from ramify.recursion.mechanism import Mechanism, Site
 
@@ -12,10 +13,10 @@ from ramify.recursion.mechanism import Mechanism, Site
 METHODS = tuple(operational_space.METHODS)
 
 
-def chosen(method: str, reference: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:  # noqa: ARG001
+def chosen(method: str, reference: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
     """The name of the algorithm that a choice means for some tasks of a mechanism."""
     if method == "auto":
-        return "pv_osim"
+        return choose(mechanism, sites, reference)
     if method not in METHODS:
         raise UnknownNameError("method", method, ("auto", *METHODS))
     return method

@@ -5,9 +5,10 @@ where more than six rows arrive, they can end, and six unit forces of the statio
 joints below many tasks is then gone through once, not once per task. The chain between two stations is a serial segment
 in the sense of [J11] §7, a station an accumulation node in the sense of [S24].
 
-[S24] makes a station of every node where sources of rows come together. Here it must also be worth its price, which is
-two products of every row with a 6×6 matrix: it is, if the rows have some seven degrees of freedom ahead of them before
-others join them, or behind them since so many came together.
+[S24] makes a station of every node where sources of rows come together. Here it must also be worth its price: it is, if
+the rows have enough degrees of freedom ahead of them before others join them, or behind them since so many came
+together. That takes some seven of them for four tasks of six rows, twelve for two, and fewer if nothing but the world
+comes after.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -24,9 +25,18 @@ from ramify.recursion.topology import WORLD
 
 #: Unit forces of a station.
 UNITS = 6
-#: Degrees of freedom of the shortest chain that is worth a station. In operations, a joint costs R rows 23 R + R², the
-#: station costs them 132 R + 6 R²: the quotient is 5.7 to 6 for all R > 6, and the station has costs of its own.
-WORTHWHILE = 7
+
+
+def _pays(rows: int, freedom: int, last: bool) -> bool:
+    """Whether a station costs fewer operations than it saves.
+
+    A degree of freedom costs R rows 24 R + R² operations, so also the six units. The station costs each row a product
+    with a 6×6 matrix, and each pair of rows half a product of two. A station that is not the last one has to be taken
+    to the next one itself, and so have the rows.
+    """
+    saved = freedom * (rows * (rows + 24) - UNITS * (UNITS + 24))
+    price = 66 * rows + 11 * rows * rows / 2
+    return saved > price + (0 if last else 66 * rows + 648)
 
 
 class Stations:
@@ -51,15 +61,17 @@ class Stations:
             others = sum(len(rows.carried(child)) for child in mechanism.topology.children[k])
             if own := carried[: len(carried) - others]:
                 sources.append(own)
-            many = sum(map(len, sources)) > UNITS
+            count = sum(map(len, sources))
+            freedom, last = ahead[k]
             together = all(source.start < rows.count for source in sources)  # and therefore contiguous
-            if many and not (together and max(ahead[k], behind[k]) < WORTHWHILE):
+            pays = not together or _pays(count, max(freedom, behind[k]), last)
+            if count > UNITS and pays:
                 self._units[k] = rows.count + UNITS * len(self._units)
                 self._passing[k] = range(self._units[k], self._units[k] + UNITS)
                 travelled = 0
             else:
                 self._passing[k] = carried if together else sources[0]
-                travelled = behind[k] + mechanism.kinds[k].nv if many else 0
+                travelled = behind[k] + mechanism.kinds[k].nv if count > UNITS else 0
             if self._passing[k]:
                 arriving[self._parents[k]].append(self._passing[k])
                 behind[self._parents[k]] = max(behind[self._parents[k]], travelled)
@@ -69,12 +81,13 @@ class Stations:
         for k, parent in enumerate(self._parents):
             self._nearest.append(k if k in self._units else self._at_or_above(parent))
 
-    def _ahead(self, mechanism: Mechanism) -> list[int]:
-        """Degrees of freedom that the rows of each node pass before others join them."""
-        ahead: list[int] = []
+    def _ahead(self, mechanism: Mechanism) -> list[tuple[int, bool]]:
+        """Degrees of freedom that the rows of each node pass before others join them, and whether the world is next."""
+        ahead: list[tuple[int, bool]] = []
         for k, parent in enumerate(self._parents):
             alone = parent != WORLD and self._rows.carried(parent) == self._rows.carried(k)
-            ahead.append(mechanism.kinds[k].nv + (ahead[parent] if alone else 0))
+            freedom, last = ahead[parent] if alone else (0, parent == WORLD)
+            ahead.append((mechanism.kinds[k].nv + freedom, last))
         return ahead
 
     def _at_or_above(self, node: int) -> int:

@@ -1,0 +1,117 @@
+"""Operation counts: golden values of small cases, and the choice of a method that rests on them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.algorithms.operational_space import METHODS, inverse_inertia
+from ramify.engines.count import PASSES, count, count_passes
+from ramify.engines.operational_space_choice import CANDIDATES, choose
+from ramify.model.zoo import asimo35, asimo35_tasks
+
+#: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies.
+GOLDEN = {
+    "definition": (1234, 100483),
+    "chang_khatib": (3243, 44475),
+    "rjk": (2037, 37557),
+    "efpa": (2193, 27756),
+    "sparse_factorization": (1255, 26593),
+    "pv_osim": (1566, 22704),
+    "pv_osim_r": (1566, 23892),
+    "efpa_segments": (1566, 23892),
+}
+
+
+def totals(robot: rf.Model, frames: tuple[str, ...]) -> dict[str, int]:
+    sites = tuple(robot.site(name) for name in frames)
+    return {m: count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in METHODS}
+
+
+def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[rf.Model, tuple[str, ...]]:
+    """A stem of so many links, limbs of so many links on it, and on each limb so many tips of one link."""
+    builder = rf.Builder("tree")
+    body: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.eye(3) / 10}
+    turned = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]), (0.1, 0.0, 0.0))
+
+    def chain(name: str, parent: str, count: int) -> str:
+        for i in range(count):
+            builder.add_body(f"{name}{i}", parent=parent, placement=turned, **body)
+            parent = f"{name}{i}"
+        return parent
+
+    stem = chain("stem", "world", length)
+    ends = [chain(f"limb{i}_", stem, count) for i, count in enumerate(limbs)]
+    frames = tuple(chain(f"{end}_tip{i}_", end, 1) for end in ends for i in range(tips))
+    return builder.build(), frames
+
+
+def chain(length: int, tips: int) -> tuple[rf.Model, tuple[str, ...]]:
+    """A stem with tips of two links."""
+    return tree(length, (1,) * tips, 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_golden_counts(method: str) -> None:
+    small, frames = chain(1, 1)
+    assert totals(small, frames)[method] == GOLDEN[method][0]
+    assert totals(asimo35(), asimo35_tasks())[method] == GOLDEN[method][1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_passes_sum_up(method: str) -> None:
+    robot, frames = chain(4, 3)
+    sites = tuple(robot.site(name) for name in frames)
+    algorithm = inverse_inertia(method, "local")
+    passes = count_passes(algorithm, robot.mechanism, sites)
+    assert tuple(passes) == PASSES
+    assert sum(part.total for part in passes.values()) == count(algorithm, robot.mechanism, sites).total
+
+
+@pytest.mark.parametrize(("length", "tips"), [(2, 2), (2, 6), (12, 2), (12, 6), (40, 4), (40, 16)])
+def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
+    robot, frames = chain(length, tips)
+    sites = tuple(robot.site(name) for name in frames)
+    counts = totals(robot, frames)
+    chosen = choose(robot.mechanism, sites, "local")
+    assert counts[chosen] == min(counts[m] for m in CANDIDATES)
+    # that one is ahead on shallow trees, but slower there
+    others = [counts[m] for m in METHODS if m != "sparse_factorization"]
+    assert counts[chosen] <= 1.004 * min(others)
+
+
+@pytest.mark.parametrize(
+    ("method", "length", "limbs", "rows"),
+    [("pv_osim", 2, (2, 2), 6), ("pv_osim_r", 40, (2, 2), 6), ("pv_osim_r", 12, (40, 40), 4)],
+)
+def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tuple[int, ...], rows: int) -> None:
+    robot, frames = tree(length, limbs, 2)
+    sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
+    assert choose(robot.mechanism, sites, "local") == method
+
+
+def test_segments_are_ahead_with_few_rows_only() -> None:
+    robot, frames = tree(12, (40, 40), 2)
+    ahead = {}
+    for rows in (4, 6):
+        sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
+        both = [
+            count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in ("efpa_segments", "pv_osim_r")
+        ]
+        ahead[rows] = both[0] < both[1]
+    assert ahead == {4: True, 6: False}
+
+
+def test_choosing_is_quick() -> None:
+    robot = asimo35("two_arms_two_legs")
+    sites = tuple(robot.site(name) for name in asimo35_tasks("two_arms_two_legs"))
+    choose(robot.mechanism, sites, "local")
+    others = sites[::-1]
+    start = time.perf_counter()
+    choose(robot.mechanism, others, "local")
+    assert time.perf_counter() - start < 0.1
