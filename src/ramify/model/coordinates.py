@@ -5,7 +5,7 @@ Joints of one kind are handled together, so that the cost depends on the number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from ramify.errors import InputError, UnknownNameError
 from ramify.model.joint import Joint
 from ramify.model.joints import KINDS, JointKind
+from ramify.spatial.exponential import bracket, right_jacobian, transport
 from ramify.spatial.value import Array
 
 
@@ -78,6 +79,38 @@ class Coordinates:
         with np.errstate(all="ignore"):
             for group in self._groups:
                 result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
+        return result
+
+    def dintegrate(self, q: Any, v: Any, dt: Any) -> tuple[Array, Array]:
+        q, v = checked("q", q, self.nq, real=True), checked("v", v, self.nv, real=True)
+        dt = numbers("dt", dt)
+        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        step = np.broadcast_to(v * dt[..., None], (*batch, self.nv))
+        with np.errstate(all="ignore"):
+            return self._screws(transport, step, 1.0), self._screws(right_jacobian, step, 1.0) * dt[..., None, None]
+
+    def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
+        step = self.difference(q0, q1)
+        with np.errstate(all="ignore"):
+            end = np.linalg.inv(self._screws(right_jacobian, step, 1.0))
+            return -np.linalg.inv(self._screws(right_jacobian, -step, 1.0)), end
+
+    def bracket(self, x: Array) -> Array:
+        """Block-diagonal matrices x × of tangents; zero where coordinates are plain numbers, (…, nv, nv)."""
+        return self._screws(bracket, x, 0.0)
+
+    def _screws(self, function: Callable[[Array], Array], x: Array, plain: float) -> Array:
+        """A function of twists, (…, 6) to (…, 6, 6), as block-diagonal matrices (…, nv, nv)."""
+        result = np.zeros((*x.shape, self.nv))
+        diagonal = np.arange(self.nv)
+        result[..., diagonal, diagonal] = plain
+        for group in self._groups:
+            if group.kind.screw:
+                axes = list(group.kind.screw)
+                twists = np.zeros((*x.shape[:-1], len(group.v), 6))
+                twists[..., axes] = x[..., group.v]
+                blocks = function(twists)[..., axes, :][..., axes]
+                result[..., group.v[:, :, None], group.v[:, None, :]] = blocks
         return result
 
     def normalize(self, q: Any) -> Array:

@@ -200,6 +200,28 @@ class Model(Dynamics, Operational):
         """
         return self._coordinates.difference(q0, q1)
 
+    def dintegrate(self, q: Any, v: Any, dt: Any = 1.0) -> tuple[Array, Array]:
+        """Derivatives of `integrate(q, v, dt)` with respect to q and v, two arrays (…, nv, nv).
+
+        Both ends are tangents: to first order, `integrate(integrate(q, δq), v + δv, dt)` is
+        `integrate(integrate(q, v, dt), dq @ δq + dv @ δv)`.
+
+        Args:
+            q: (…, nq). The derivatives do not depend on it.
+            v: (…, nv).
+            dt: [s], (…).
+        """
+        return self._coordinates.dintegrate(q, v, dt)
+
+    def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
+        """Derivatives of `difference(q0, q1)` with respect to q0 and q1, along their tangents, two arrays (…, nv, nv).
+
+        Args:
+            q0: (…, nq).
+            q1: (…, nq).
+        """
+        return self._coordinates.ddifference(q0, q1)
+
     def normalize(self, q: Any) -> Array:
         """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
         return self._coordinates.normalize(q)

@@ -30,6 +30,7 @@ class JointKind(ABC):
         angles: For each number of the configuration, whether it is an angle [rad]; else it is a length [m].
         limited: Whether position limits have a meaning for the coordinates.
         own: How many constants of its own the joint has.
+        screw: Where coordinates are not plain numbers, which of the six parts of a body twist the velocities are.
     """
 
     name: ClassVar[str]
@@ -39,6 +40,7 @@ class JointKind(ABC):
     angles: ClassVar[tuple[bool, ...]] = ()
     limited: ClassVar[bool] = True
     own: ClassVar[int] = 0
+    screw: ClassVar[tuple[int, ...]] = ()
 
     @property
     @abstractmethod

@@ -36,6 +36,7 @@ class Floating(Stage):
     nq: ClassVar[int] = 7
     nv: ClassVar[int] = 6
     limited: ClassVar[bool] = False
+    screw: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         E = rotation_of_quaternion(q[3:]).T @ placement.E

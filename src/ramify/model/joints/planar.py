@@ -25,6 +25,7 @@ class Planar(Stage):
     nv: ClassVar[int] = 3
     axes: ClassVar[int] = 1
     angles: ClassVar[tuple[bool, ...]] = (False, False, True)
+    screw: ClassVar[tuple[int, ...]] = (2, 3, 4)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         moved = placement.r + placement.E[0] * q[0] + placement.E[1] * q[1]

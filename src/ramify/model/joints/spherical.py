@@ -30,6 +30,7 @@ class Spherical(Stage):
     nq: ClassVar[int] = 4
     nv: ClassVar[int] = 3
     limited: ClassVar[bool] = False
+    screw: ClassVar[tuple[int, ...]] = (0, 1, 2)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         return Transform.of(rotation_of_quaternion(q).T @ placement.E, placement.r)
