@@ -19,6 +19,7 @@ from ramify.loading import load
 from ramify.model import zoo
 from ramify.model.body import Body
 from ramify.model.builder import Builder
+from ramify.model.discretization import Discretized
 from ramify.model.dynamics import FUNCTIONS
 from ramify.model.joint import Joint, Limits
 from ramify.model.linearization import LinearizedForward, LinearizedInverse
@@ -35,6 +36,7 @@ __all__ = [
     "Builder",
     "CenterOfMassTask",
     "Count",
+    "Discretized",
     "Joint",
     "Limits",
     "LinearizedForward",

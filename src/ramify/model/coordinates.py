@@ -95,9 +95,8 @@ class Coordinates:
             end = np.linalg.inv(self._screws(right_jacobian, step, 1.0))
             return -np.linalg.inv(self._screws(right_jacobian, -step, 1.0)), end
 
-    def bracket(self, x: Array) -> Array:
-        """Block-diagonal matrices x × of tangents; zero where coordinates are plain numbers, (…, nv, nv)."""
-        return self._screws(bracket, x, 0.0)
+    def bracket(self, x: Any) -> Array:
+        return self._screws(bracket, checked("x", x, self.nv, real=True), 0.0)
 
     def _screws(self, function: Callable[[Array], Array], x: Array, plain: float) -> Array:
         """A function of twists, (…, 6) to (…, 6, 6), as block-diagonal matrices (…, nv, nv)."""

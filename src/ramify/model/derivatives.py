@@ -14,9 +14,12 @@ from ramify.algorithms.linearized.forward_dynamics_derivatives import forward_dy
 from ramify.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from ramify.engines.function import ForcedFunction
 from ramify.errors import InputError
+from ramify.model import discretization
+from ramify.model.discretization import Discretized
 from ramify.model.linearization import LinearizedForward, LinearizedInverse
 from ramify.model.singularity import require_invertible
 from ramify.recursion.mechanism import Mechanism, Site
+from ramify.spatial.value import Array
 
 
 class Derivatives:
@@ -81,6 +84,45 @@ class Derivatives:
         if a is None and tau is not None:
             return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext))
         raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
+
+    def step(
+        self,
+        q: Any,
+        v: Any,
+        tau: Any,
+        dt: float,
+        method: str = "semi_implicit_euler",
+        *,
+        f_ext: Mapping[str, Any] | None = None,
+    ) -> tuple[Array, Array]:
+        """Configuration and velocities after a time step under constant joint forces, (…, nq) and (…, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv).
+            dt: Length of the step [s].
+            method: "semi_implicit_euler", of first order, or "rk4", of fourth; q moves on its manifold in both.
+            f_ext: Wrenches by frame, as for `forward_dynamics`.
+        """
+        after: tuple[Array, Array] = discretization.step(self, q, v, tau, dt, method, f_ext)
+        return after
+
+    def discretize(
+        self,
+        q: Any,
+        v: Any,
+        tau: Any,
+        dt: float,
+        method: str = "semi_implicit_euler",
+        *,
+        f_ext: Mapping[str, Any] | None = None,
+    ) -> Discretized:
+        """The exact derivatives of `step`: `Discretized(A, B)` with δx′ = A δx + B δτ, for x = (q, v).
+
+        δq and δq′ are tangents, the increments of `integrate`. Arguments are those of `step`.
+        """
+        return discretization.discretize(self, q, v, tau, dt, method, f_ext)
 
 
 def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:

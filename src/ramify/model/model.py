@@ -222,6 +222,14 @@ class Model(Dynamics, Operational):
         """
         return self._coordinates.ddifference(q0, q1)
 
+    def bracket(self, x: Any) -> Array:
+        """The matrices x × of tangents, (…, nv, nv): [x, y] = `bracket(x) @ y`; zero where joints are plain numbers.
+
+        Args:
+            x: (…, nv).
+        """
+        return self._coordinates.bracket(x)
+
     def normalize(self, q: Any) -> Array:
         """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
         return self._coordinates.normalize(q)

@@ -1,0 +1,69 @@
+"""Time steps and their derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.errors import UnknownNameError
+from tests.laws.cases import model
+from tests.tolerance import assert_close
+
+METHODS = ("semi_implicit_euler", "rk4")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["every kind", "legged"])
+def test_derivatives_of_a_step(name: str, method: str) -> None:
+    """Against central differences of fourth order, whose error is that of rounding over the step."""
+    robot = model(name)
+    rng = np.random.default_rng(3)
+    q = robot.random_configuration(rng)
+    v, tau = rng.uniform(-1.0, 1.0, (2, robot.nv))
+    force = {robot.bodies[-1].name: np.ones(6)}
+    A, B = robot.discretize(q, v, tau, 0.05, method, f_ext=force)
+    after, _ = robot.step(q, v, tau, 0.05, method, f_ext=force)
+    n = robot.nv
+
+    def moved(x: np.ndarray) -> np.ndarray:
+        end = robot.step(
+            robot.integrate(q, x[..., :n]), v + x[..., n : 2 * n], tau + x[..., 2 * n :], 0.05, method, f_ext=force
+        )
+        return np.concatenate([robot.difference(after, end[0]), end[1]], axis=-1)
+
+    h, units = 1e-3, np.eye(3 * n)
+    columns = (8 * (moved(h * units) - moved(-h * units)) - (moved(2 * h * units) - moved(-2 * h * units))) / (12 * h)
+    assert_close(np.concatenate([A, B], axis=-1), columns.T, 1e-8)
+
+
+@pytest.mark.parametrize(("method", "order"), [("semi_implicit_euler", 1), ("rk4", 4)])
+def test_order(method: str, order: int) -> None:
+    """Halving the step of a tumbling robot divides the error by 2 to the order, floating base and all."""
+    robot = model("legged")
+    rng = np.random.default_rng(4)
+    start = robot.random_configuration(rng), rng.uniform(-1.0, 1.0, robot.nv)
+
+    def run(steps: int, method: str = method) -> np.ndarray:
+        q, v = start
+        for _ in range(steps):
+            q, v = robot.step(q, v, np.zeros(robot.nv), 0.2 / steps, method)
+        return np.concatenate([robot.difference(start[0], q), v])
+
+    exact = run(512, "rk4")
+    coarse, fine = (np.max(np.abs(run(steps) - exact)) for steps in (16, 32))
+    assert 0.75 < np.log2(coarse / fine) / order < 1.3
+
+
+def test_batches_and_names() -> None:
+    robot = rf.zoo.cart_pole()
+    q, v = robot.random_configuration(0, (4, 1)), np.zeros((3, robot.nv))
+    for method in METHODS:
+        made = robot.discretize(q, v, np.zeros(robot.nv), 0.01, method)
+        assert isinstance(made, rf.Discretized)
+        assert made.A.shape == (4, 3, 2 * robot.nv, 2 * robot.nv)
+        assert made.B.shape == (4, 3, 2 * robot.nv, robot.nv)
+        one = robot.discretize(q[1, 0], v[2], np.zeros(robot.nv), 0.01, method)
+        np.testing.assert_allclose(made.A[1, 2], one.A, rtol=0.0, atol=1e-14)
+    with pytest.raises(UnknownNameError, match="rk4"):
+        robot.step(q, v, v, 0.01, "euler")
