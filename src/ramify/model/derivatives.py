@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from ramify.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from ramify.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from ramify.engines.function import ForcedFunction
+from ramify.algorithms.regressor import regressor
+from ramify.engines.function import ForcedFunction, FrameFunction
 from ramify.errors import InputError
 from ramify.model import discretization
+from ramify.model.body import Body
 from ramify.model.discretization import Discretized
 from ramify.model.linearization import LinearizedForward, LinearizedInverse
 from ramify.model.singularity import require_invertible
 from ramify.recursion.mechanism import Mechanism, Site
+from ramify.spatial.inertia import RigidInertia
 from ramify.spatial.value import Array
 
 
@@ -27,6 +32,9 @@ class Derivatives:
 
     if TYPE_CHECKING:
         mechanism: Mechanism
+
+        @property
+        def bodies(self) -> tuple[Body, ...]: ...
 
         def site(self, frame: str) -> Site: ...
 
@@ -53,6 +61,24 @@ class Derivatives:
             site=self.site,
             guard=require_invertible,
         )
+
+    @cached_property
+    def regressor(self) -> FrameFunction:
+        """`regressor(q, v, a, frames=None)`: joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
+
+        One block for each of `frames`, by default for the links of all bodies: the forces due to a body of unit mass
+        [kg], first moment [kg m] (x, y, z) or rotational inertia about the frame's origin [kg m²] (xx, xy, xz, yy, yz,
+        zz) in that frame. With θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` is `inverse_dynamics(q, v, a)`, but
+        for armature, which adds armature · a.
+        """
+        names = tuple(body.name for body in self.bodies)
+        return FrameFunction("regressor", self.mechanism, {"local": regressor}, site=self.site, frames=names)
+
+    @property
+    def inertial_parameters(self) -> Array:
+        """Mass, first moment and rotational inertia about the link's origin of each body, (m, 10): see `regressor`."""
+        rows = [RigidInertia.of(body.mass, body.com, body.inertia).data for body in self.bodies]
+        return np.array(rows).reshape(-1, 10)
 
     @overload
     def linearize(
