@@ -23,8 +23,8 @@ GOLDEN = {
     "efpa": (2193, 27756),
     "sparse_factorization": (1255, 26593),
     "pv_osim": (1566, 22704),
-    "pv_osim_r": (1566, 23892),
-    "efpa_segments": (1566, 23892),
+    "pv_osim_r": (1566, 22704),
+    "efpa_segments": (1566, 22704),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 import ramify as rf
 from ramify.cli import demo as demonstration
+from ramify.cli import flops as operation_counts
 from ramify.cli import info as information
 from ramify.cli import report
 from ramify.cli.files import load
@@ -86,3 +88,20 @@ def check(
         typer.echo(f"warning: {text}", err=True)
     if not report.run(Console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)
+
+
+@app.command()
+def flops(
+    paper: Annotated[str, typer.Option(help="Whose comparison: 001.")] = "001",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart, e.g. flops.png.")] = None,
+) -> None:
+    """Count operations as the papers do, and say which of their relations hold.
+
+    001 is Wensing, Featherstone and Orin's comparison of algorithms for the operational-space inertia of a humanoid.
+    """
+    if paper not in operation_counts.PAPERS:
+        raise typer.BadParameter(f"{paper!r} is none of {', '.join(operation_counts.PAPERS)}", param_hint="--paper")
+    if plot is not None and find_spec("matplotlib") is None:
+        raise typer.BadParameter("a picture needs matplotlib: pip install 'ramify[plot]'", param_hint="--plot")
+    operation_counts.run(Console(), paper, as_json, plot)

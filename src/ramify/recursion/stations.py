@@ -18,8 +18,10 @@ comes after.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from ramify.recursion.mechanism import Mechanism
+from ramify.recursion.node import NodeKind
 from ramify.recursion.rows import Rows
 from ramify.recursion.topology import WORLD
 
@@ -27,16 +29,28 @@ from ramify.recursion.topology import WORLD
 UNITS = 6
 
 
-def _pays(rows: int, freedom: int, last: bool) -> bool:
-    """Whether a station costs fewer operations than it saves.
+class _Chain(NamedTuple):
+    """Joints in a row: their degrees of freedom, and the operations that they cost each row that passes."""
 
-    A degree of freedom costs R rows 24 R + R² operations, so also the six units. The station costs each row a product
-    with a 6×6 matrix, and each pair of rows half a product of two. A station that is not the last one has to be taken
-    to the next one itself, and so have the rows.
-    """
-    saved = freedom * (rows * (rows + 24) - UNITS * (UNITS + 24))
-    price = 66 * rows + 11 * rows * rows / 2
-    return saved > price + (0 if last else 66 * rows + 648)
+    freedom: int = 0
+    work: int = 0
+
+    def then(self, kind: NodeKind) -> _Chain:
+        """The chain with one joint more. A joint with all six freedoms has no directions to project on."""
+        return _Chain(self.freedom + kind.nv, self.work + kind.nv * (6 if kind.nv == UNITS else 24))
+
+    def cost(self, rows: int) -> int:
+        """Operations for so many rows, and for all pairs of them."""
+        return self.work * rows + self.freedom * rows * rows
+
+    def pays(self, rows: int, last: bool) -> bool:
+        """Whether a station at its start saves more operations than it costs.
+
+        The station costs each row a product with a 6×6 matrix, and each pair of rows half a product of two. A station
+        that is not the last one has to be taken to the next one itself, and so have the rows.
+        """
+        price = 66 * rows + 11 * rows * rows / 2 + (0 if last else 66 * rows + 648)
+        return self.cost(rows) - self.cost(UNITS) > price
 
 
 class Stations:
@@ -55,23 +69,23 @@ class Stations:
         self._passing = [range(0)] * len(self._parents)
         ahead = self._ahead(mechanism)
         arriving: list[list[range]] = [[] for _ in range(len(self._parents) + 1)]
-        behind = [0] * (len(self._parents) + 1)
+        behind = [_Chain()] * (len(self._parents) + 1)
         for k in reversed(range(len(self._parents))):
             carried, sources = rows.carried(k), arriving[k]
             others = sum(len(rows.carried(child)) for child in mechanism.topology.children[k])
             if own := carried[: len(carried) - others]:
                 sources.append(own)
             count = sum(map(len, sources))
-            freedom, last = ahead[k]
+            chain, last = ahead[k]
             together = all(source.start < rows.count for source in sources)  # and therefore contiguous
-            pays = not together or _pays(count, max(freedom, behind[k]), last)
+            pays = not together or max(chain, behind[k]).pays(count, last)
             if count > UNITS and pays:
                 self._units[k] = rows.count + UNITS * len(self._units)
                 self._passing[k] = range(self._units[k], self._units[k] + UNITS)
-                travelled = 0
+                travelled = _Chain()
             else:
                 self._passing[k] = carried if together else sources[0]
-                travelled = behind[k] + mechanism.kinds[k].nv if count > UNITS else 0
+                travelled = behind[k].then(mechanism.kinds[k]) if count > UNITS else _Chain()
             if self._passing[k]:
                 arriving[self._parents[k]].append(self._passing[k])
                 behind[self._parents[k]] = max(behind[self._parents[k]], travelled)
@@ -81,13 +95,13 @@ class Stations:
         for k, parent in enumerate(self._parents):
             self._nearest.append(k if k in self._units else self._at_or_above(parent))
 
-    def _ahead(self, mechanism: Mechanism) -> list[tuple[int, bool]]:
-        """Degrees of freedom that the rows of each node pass before others join them, and whether the world is next."""
-        ahead: list[tuple[int, bool]] = []
+    def _ahead(self, mechanism: Mechanism) -> list[tuple[_Chain, bool]]:
+        """Joints that the rows of each node pass before others join them, and whether the world is next."""
+        ahead: list[tuple[_Chain, bool]] = []
         for k, parent in enumerate(self._parents):
             alone = parent != WORLD and self._rows.carried(parent) == self._rows.carried(k)
-            freedom, last = ahead[parent] if alone else (0, parent == WORLD)
-            ahead.append((mechanism.kinds[k].nv + freedom, last))
+            chain, last = ahead[parent] if alone else (_Chain(), parent == WORLD)
+            ahead.append((chain.then(mechanism.kinds[k]), last))
         return ahead
 
     def _at_or_above(self, node: int) -> int:

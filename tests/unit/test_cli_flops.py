@@ -1,0 +1,45 @@
+"""`ramify flops`: the tables, what holds of the papers, the picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from ramify.algorithms.operational_space import METHODS
+from ramify.cli import app
+from ramify.model.zoo import ASIMO_VARIANTS
+
+
+def test_tables_and_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "flops.png"
+    result = CliRunner().invoke(app, ["flops", "--plot", str(picture)], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert all(variant in result.output for variant in ASIMO_VARIANTS)
+    assert all(method in result.output for method in METHODS)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_tells_what_holds() -> None:
+    result = CliRunner().invoke(app, ["flops", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert set(found["counts"]) == set(ASIMO_VARIANTS)
+    relations = {relation["claim"]: relation for relation in found["relations"]}
+    assert [claim for claim, relation in relations.items() if not relation["holds"]] == [
+        "SFA against EFPA, hands and feet",
+        "and RJK/SFA larger by",
+    ]
+    assert all(relation["reason"] for relation in relations.values() if not relation["holds"])
+
+
+def test_unknown_paper() -> None:
+    result = CliRunner().invoke(app, ["flops", "--paper", "999"])
+    assert result.exit_code == 2
+    assert "001" in result.output
