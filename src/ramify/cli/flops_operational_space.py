@@ -119,7 +119,7 @@ class Comparison:
                 console.print(f"\n{relation.claim}: {relation.reason}.", highlight=False)
         console.print(
             "\nSFA is sparse_factorization. Additions, multiplications, divisions and square roots count one each,\n"
-            "sines none. place: the mechanism and the tasks in the frame of the tree. inertias: at nodes, tips to base.\n"
+            "sines none. place: mechanism and tasks in the frame of the tree. inertias: at nodes, tips to base.\n"
             "inward: rows or columns, tips to base. outward: base to tips. pairs: of tasks, or of columns.",
             highlight=False,
             soft_wrap=True,
