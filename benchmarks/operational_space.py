@@ -20,7 +20,6 @@ from rich.console import Console
 from benchmarks import robots
 from benchmarks.foundation import BATCH, PIECE, POOL, WIDTH, micro, ratio
 from benchmarks.mjcf import mjcf
-from benchmarks.peers import looped
 from benchmarks.robots import Array, Robot
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -197,15 +196,16 @@ def _add(
     whole = robots.state_pool(robot.model, BATCH)[0]
     singles: dict[str, Any] = {"Ramify": (own, [(q,) for q in map(np.array, pool)])}
     filled = quantity != "Λ, J̄, N"  # fills an array that exists already, as the peers do
-    home = np.empty((BATCH, 6 * count, 6 * count))
+    rows, nv = 6 * count, robot.model.nv
+    home = np.empty((BATCH, rows, rows))
+    homes = [home, np.empty((BATCH, nv, rows)), np.empty((BATCH, nv, nv))]
     batches: dict[str, Any] = {"Ramify": (partial(own, out=home) if filled else own, [(whole,)])}
     sizes = {"Ramify": BATCH}
     for name, way in ways.items():
         theirs = pool if name == "MuJoCo" else robot.order.to_q(pool)
         singles[name] = (way, [(q,) for q in map(np.array, theirs)])
-        kept = way if filled else partial(_first, way)
-        pieces = [(home[i : i + PIECE], theirs[i : i + PIECE]) for i in range(0, POOL, PIECE)]
-        batches[name], sizes[name] = (looped(kept), pieces), PIECE
+        pieces = [(slice(i, i + PIECE), theirs[i : i + PIECE]) for i in range(0, POOL, PIECE)]
+        batches[name], sizes[name] = (partial(_loop, way, homes), pieces), PIECE
     single = race(singles, seconds)
     batch = {name: time / sizes[name] for name, time in race(batches, seconds).items()}
     made.add(
@@ -218,8 +218,12 @@ def _add(
     )
 
 
-def _first(way: Callable[..., Any], q: Array) -> Any:
-    return way(q)[0]
+def _loop(way: Callable[..., Any], homes: list[Array], piece: slice, q: Array) -> None:
+    """A peer without batches, called sample by sample."""
+    for i, sample in enumerate(q, start=piece.start):
+        results = way(sample)
+        for home, result in zip(homes, results if isinstance(results, tuple) else (results,)):
+            home[i] = result
 
 
 def main() -> None:

@@ -82,11 +82,12 @@ class Inverse:
         inertia: Array
         spread: Array
         inertia, _, spread = self._sweep(inverse_inertia, scale, self._means)
+        limit = 1.0 / (cut * cut)
         if inertia.ndim == 2:
-            if spread * cut * cut < 1.0:
+            if spread.item() < limit:
                 return inertia
             return self._by_eigenvalues(inverse_inertia, scale, policy, cut, None)
-        doubtful: Array = np.logical_not(spread * cut * cut < 1.0)
+        doubtful: Array = np.logical_not(spread < limit)
         if doubtful.any():
             inertia[doubtful] = self._by_eigenvalues(inverse_inertia[doubtful], scale[doubtful], policy, cut, doubtful)
         return inertia

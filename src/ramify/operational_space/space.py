@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,9 @@ from ramify.operational_space.frames import TaskSet
 from ramify.operational_space.inverse import Inverse
 from ramify.operational_space.lazy import lazy
 from ramify.spatial.value import Array
+
+#: Samples that are computed together.
+_PIECE = 64
 
 
 class OperationalSpace:
@@ -64,10 +68,6 @@ class OperationalSpace:
         return _locked(self._tasks.jacobian(self.q))
 
     @lazy
-    def _response(self) -> Array:
-        return self._tasks.response(self.q)
-
-    @lazy
     def jacobian_dot_v(self) -> Array:
         """J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero. Needs v.
 
@@ -96,12 +96,20 @@ class OperationalSpace:
     @lazy
     def dynamically_consistent_inverse(self) -> Array:
         """J̄ = M⁻¹JᵀΛ, (…, nv, r): of all inverses of J, the one that moves with the least kinetic energy."""
-        return _locked(self._response @ self.inertia)
+        return _locked(_in_pieces(self._consistent, self.q, self.inertia))
+
+    def _consistent(self, q: Array, inertia: Array) -> Array:
+        return self._tasks.response(q) @ inertia
 
     @lazy
     def nullspace(self) -> Array:
         """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks; velocities N v do not move them."""
-        return _locked(_one_minus(self.dynamically_consistent_inverse @ self.jacobian))
+        if "jacobian" in self.__dict__:
+            return _locked(_one_minus(self.dynamically_consistent_inverse @ self.jacobian))
+        return _locked(_in_pieces(self._null, self.q, self.dynamically_consistent_inverse))
+
+    def _null(self, q: Array, consistent: Array) -> Array:
+        return _one_minus(consistent @ self._tasks.jacobian(q))
 
     @lazy
     def bias(self) -> Array:
@@ -193,10 +201,11 @@ class SupportedSpace(OperationalSpace):
         return self._tasks.response(self.q)
 
     @lazy
-    def _response(self) -> Array:
+    def dynamically_consistent_inverse(self) -> Array:
+        """J̄ = M⁻¹(J N_c)ᵀΛ, (…, nv, r)."""
         R = self._both_responses
-        eliminated: Array = R[..., self._held :] - R[..., : self._held] @ np.swapaxes(self._elimination, -1, -2)
-        return eliminated
+        response = R[..., self._held :] - R[..., : self._held] @ np.swapaxes(self._elimination, -1, -2)
+        return _locked(response @ self.inertia)
 
     @lazy
     def jacobian_dot_v(self) -> Array:
@@ -227,5 +236,24 @@ def _one_minus(matrix: Array) -> Array:
 
 
 def _locked(array: Array) -> Array:
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array
+
+
+def _in_pieces(compute: Callable[..., Array], *arrays: Array) -> Array:
+    """Compute a function of the first array's last axis and of the others' last two, piece by piece of a batch.
+
+    What is needed in between then stays in the cache; whole arrays of it would cost more than the arithmetic.
+    """
+    batch = arrays[0].shape[:-1]
+    samples = math.prod(batch)
+    if samples <= _PIECE:
+        return compute(*arrays)
+    flat = [array.reshape(samples, *array.shape[len(batch) :]) for array in arrays]
+    first = compute(*(array[:_PIECE] for array in flat))
+    whole = np.empty((samples, *first.shape[1:]))
+    whole[:_PIECE] = first
+    for start in range(_PIECE, samples, _PIECE):
+        whole[start : start + _PIECE] = compute(*(array[start : start + _PIECE] for array in flat))
+    result: Array = whole.reshape(*batch, *first.shape[1:])
+    return result
