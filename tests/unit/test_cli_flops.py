@@ -43,3 +43,23 @@ def test_unknown_paper() -> None:
     result = CliRunner().invoke(app, ["flops", "--paper", "999"])
     assert result.exit_code == 2
     assert "001" in result.output
+
+
+def test_linearised_dynamics(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "flops.png"
+    result = CliRunner().invoke(app, ["flops", "--paper", "003", "--plot", str(picture)], env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    assert "from n = 16 on by the paper's formulas" in result.output
+    assert "Not credible" in result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(CliRunner().invoke(app, ["flops", "--paper", "003", "--json"]).output)
+    assert found["crossover"]["published"] == 16
+    assert 8 <= found["crossover"]["counted"] <= 16
+    assert found["counts"]["published"]["6"]["10"]["multiplications"] == 36 * 100 + 781 * 10 - 225
+    # grows with the powers that the algorithms are named for
+    totals = {i: [sum(of[n].values()) for n in ("25", "50")] for i, of in found["counts"]["counted"].items()}
+    growth = {i: long / short for i, (short, long) in totals.items()}
+    assert max(growth["1"], growth["5"]) < 2.1
+    assert max(growth["2"], growth["6"]) < 4.0
+    assert growth["4"] > 5.0

@@ -92,13 +92,14 @@ def check(
 
 @app.command()
 def flops(
-    paper: Annotated[str, typer.Option(help="Whose comparison: 001.")] = "001",
+    paper: Annotated[str, typer.Option(help="Whose comparison: 001 or 003.")] = "001",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart, e.g. flops.png.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture, e.g. flops.png.")] = None,
 ) -> None:
     """Count operations as the papers do, and say which of their relations hold.
 
-    001 is Wensing, Featherstone and Orin's comparison of algorithms for the operational-space inertia of a humanoid.
+    001 is Wensing, Featherstone and Orin's comparison of algorithms for the operational-space inertia of a humanoid,
+    003 the counts of Jain and Rodriguez for linearised dynamics of serial chains.
     """
     if paper not in operation_counts.PAPERS:
         raise typer.BadParameter(f"{paper!r} is none of {', '.join(operation_counts.PAPERS)}", param_hint="--paper")

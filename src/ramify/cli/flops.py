@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from ramify.cli import flops_operational_space
+from ramify.cli import flops_linearized, flops_operational_space
 
 
 class Comparison(Protocol):
@@ -26,7 +26,10 @@ class Comparison(Protocol):
 
 
 #: How to count the comparison of a paper.
-PAPERS: dict[str, Callable[[], Comparison]] = {"001": flops_operational_space.Comparison}
+PAPERS: dict[str, Callable[[], Comparison]] = {
+    "001": flops_operational_space.Comparison,
+    "003": flops_linearized.Comparison,
+}
 
 
 def run(console: Console, paper: str, as_json: bool, plot: Path | None) -> None:
