@@ -81,8 +81,9 @@ class Inverse:
         """
         inertia: Array
         spread: Array
-        inertia, _, spread = self._sweep(inverse_inertia, scale, self._means)
-        limit = 1.0 / (cut * cut)
+        inertia, spread = self._sweep(inverse_inertia, scale, self._means)
+        # The least eigenvalue is at least 1/√spread; the largest is at most their sum, which is at most r.
+        limit = 1.0 / (cut * self.rows) ** 2
         if inertia.ndim == 2:
             if spread.item() < limit:
                 return inertia

@@ -3,9 +3,9 @@
 Each sweep exchanges one task direction: after all of them Λ⁻¹ has become −Λ. Only the upper triangle is kept. Nothing
 here depends on a tree; the language's loops over rows are all that is used.
 
-`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. With
-eigenvalues λ of C = W^(−½) Λ⁻¹ W^(−½), max(λmax, 1)/λmin is at most √spread: Frobenius norms bound λmax by ‖C‖ and
-1/λmin by ‖C⁻¹‖. A pivot that is zero or not a number makes it infinite or not a number.
+`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. The least
+eigenvalue of C = W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by the Frobenius norm of C⁻¹. A pivot that is zero or not a
+number makes `spread` infinite or not a number.
 """
 
 from __future__ import annotations
@@ -19,15 +19,12 @@ from ramify.recursion.tree import Indexed, Tree
     scale=("rows", "rows"),
     means=("rows", "rows"),
     inertia=("rows", "rows"),
-    size=(),
     spread=(),
-    outputs=("inertia", "size", "spread"),
+    outputs=("inertia", "spread"),
     symmetric=("inertia",),
-    sparse=("size", "spread"),
+    sparse=("spread",),
 )
-def sweep_inverse(
-    tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, size: Indexed, spread: Indexed
-) -> None:
+def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, spread: Indexed) -> None:
     """Inverse of a symmetric positive definite matrix.
 
     Args:
@@ -36,24 +33,18 @@ def sweep_inverse(
         scale: Matrix on whose diagonal the weights are based, (r, r): A itself, or what A was made from.
         means: Takes the diagonal of `scale` to the weights w, (r, r).
         inertia: Λ, (r, r).
-        size: At least ‖C‖², ().
-        spread: At least (‖C‖² + 1) ‖C⁻¹‖², ().
+        spread: At least ‖C⁻¹‖², at most twice that, ().
     """
     B, crossing = tree.array("row", "row"), tree.array("row")
-    weight, forth, back = tree.array("row"), tree.array("row"), tree.array("row")
+    weight, squares = tree.array("row"), tree.array("row")
     for one in tree.rows():
-        weight[one], forth[one], back[one] = 0.0, 0.0, 0.0
+        weight[one], squares[one] = 0.0, 0.0
         for other in tree.rows(one):
             B[one, other] = A[one, other]
     for one in tree.rows():
         own = scale[one, one]
         for other in tree.rows():
             weight[other] = weight[other] + own * means[one, other]
-    # Squares of entries by column: those off the diagonal count twice, so that twice their sum is enough.
-    for one in tree.rows():
-        share = 1.0 / weight[one]
-        for other in tree.rows(one):
-            forth[other] = forth[other] + share * (B[one, other] * B[one, other])
 
     for k in tree.rows():
         turned = 1.0 / B[k, k]
@@ -75,8 +66,7 @@ def sweep_inverse(
         share = weight[one]
         for other in tree.rows(one):
             inertia[one, other] = -B[one, other]
-            back[other] = back[other] + share * (B[one, other] * B[one, other])
+            squares[other] = squares[other] + share * (B[one, other] * B[one, other])
+    # Entries off the diagonal count twice; twice the sum of all is enough.
     for one in tree.rows():
-        size[...] = size[...] + 2.0 * (forth[one] / weight[one])
-        spread[...] = spread[...] + 2.0 * (back[one] * weight[one])
-    spread[...] = (size[...] + 1.0) * spread[...]
+        spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])
