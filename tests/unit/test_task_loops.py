@@ -174,6 +174,49 @@ def test_stations_are_visited_both_ways() -> None:
     np.testing.assert_allclose(on_both_engines(stations), in_order_asked(expected), rtol=1e-14)
 
 
+def groups_of(loop: str) -> Algorithm:
+    """Marks pairs of rows within a group by 1, and with the rows that follow it by 2, at every node."""
+
+    def groups(tree: Any, q: Any, seen: Any) -> None:
+        marks = tree.array("passing", "passing")
+        for one in tree.rows():
+            for other in tree.rows(one):
+                marks[one, other] = 0.0
+        for k, _ in tree.gather_stations():
+            units = tree.units(k)
+            for i, one in enumerate(units):
+                for other in units[i:]:
+                    marks[one, other] = 0.0
+        for k, _ in tree.gather():
+            for group, later in getattr(tree, loop)(k):
+                for i, one in enumerate(group.rows):
+                    for other in group.rows[i:]:
+                        marks[one, other] = marks[one, other] + 1.0
+                for other in later:
+                    for one in group.rows:
+                        marks[one, other] = marks[one, other] + 2.0
+        for one in tree.rows():
+            for other in tree.rows(one):
+                seen[one, other] = marks[one, other]
+
+    groups.__name__ = loop
+    return declare(groups)
+
+
+@pytest.mark.parametrize("loop", ["carried_groups", "passing_groups"])
+def test_groups_make_all_pairs_that_pass(loop: str) -> None:
+    stations = Stations(ROBOT.mechanism, ROWS)
+    expected = np.zeros((ROWS.count, ROWS.count))
+    for k in range(len(TOPOLOGY)):
+        passing = ROWS.carried(k) if loop == "carried_groups" else stations.passing(k)
+        for one in passing if passing.start < ROWS.count else ():
+            for other in range(one, passing.stop):
+                together = any(one in group and other in group for group in ROWS.groups)
+                expected[one, other] += 1.0 if together else 2.0
+    result = on_both_engines(groups_of(loop))
+    assert np.array_equal(result, in_order_asked(expected))
+
+
 def test_operations_of_new_loops_are_counted() -> None:
     @columns
     def sums(tree: Any, q: Any, seen: Any) -> None:

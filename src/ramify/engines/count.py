@@ -124,7 +124,7 @@ class _Runs:
             self._loop(loop, meant, times, runs)
 
     def _loop(self, loop: Loop, meant: dict[Role, int], times: int, runs: Counter[Block]) -> None:
-        cases = self._cases(loop)
+        cases = self._cases(loop, meant)
         if cases is not None:
             for variant, which, repeats in cases:
                 if variant in loop.bodies:
@@ -138,7 +138,7 @@ class _Runs:
             for each in inner:
                 self._loop(each, {**meant, role: number}, times, runs)
 
-    def _cases(self, loop: Loop) -> list[tuple[Any, tuple[int, ...], int]] | None:
+    def _cases(self, loop: Loop, meant: dict[Role, int]) -> list[tuple[Any, tuple[int, ...], int]] | None:
         """For loops over a table: the variant of each row, the numbers of its nodes and frames, and how often it comes.
 
         None for loops over rows and columns.
@@ -150,6 +150,10 @@ class _Runs:
                 ((kinds[k].name, self.port(self.mechanism.parents[k])), -1 if alike else k) for k in self.nodes
             )
             return [(variant, (k,), times) for (variant, k), times in nodes.items()]
+        if source in ("carried_groups", "passing_groups") and loop.over is not None:
+            find = self.rows.carried_groups if source == "carried_groups" else self.stations.passing_groups
+            groups = self.rows.groups if source == "carried_groups" else self.stations.groups
+            return [((len(groups[place]),), (place,), 1) for place in find(meant[loop.over])]
         if source == "frames":
             return [((self.port(site.node), site.rows), (i, site.node), 1) for i, site in enumerate(self.sites)]
         if source in ("meetings", "joins"):
@@ -171,6 +175,10 @@ class _Runs:
         after = None if loop.after is None else meant[loop.after]
         if loop.source == "ancestors":
             return self.climb(self.mechanism.column_parents[self.mechanism.v_starts[which]] if after is None else after)
+        if loop.source == "beyond_carried_groups" and after is not None:
+            return range(self.rows.groups[after].stop, self.rows.carried(which).stop)
+        if loop.source == "beyond_passing_groups" and after is not None:
+            return range(self.stations.groups[after].stop, self.stations.passing(which).stop)
         found = self.range(loop.source, which)
         if after is None:
             return found
@@ -192,7 +200,6 @@ class _Runs:
             "rows": lambda: range(self.rows.count),
             "carried": lambda: self.rows.carried(which),
             "following": lambda: self.rows.following(which),
-            "passing": lambda: self.stations.passing(which),
             "frame_rows": lambda: self.rows.of(which),
             "descendants": lambda: range(starts[which + 1], starts[topology.subtree_end(which)]),
             "onward": lambda: range(starts[which], nv),

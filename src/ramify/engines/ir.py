@@ -192,7 +192,7 @@ class Loop:
     Attributes:
         source: What it runs over.
         over: For inner loops, the role whose columns, rows or support they are.
-        after: For loops over some of the rows, the role of the row that comes first.
+        after: For loops over some of the rows, the role of the row that comes first, or of the group that comes before.
         bodies: One block per variant; loops over columns have the single variant ().
         roles: The roles of each variant.
     """

@@ -17,7 +17,7 @@ from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.node import WORLD_PORT, NodeKind
-from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
+from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
 from ramify.recursion.rows import Rows
 from ramify.recursion.stations import UNITS, Stations
 from ramify.recursion.topology import WORLD
@@ -216,9 +216,25 @@ class ReferenceTree(Tree):
         (number, _), _ = k.span("node")
         return self._row_loop(self._rows.following(number - 1), None)
 
-    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
+    def _groups(self, places: range, rows: range, asked: bool) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        def row(number: int) -> RowRole:
+            return RowRole((number, 0), (self._rows.places[number], 0) if asked else None)
+
+        def groups() -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+            for place in reversed(places):
+                own = self._stations.groups[place]
+                group = GroupRole(place, tuple(row(r) for r in own))
+                yield group, self._loop(row(r) for r in range(own.stop, rows.stop))
+
+        return self._loop(groups())
+
+    def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
         (number, _), _ = k.span("node")
-        return self._loop(RowRole((r, 0), None) for r in _from(self._stations.passing(number - 1), after))
+        return self._groups(self._rows.carried_groups(number - 1), self._rows.carried(number - 1), True)
+
+    def passing_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        (number, _), _ = k.span("node")
+        return self._groups(self._stations.passing_groups(number - 1), self._stations.passing(number - 1), False)
 
     def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(self._rows.of(frame.index[0]), after)

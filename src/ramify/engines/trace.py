@@ -35,7 +35,7 @@ from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm, Argument, places
 from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
 from ramify.recursion.node import WORLD_PORT
-from ramify.recursion.roles import ColumnRole, FrameRole, Ledger, NodeRole, RowRole
+from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
 from ramify.recursion.stations import UNITS
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
@@ -364,12 +364,14 @@ class TracedTree(Tree):
         return [RowRole((Position(_role(station), "units"), i), None) for i in range(UNITS)]
 
     def _row_loop(self, source: str, over: Role | None, after: RowRole | None) -> Iterator[RowRole]:
+        return self._rows_in(source, over, None if after is None else _of_loop(after.index))
+
+    def _rows_in(self, source: str, over: Role | None, after: Role | None) -> Iterator[RowRole]:
         if not self.variants.frames:
             return iter(())  # without frames there are no rows
-        start = None if after is None else _of_loop(after.index)
-        loop, role = Loop(source, over, start), Role("row")
+        loop, role = Loop(source, over, after), Role("row")
         loop.roles[()] = (role,)
-        asked = None if source == "passing" else (Position(role, "rows"), 0)
+        asked = None if "passing" in source else (Position(role, "rows"), 0)
         return self._run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), asked))
 
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
@@ -381,8 +383,26 @@ class TracedTree(Tree):
     def following(self, k: NodeRole) -> Iterator[RowRole]:
         return self._row_loop("following", _role(k), None)
 
-    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        return self._row_loop("passing", _role(k), after)
+    def _groups(self, source: str, k: NodeRole, sizes: set[int]) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        loop, over = Loop(source, _role(k)), _role(k)
+
+        def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole]]:
+            (size,) = variant
+            if variant not in loop.roles:
+                loop.roles[variant] = (Role("group"),)
+            (role,) = loop.roles[variant]
+            first, asked = Position(role, "row"), Position(role, "rows")
+            own = source == "carried_groups"
+            rows = tuple(RowRole((first, i), (asked, i) if own else None) for i in range(size))
+            return GroupRole(role, rows), self._rows_in(f"beyond_{source}", over, role)
+
+        return self._run(loop, [(size,) for size in sorted(sizes)], roles)
+
+    def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        return self._groups("carried_groups", k, {len(rows) for _, rows in self.variants.frames})
+
+    def passing_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        return self._groups("passing_groups", k, {UNITS, *(len(rows) for _, rows in self.variants.frames)})
 
     def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("frame_rows", frame.index[0].role, after)

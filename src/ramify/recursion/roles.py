@@ -203,6 +203,15 @@ class RowRole:
         return self.asked, None
 
 
+class GroupRole:
+    """Rows that belong together, of a task or of a station: as many as are known before the loop runs."""
+
+    __slots__ = ("index", "rows")
+
+    def __init__(self, index: Any, rows: tuple[RowRole, ...]) -> None:
+        self.index, self.rows = index, rows
+
+
 class FrameRole:
     """A frame fixed to a node."""
 

@@ -44,11 +44,20 @@ class Rows:
     def _nodes(self) -> list[int]:
         return [self._sites[i].node for i in self._order]
 
+    @cached_property
+    def groups(self) -> tuple[range, ...]:
+        """The rows of each frame, in the order of rows."""
+        return tuple(self.of(i) for i in self._order)
+
+    def carried_groups(self, node: int) -> range:
+        """Places in `groups` of the frames that a node and its subtree carry."""
+        first = bisect_left(self._nodes, node)
+        return range(first, bisect_left(self._nodes, self._topology.subtree_end(node)))
+
     def carried(self, node: int) -> range:
         """The rows of all frames that a node and its subtree carry."""
-        first = bisect_left(self._nodes, node)
-        last = bisect_left(self._nodes, self._topology.subtree_end(node))
-        return range(self._firsts[first], self._firsts[last])
+        groups = self.carried_groups(node)
+        return range(self._firsts[groups.start], self._firsts[groups.stop])
 
     def following(self, node: int) -> range:
         """The rows that come after those that a node and its subtree carry; none if they carry none."""

@@ -111,6 +111,20 @@ class Stations:
         """The rows that pass the joint of a node: those that it carries, or the units of a station."""
         return self._passing[node]
 
+    @property
+    def groups(self) -> tuple[range, ...]:
+        """The rows of each frame, then those of each station."""
+        starts = sorted(self._units.values())
+        return (*self._rows.groups, *(range(start, start + UNITS) for start in starts))
+
+    def passing_groups(self, node: int) -> range:
+        """Places in `groups` of what passes the joint of a node."""
+        passing = self._passing[node]
+        if passing.start < self._rows.count or not passing:
+            return self._rows.carried_groups(node)
+        place = len(self._rows.groups) + (passing.start - self._rows.count) // UNITS
+        return range(place, place + 1)
+
     def units(self, station: int) -> int:
         """The first of the six rows of a station."""
         return self._units[station]

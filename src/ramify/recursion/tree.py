@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ramify.recursion.roles import ColumnRole, FrameRole, NodeRole, RowRole
+from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, NodeRole, RowRole
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
 
@@ -79,6 +79,13 @@ class Tree(ABC):
         """The rows that come after those that k and its subtree carry: contiguous. None if they carry none."""
 
     @abstractmethod
+    def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        """The tasks that k and its subtree carry, last first; each with a loop over the carried rows that follow it.
+
+        Does what two loops over rows do, but with all rows of one task at a time.
+        """
+
+    @abstractmethod
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         """Pairs of frames, each once and with itself, with the last node that supports both; none for the world."""
 
@@ -99,8 +106,8 @@ class Tree(ABC):
     # Stations: `ramify.recursion.stations` says what they are
 
     @abstractmethod
-    def passing(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        """The rows that pass the joint of k: of tasks, or the units of a station. Contiguous."""
+    def passing_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
+        """What passes the joint of k: tasks, last first, each with a loop over the rows that follow; or six units."""
 
     @abstractmethod
     def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:

@@ -2,7 +2,7 @@
 
     pass      loop              leaves                                                      source
     place     scatter, frames   bodies and task rows χ in the frame of the tree
-    sweep     gather, rows      Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ at every joint, rows taken through it    [S24] PV-OSIM
+    sweep     gather, groups    Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ at every joint, rows taken through it    [S24] PV-OSIM
 
 At each joint two tasks feel each other through what the joint gives way to both. Summed over the joints that carry
 both, this is Λ⁻¹.
@@ -31,7 +31,7 @@ def pv_osim(view: View) -> Callable[..., None]:
 
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
-            task_space.feel(k, tree.carried, chi, felt, block)
+            task_space.feel(k, tree.carried_groups, chi, felt, block)
 
         task_space.hand_over(tree, block, inverse_inertia)
 

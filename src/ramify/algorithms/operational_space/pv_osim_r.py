@@ -67,7 +67,7 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed) -> N
 
     for k, parent in tree.gather():
         task_space.hinge(k, parent)
-        task_space.feel(k, tree.passing, chi, felt, block)
+        task_space.feel(k, tree.passing_groups, chi, felt, block)
 
 
 def propagator(tree: Tree, station: NodeRole, chi: Indexed) -> Array:

@@ -77,15 +77,13 @@ def sparse_factorization(view: View) -> Callable[..., None]:
                 for j in tree.ancestors(k, i):
                     H[j, i] = H[j, i] - sum(part * ell[n][j] for n, part in enumerate(give))
 
-            for row in tree.carried(k):
-                y = k.S.along(chi[row]) - np.array([Y[c, row] for c in k.columns()])
-                for part, h in zip(felt, D.forward(y), strict=False):
-                    part[row] = h
+            for group, later in tree.carried_groups(k):
+                y = [k.S.along(chi[row]) - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
+                task_space.share(group, later, D, y, felt, block)
             for i in tree.ancestors(k):
                 give = [ell[n][i] * r for n, r in enumerate(D.reciprocals)]
                 for row in tree.carried(k):
                     Y[i, row] = Y[i, row] + sum(part * felt[n][row] for n, part in enumerate(give))
-            task_space.share(k, tree.carried, D, felt, block)
 
         task_space.hand_over(tree, block, inverse_inertia)
 

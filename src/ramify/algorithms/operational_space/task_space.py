@@ -18,13 +18,14 @@ from typing import Any
 
 from ramify.algorithms import tree_frame
 from ramify.algorithms.kinematics import View
-from ramify.recursion.roles import RowRole
+from ramify.recursion.roles import GroupRole, RowRole
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.inertia import ArticulatedInertia
 from ramify.spatial.symmetric import Factor
+from ramify.spatial.value import Array
 
-#: `tree.carried` or `tree.passing`.
-Loop = Callable[..., Iterator[RowRole]]
+#: `tree.carried_groups` or `tree.passing_groups`.
+Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 
 def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, any_basis: bool = False) -> None:
@@ -63,34 +64,47 @@ def hinge(k: Any, parent: Any) -> None:
     parent.P += P_plus
 
 
-def feel(k: Any, passing: Loop, chi: Indexed, felt: list[Indexed], block: Indexed) -> None:
+def feel(k: Any, passing: Groups, chi: Indexed, felt: list[Indexed], block: Indexed) -> None:
     """Take rows through a joint, and add to Λ⁻¹ what the joint gives way: (χS) D⁻¹ (χS)ᵀ of all pairs that pass it.
 
     Args:
         k: The node, with its hinge.
-        passing: A loop over the rows that pass it, or over those from one on.
+        passing: The rows that pass it, in groups.
         chi: The rows.
         felt: One array per degree of freedom that a joint may have.
         block: Λ⁻¹, so far.
     """
-    for row in passing(k):
-        along = k.S.along(chi[row])
-        for i, part in enumerate(k.D.forward(along)):
-            felt[i][row] = part
-        chi[row] = chi[row] - k.G @ along
-    share(k, passing, k.D, felt, block)
+    for group, later in passing(k):
+        along = []
+        for row in group.rows:
+            along.append(k.S.along(chi[row]))
+            chi[row] = chi[row] - k.G @ along[-1]
+        share(group, later, k.D, along, felt, block)
 
 
-def share(k: Any, passing: Loop, D: Factor, felt: list[Indexed], block: Indexed) -> None:
-    """Add y D⁻¹ yᵀ to Λ⁻¹, for all pairs of rows that pass a joint.
+def share(
+    group: GroupRole, later: Iterator[RowRole], D: Factor, y: list[Array], felt: list[Indexed], block: Indexed
+) -> None:
+    """Add y D⁻¹ yᵀ to Λ⁻¹, for the pairs that a group of rows makes with itself and with later rows.
 
     The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse: `felt`
     holds L⁻¹ yᵀ of each row.
     """
-    for one in passing(k):
-        give = [felt[i][one] * r for i, r in enumerate(D.reciprocals)]
-        for other in passing(k, one):
-            block[one, other] = block[one, other] + sum(part * felt[i][other] for i, part in enumerate(give))
+    parts = [D.forward(of_row) for of_row in y]
+    give = [[part * r for part, r in zip(of_row, D.reciprocals, strict=True)] for of_row in parts]
+    for i, one in enumerate(group.rows):
+        for array, part in zip(felt, parts[i], strict=False):
+            array[one] = part
+        for j, other in enumerate(group.rows[i:], start=i):
+            block[one, other] = block[one, other] + _dot(give[i], parts[j])
+    for other in later:
+        theirs = [felt[i][other] for i in range(D.order)]
+        for one, own in zip(group.rows, give, strict=True):
+            block[one, other] = block[one, other] + _dot(own, theirs)
+
+
+def _dot(one: list[Any], other: list[Any]) -> Any:
+    return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def clear(tree: Tree, block: Indexed) -> None:

@@ -25,10 +25,11 @@ _RANGES = {
     "descendants": table.NODE["after"],
     "carried": table.NODE["rows"],
     "following": table.NODE["rows_end"],
-    "passing": table.NODE["passing"],
     "frame_rows": table.FRAME["row"],
 }
-_CONTIGUOUS = {"columns", "onward", "rows", *_RANGES}
+#: Where loops over the rows after a group end.
+_BEYOND = {"beyond_carried_groups": table.NODE["rows_end"], "beyond_passing_groups": table.NODE["passing_end"]}
+_CONTIGUOUS = {"columns", "onward", "rows", *_RANGES, *_BEYOND}
 _TABLES = {
     "scatter": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
     "gather": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
@@ -36,6 +37,7 @@ _TABLES = {
     **{name: (start, start + 1, table.LIST_ROWS[name]) for name, start in table.LISTS.items()},
 }
 _TABLES["scatter_stations"] = _TABLES["gather_stations"] = _TABLES["stations"]
+_TABLES["carried_groups"] = _TABLES["passing_groups"] = _TABLES["groups"]
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
 
@@ -147,9 +149,15 @@ class _Emitter:
         start, number, length = _TABLES[loop.source]
         first = f.at("%tables", memory.number("%tables", start), "i64")
         count = memory.number("%tables", number)
+        backwards = loop.source.startswith("gather")
+        if loop.over is not None:  # the groups of a node, last first
+            place, backwards = table.NODE[loop.source], True
+            begin, end = (memory.number(memory.rows[loop.over], place + i) for i in (0, 1))
+            first = f.at(first, memory.product(begin, length), "i64")
+            count = f.let(f"sub i64 {end}, {begin}")
         filled = {i: v for i, v in enumerate(numbers) if v in loop.bodies and loop.bodies[v].items}
         with f.loop(0, count) as index:
-            if loop.source.startswith("gather"):
+            if backwards:
                 index = f.let(f"sub i64 {f.let(f'sub i64 {count}, 1')}, {index}")
             row = f.at(first, memory.product(index, length), "i64")
             with f.switch(memory.number(row, 0), filled, exhaustive=len(filled) == len(numbers)) as cases:
@@ -165,6 +173,10 @@ class _Emitter:
             k, parent = roles
             self.bind_node(k, row)
             self.bind_record(parent, row, table.NODE, "parent_")
+        elif loop.over is not None:
+            (group,) = roles
+            for i, what in enumerate(("row", "beyond"), start=1):
+                memory.positions[Position(group, what)] = memory.number(row, i)
         elif loop.source == "frames":
             frame, carrier = roles
             self.bind_frame(frame, row)
@@ -216,6 +228,8 @@ class _Emitter:
         if loop.source == "rows":
             return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["rows"]
         row = memory.rows[loop.over] if loop.over else ""
+        if loop.source in _BEYOND and loop.after is not None:
+            return memory.positions[Position(loop.after, "beyond")], memory.number(row, _BEYOND[loop.source])
         if loop.source == "onward":
             return memory.number(row, table.NODE["v"]), memory.sizes["v"]
         place = table.FRAME["support"] if loop.source == "support" else _RANGES[loop.source]

@@ -26,12 +26,15 @@ from ramify.spatial.value import Array
 # the tree's arrays.
 (N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_PASSING,
  NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY) = range(12)  # fmt: skip
-LISTS = {name: 12 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations"))}
-INPUTS, ARRAYS, HEAD = 22, 30, 62
+LISTS = {
+    name: 12 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations", "groups"))
+}
+INPUTS, ARRAYS, HEAD = 24, 32, 64
 # One row per node. A range is a start and the column after it.
 NODE_COLUMNS = (
     "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
     "after", "end", "rows", "rows_end", "following_end", "passing", "passing_end", "units",
+    "carried_groups", "carried_groups_end", "passing_groups", "passing_groups_end",
 )  # fmt: skip
 NODE = {name: i for i, name in enumerate(NODE_COLUMNS)}
 NODE_ROW = len(NODE_COLUMNS)
@@ -42,8 +45,9 @@ FRAME_COLUMNS = (
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
 # Rows of lists: the variant, then for each role the place of its node or frame among the rows above, −1 for the world.
-_STATION_LOOPS = {"passing", "joins", "scatter_stations", "gather_stations"}
-LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3}
+_STATION_LOOPS = {"passing_groups", "joins", "scatter_stations", "gather_stations"}
+# Groups of rows have their first row and the one after their last instead.
+LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3, "groups": 3}
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,10 @@ def tables(
             stations.passing(k).start,
             stations.passing(k).stop,
             stations.units(k) if k in stations.nodes else 0,
+            order.carried_groups(k).start,
+            order.carried_groups(k).stop,
+            stations.passing_groups(k).start,
+            stations.passing_groups(k).stop,
         )
     support: list[int] = []
     frame_rows = np.zeros((len(sites), FRAME_ROW), dtype=np.int64)
@@ -247,7 +255,7 @@ def _lists(
 ) -> dict[str, Array]:
     """The lists that a program loops over; those that it does not are empty."""
 
-    def filled(name: str, cases: Iterable[tuple[tuple[str, ...], tuple[int, ...]]]) -> Array:
+    def filled(name: str, cases: Iterable[tuple[tuple[Any, ...], tuple[int, ...]]]) -> Array:
         numbers = {variant: i for i, variant in enumerate(loop_variants(name, variants))}
         wanted = name in loops or any(loop.endswith(name) for loop in loops)
         listed = [(numbers[variant], *who) for variant, who in cases] if wanted else []
@@ -260,10 +268,12 @@ def _lists(
         return (((mechanism.kinds[k].name,), (places[k], one, other)) for k, one, other in order.ways(to))
 
     above = [(k, stations.above(k)) for k in stations.nodes]
+    groups = stations.groups or order.groups  # without stations, those of the tasks
     return {
         "meetings": filled("meetings", (((port(k),), (places[k], i, j)) for k, i, j in order.meetings)),
         "joins": filled("joins", (((port(k),), (places[k], i, j)) for k, i, j in stations.joins)),
         "ways_one": filled("ways_one", way("one")),
         "ways_other": filled("ways_other", way("other")),
+        "groups": filled("groups", (((len(rows),), (rows.start, rows.stop)) for rows in groups)),
         "stations": filled("stations", (((port(k), port(a)), (places[k], places.get(a, -1))) for k, a in above)),
     }
