@@ -49,6 +49,7 @@ def bent(elbow: float) -> Array:
         ("tip", r"write \['tip'\]"),
         (7, "frames is a sequence"),
         (["tip", 3], "got int"),
+        ({"tip"}, "a set, which has no order"),
         (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are asked for twice"),
         ([PLANE, rf.Task("tip", (5, 4))], r"rows \[4\]"),
         ([rf.RelativeTask("tip", "link2")], "fixed to the same body"),
@@ -130,6 +131,38 @@ def test_lists_tuples_and_generators_are_the_same() -> None:
     results = [arm().operational_space(list(BENT), f).inverse_inertia for f in (frames, tuple(frames), iter(frames))]
     for result in results:
         np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.parametrize("contacts", [(), ("link0",)])
+def test_empty_batches_and_batches_of_velocities(contacts: tuple[str, ...]) -> None:
+    for tasks in ([PLANE], [rf.RelativeTask("link0", "tip", (2,)), rf.CenterOfMassTask((3,))]):
+        rows = sum(len(task.rows) for task in tasks)
+        empty = arm().operational_space(np.zeros((0, 3)), tasks, np.zeros((0, 3)), contacts=contacts)
+        assert empty.inertia.shape == (0, rows, rows)
+        assert empty.nullspace.shape == (0, 3, 3)
+        assert empty.bias.shape == (0, rows)
+        assert empty.rank.shape == (0,)
+        many = arm().operational_space(BENT, tasks, np.ones((4, 3)), contacts=contacts)
+        assert many.bias.shape == (4, rows)
+        assert many.inertia.shape == (rows, rows)
+
+
+def test_a_robot_that_cannot_move() -> None:
+    builder = rf.Builder("stone")
+    builder.add_body("rock", joint="fixed", mass=1.0)
+    space = builder.build().operational_space(np.zeros(0), ["rock"])
+    assert space.rank == 0
+    np.testing.assert_array_equal(space.inverse_inertia, np.zeros((6, 6)))
+
+
+def test_long_batches_are_samples_side_by_side() -> None:
+    q = arm().random_configuration(0, (150,))
+    whole, early = (arm().operational_space(q, [PLANE]) for _ in range(2))
+    assert early.jacobian.shape == (150, 3, 3)
+    np.testing.assert_array_equal(whole.nullspace, early.nullspace)
+    one = arm().operational_space(q[140], [PLANE])
+    np.testing.assert_array_equal(whole.dynamically_consistent_inverse[140], one.dynamically_consistent_inverse)
+    np.testing.assert_array_equal(whole.nullspace[140], one.nullspace)
 
 
 def test_results_cannot_be_changed_and_keep_their_state() -> None:

@@ -31,7 +31,7 @@ class Operational:
         method: str = "auto",
         reference: str = "local",
         singular: str = "damped",
-        contacts: Iterable[str | AnyTask] = (),
+        contacts: Iterable[str | AnyTask] | None = None,
         cut: float = CUT,
     ) -> OperationalSpace:
         """Operational-space dynamics of tasks: Λ⁻¹, Λ, J, J̄, N, bias, rank and condition, computed when asked for.
@@ -51,7 +51,7 @@ class Operational:
             InputError: No task, a row asked for twice, or arrays of the wrong shape.
             SingularTaskError: With `singular="raise"`, when Λ is asked for.
         """
-        return self._spaces.space(q, _listed(frames), v, method, reference, singular, _listed(contacts), cut)
+        return self._spaces.space(q, frames, v, method, reference, singular, contacts, cut)
 
     def inverse_inertia(
         self, frames: Iterable[str | AnyTask], *, method: str = "auto", reference: str = "local"
@@ -92,10 +92,3 @@ class Operational:
             made = Spaces(self.mechanism, self.site, require_invertible, require_mass)
             found = self.__dict__.setdefault("_operational_spaces", made)
         return found
-
-
-def _listed(given: Any) -> Any:
-    """A tuple, if it is something that can be gone through only once."""
-    if type(given) in (list, tuple):
-        return given
-    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given

@@ -44,6 +44,12 @@ class Spaces:
         self, q: Any, frames: Any, v: Any, method: str, reference: str, singular: str, contacts: Any, cut: float
     ) -> OperationalSpace:
         """The operational space of some tasks at q."""
+        # Names are read again only if they are not those of an earlier call.
+        frames = frames if type(frames) in (list, tuple) else read_tasks(frames, "frames")
+        if contacts is None:
+            contacts = ()
+        elif type(contacts) not in (list, tuple):
+            contacts = read_tasks(contacts, "contacts")
         try:
             make = self._made[tuple(frames), method, reference, tuple(contacts)]
         except (KeyError, TypeError):

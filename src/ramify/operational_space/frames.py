@@ -84,7 +84,8 @@ class FrameTasks:
     def drift(self, q: Array, v: Array) -> Array:
         """J̇v, (…, r)."""
         accelerations = self._accelerations(q, v)
-        return accelerations.reshape(*accelerations.shape[:-2], -1)[..., self._asked]  # type: ignore[no-any-return]
+        flat: Array = accelerations.reshape(*accelerations.shape[:-2], 6 * len(self._sites))
+        return flat[..., self._asked]
 
 
 def row_groups(rows: list[tuple[int, ...]]) -> Array:

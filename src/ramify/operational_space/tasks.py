@@ -125,6 +125,8 @@ def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         shown = f"[{given!r}]" if isinstance(given, (str, Task, RelativeTask, CenterOfMassTask)) else "['hand']"
         raise InputError(f"{what} is a sequence of names of frames and of tasks; for one of them write {shown}")
+    if isinstance(given, (set, frozenset)):
+        raise InputError(f"{what} is a set, which has no order, but rows have one; give a list")
     tasks = tuple(Task(task) if isinstance(task, str) else task for task in given)
     if not tasks:
         raise InputError(f"{what} is empty: name at least one frame or task")
