@@ -88,6 +88,8 @@ FUNCTIONS = (
     Function("jacobian_dot_v", "qv", _frame),
     Function("inverse_dynamics_derivatives", "qvx", outputs=3),
     Function("forward_dynamics_derivatives", "qvx", outputs=3),
+    Function("jacobian_rate", "qv", _frame),
+    Function("velocity_derivative", "qv", _frame),
     Function("regressor", "qvx"),
     Function("inverse_dynamics.jvp", "qvxxvx"),
     Function("inverse_dynamics.vjp", "qvxv", outputs=3),

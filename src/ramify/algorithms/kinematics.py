@@ -110,7 +110,13 @@ def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
     return jacobian_dot_v
 
 
-def _for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:
+def for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:
+    """One algorithm for each reference, named after it.
+
+    Args:
+        make: Gives the recursion for a reference.
+        **dimensions: As for `algorithm`.
+    """
     made = {}
     for reference in VIEWS:
         run = make(reference)
@@ -120,15 +126,15 @@ def _for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions
 
 
 #: Velocity of each frame, (m, 6), by reference.
-VELOCITIES = _for_each_reference(
+VELOCITIES = for_each_reference(
     lambda r: _velocities(VIEWS[r]), q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",)
 )
 #: Jacobian of each frame, (m, 6, nv), by reference.
-JACOBIANS = _for_each_reference(
+JACOBIANS = for_each_reference(
     lambda r: _jacobians(VIEWS[r]), q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",)
 )
 #: J̇v of each frame, (m, 6), by reference: its acceleration when all joint accelerations are zero.
-JACOBIANS_DOT_V = _for_each_reference(
+JACOBIANS_DOT_V = for_each_reference(
     lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),
     q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from ramify.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from ramify.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from ramify.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from ramify.algorithms.regressor import regressor
-from ramify.engines.function import ForcedFunction, FrameFunction
+from ramify.engines.function import ForcedFunction, FrameFunction, OneFrameFunction
 from ramify.errors import InputError
 from ramify.model import discretization
 from ramify.model.body import Body
@@ -35,6 +36,9 @@ class Derivatives:
 
         @property
         def bodies(self) -> tuple[Body, ...]: ...
+
+        @property
+        def frames(self) -> tuple[str, ...]: ...
 
         def site(self, frame: str) -> Site: ...
 
@@ -60,6 +64,22 @@ class Derivatives:
             forward_dynamics_derivatives,
             site=self.site,
             guard=require_invertible,
+        )
+
+    @cached_property
+    def jacobian_rate(self) -> OneFrameFunction:
+        """`jacobian_rate(q, v, frame, reference="local")`: J̇ while q moves with v, (…, 6, nv)."""
+        return OneFrameFunction("jacobian_rate", self.mechanism, JACOBIAN_RATES, site=self.site, frames=self.frames)
+
+    @cached_property
+    def velocity_derivative(self) -> OneFrameFunction:
+        """`velocity_derivative(q, v, frame, reference="local")`: ∂(J v)/∂q of a frame's twist, (…, 6, nv).
+
+        With respect to v the derivative of the twist is J, and of the pose with respect to q it is J too: the tangent
+        of a pose is a twist.
+        """
+        return OneFrameFunction(
+            "velocity_derivative", self.mechanism, VELOCITY_DERIVATIVES, site=self.site, frames=self.frames
         )
 
     @cached_property

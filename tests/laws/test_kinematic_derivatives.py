@@ -1,0 +1,43 @@
+"""Rates of Jacobians and derivatives of twists, against complex steps and against J̇v."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws.cases import Case, cases, configuration_rate
+from tests.tolerance import assert_close
+
+H = 1e-30
+REFERENCES = ("local", "local_world_aligned", "world")
+CASES = cases(long=False, complex_step=True, names=("one", "every kind", "forest", "10 km away", "humanoid24"))
+
+
+def scale(case: Case, frame: str, reference: str, direction: np.ndarray) -> float:
+    """What is added up on the way, far from the world's origin much more than what is left."""
+    q, v, _ = case.state
+    J = np.abs(case.on("jacobian", q, frame, reference=reference))
+    return float(np.max(J @ np.abs(v)[..., None]) * max(1.0, float(np.max(np.sum(np.abs(direction), axis=-1)))))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_jacobian_rate(case: Case, reference: str) -> None:
+    q, v, _ = case.state
+    for frame in case.frames[:2]:
+        expected = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference=reference).imag / H
+        rate = case.on("jacobian_rate", q, v, frame, reference=reference)
+        assert_close(rate, expected, case.tolerance, scale(case, frame, reference, v))
+        drift = case.on("jacobian_dot_v", q, v, frame, reference=reference)
+        assert_close((rate @ v[..., None])[..., 0], drift, case.tolerance, scale(case, frame, reference, v))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_velocity_derivative(case: Case, reference: str) -> None:
+    q, v, d = case.state
+    for frame in case.frames[:2]:
+        moved = q + 1j * H * configuration_rate(case.robot, q, d)
+        expected = case.exact("velocities", moved, v, [frame], reference=reference)[..., 0, :].imag / H
+        matrix = case.on("velocity_derivative", q, v, frame, reference=reference)
+        assert_close((matrix @ d[..., None])[..., 0], expected, case.tolerance, scale(case, frame, reference, d))
