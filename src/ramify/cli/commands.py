@@ -49,7 +49,7 @@ def demo(
     """Check and time every function, on a robot of yours or on the built-in humanoid.
 
     Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows what each of them costs.
-    The exit code is 1 if the check fails.
+    On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
     """
     model, warnings = (None, []) if robot is None else load(robot, floating_base)
     for text in warnings:
