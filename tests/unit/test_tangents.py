@@ -60,3 +60,27 @@ def test_shapes(robot: rf.Model) -> None:
     np.testing.assert_array_equal(by_v[0, 0], np.eye(robot.nv))
     with pytest.raises(InputError, match="v has shape"):
         robot.dintegrate(q, np.zeros(3))
+
+
+def test_tangent_map(robot: rf.Model) -> None:
+    """It undoes q̇(v), also where quaternions are not of length one, and ignores changes of their length."""
+    rng = np.random.default_rng(5)
+    q, v = robot.random_configuration(rng, (3,)), rng.uniform(-1.0, 1.0, (3, robot.nv))
+    rate = configuration_rate(robot, q, v)
+    matrix = robot.tangent_map(q)
+    assert matrix.shape == (3, robot.nv, robot.nq)
+    assert_close(np.einsum("bij,bj->bi", matrix, rate), v, bound(10))
+    for joint in robot.joints:
+        if joint.kind == "spherical":
+            longer = q.copy()
+            longer[:, joint.q_slice] *= 3.0
+            assert_close(
+                robot.tangent_map(longer)[:, joint.v_slice, joint.q_slice] * 3.0,
+                matrix[:, joint.v_slice, joint.q_slice],
+                bound(10),
+            )
+            assert_close(
+                np.einsum("bij,bj->bi", matrix[:, joint.v_slice, joint.q_slice], q[:, joint.q_slice]),
+                np.zeros((3, 3)),
+                bound(10),
+            )

@@ -95,6 +95,15 @@ class Coordinates:
             end = np.linalg.inv(self._screws(right_jacobian, step, 1.0))
             return -np.linalg.inv(self._screws(right_jacobian, -step, 1.0)), end
 
+    def tangent_map(self, q: Any) -> Array:
+        q = checked("q", q, self.nq, real=True)
+        result = np.zeros((*q.shape[:-1], self.nv, self.nq))
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                blocks = group.kind.tangent_map(q[..., group.q])
+                result[..., group.v[:, :, None], group.q[:, None, :]] = blocks
+        return result
+
     def bracket(self, x: Any) -> Array:
         return self._screws(bracket, checked("x", x, self.nv, real=True), 0.0)
 

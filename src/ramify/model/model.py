@@ -222,6 +222,16 @@ class Model(Dynamics, Operational):
         """
         return self._coordinates.ddifference(q0, q1)
 
+    def tangent_map(self, q: Any) -> Array:
+        """Takes a change of the numbers in q to the tangent that it is, (…, nv, nq).
+
+        A gradient g along the tangent is `tangent_map(q).T @ g` with respect to the numbers.
+
+        Args:
+            q: (…, nq).
+        """
+        return self._coordinates.tangent_map(q)
+
     def bracket(self, x: Any) -> Array:
         """The matrices x × of tangents, (…, nv, nv): [x, y] = `bracket(x) @ y`; zero where joints are plain numbers.
 

@@ -74,6 +74,10 @@ class JointKind(ABC):
         """The velocity that takes q0 to q1 in unit time: (…, nq), (…, nq) to (…, nv)."""
         return q1 - q0
 
+    def tangent_map(self, q: Array) -> Array:
+        """Takes a change of the numbers q to the velocity that makes it in unit time: (…, nq) to (…, nv, nq)."""
+        return np.broadcast_to(np.eye(self.nq), (*q.shape, self.nq))
+
     def normalize(self, q: Array) -> Array:
         """The same configuration in its usual form, (…, nq)."""
         return q

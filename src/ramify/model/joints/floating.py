@@ -16,6 +16,7 @@ from ramify.spatial.rotation import (
     matrix_of,
     multiply,
     normalized,
+    quaternion_tangent_map,
     rotation_of_quaternion,
     screw_displacement,
     screw_velocity,
@@ -65,6 +66,12 @@ class Floating(Stage):
         angular = log_quaternion(multiply(conjugate(turn), normalized(q1[..., 3:])))
         step = (np.swapaxes(matrix_of(turn), -1, -2) @ (q1[..., :3] - q0[..., :3])[..., None])[..., 0]
         return np.concatenate([angular, screw_velocity(angular, step)], axis=-1)
+
+    def tangent_map(self, q: Array) -> Array:
+        result: Array = np.zeros((*q.shape[:-1], 6, 7))
+        result[..., :3, 3:] = quaternion_tangent_map(q[..., 3:])
+        result[..., 3:, :3] = np.swapaxes(matrix_of(q[..., 3:]), -1, -2)
+        return result
 
     def normalize(self, q: Array) -> Array:
         return np.concatenate([q[..., :3], normalized(q[..., 3:])], axis=-1)

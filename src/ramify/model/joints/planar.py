@@ -45,6 +45,11 @@ class Planar(Stage):
         step = _turn(q1[..., :2] - q0[..., :2], -q0[..., 2])
         return np.concatenate([turn[..., None], screw_velocity(_about_z(turn), _in_plane(step))[..., :2]], axis=-1)
 
+    def tangent_map(self, q: Array) -> Array:
+        sin, cos, zero = np.sin(q[..., 2]), np.cos(q[..., 2]), np.zeros(q.shape[:-1])
+        rows = [[zero, zero, zero + 1.0], [cos, sin, zero], [-sin, cos, zero]]
+        return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
 
 def _about_z(angle: Array) -> Array:
     return np.stack([np.zeros_like(angle), np.zeros_like(angle), angle], axis=-1)

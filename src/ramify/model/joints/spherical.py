@@ -15,6 +15,7 @@ from ramify.spatial.rotation import (
     log_quaternion,
     multiply,
     normalized,
+    quaternion_tangent_map,
     rotation_of_quaternion,
 )
 from ramify.spatial.transform import Transform
@@ -51,6 +52,9 @@ class Spherical(Stage):
     def difference(self, q0: Array, q1: Array) -> Array:
         """At most π long: the shorter way round."""
         return log_quaternion(multiply(conjugate(normalized(q0)), normalized(q1)))
+
+    def tangent_map(self, q: Array) -> Array:
+        return quaternion_tangent_map(q)
 
     def normalize(self, q: Array) -> Array:
         return normalized(q)
