@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("operational_space",),
     ("model",),
-    ("interop", "operators", "control"),
+    ("interop", "operators", "control", "jax", "torch"),
     ("loading",),
     ("simulation",),
     ("viewer",),
