@@ -8,7 +8,7 @@ import pytest
 import ramify as rf
 from ramify.errors import InputError, SingularMechanismError
 from tests.laws.cases import LONG, Case, cases
-from tests.laws.linearization import along, directions, peak, wrenches
+from tests.laws.linearization import H, along, directions, peak, wrenches
 from tests.tolerance import assert_close
 
 MATRICES = {"inverse_dynamics": "inverse_dynamics_derivatives", "forward_dynamics": "forward_dynamics_derivatives"}
@@ -106,6 +106,20 @@ def test_conventional_algorithms(case: Case) -> None:
     change = np.linalg.solve(M, (dtau - rest)[..., None])[..., 0]
     forward = case.robot.forward_dynamics.engine(case.engine).jvp(q, v, tau, dq, dv, dtau)
     assert_close(forward, change, case.solving_tolerance)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_second_derivatives_are_symmetric(function: str) -> None:
+    """Complex steps through gradients, on one-DoF joints, whose tangents do not turn: eᵀ (∂²wᵀτ) d = dᵀ (∂²wᵀτ) e."""
+    case = Case("some armature", "reference", ())
+    q, v, x = case.state
+    weights, *pair = np.random.default_rng(8).uniform(-1.0, 1.0, (7, case.robot.nv))
+    vjp = getattr(case.robot, function).engine("reference").vjp
+    products = []
+    for step, against in ((pair[:3], pair[3:]), (pair[3:], pair[:3])):
+        gradients = vjp(*(value + 1j * H * d for value, d in zip((q, v, x), step)), weights)
+        products.append(sum(g.imag / H @ other for g, other in zip(gradients, against)))
+    assert_close(products[0], products[1], 10 * tolerance_of(case, function))
 
 
 def test_linearize_names_its_results() -> None:

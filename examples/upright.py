@@ -1,0 +1,60 @@
+"""A cart-pole and a double pendulum kept upright by LQR, from exact derivatives of a time step.
+
+Run it with `python examples/upright.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ramify as rf
+
+STEP, SECONDS = 0.01, 10.0  # [s]
+
+
+def gains(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Feedback of the infinite-horizon linear-quadratic regulator, by iterating Riccati's equation."""
+    P = Q = np.eye(len(A))
+    R = 0.1 * np.eye(B.shape[1])
+    for _ in range(3000):
+        K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
+        P = Q + A.T @ P @ (A - B @ K)
+    return K
+
+
+def highest(robot: rf.Model, fixed: tuple[float, ...] = ()) -> np.ndarray:
+    """The configuration of most potential energy among those with right angles."""
+    angles = np.stack(np.meshgrid(*[np.arange(4) * np.pi / 2] * (robot.nq - len(fixed)), indexing="ij"), axis=-1)
+    candidates = angles.reshape(-1, robot.nq - len(fixed))
+    candidates = np.concatenate([np.tile(fixed, (len(candidates), 1)), candidates], axis=-1)
+    return candidates[np.argmax(robot.energy(candidates, np.zeros(robot.nv))[1])]
+
+
+def balance(robot: rf.Model, upright: np.ndarray, actuated: list[int]) -> float:
+    """Push it away from the top, let it come back; returns how far away it ends [rad, m]."""
+    hold = robot.gravity_forces(upright)
+    A, B = robot.discretize(upright, np.zeros(robot.nv), hold, STEP)
+    K = gains(A, B[:, actuated])
+    q, v = robot.integrate(upright, np.full(robot.nv, 0.08)), np.zeros(robot.nv)
+    print(f"{robot.name}: largest eigenvalue {np.abs(np.linalg.eigvals(A)).max():.3f} alone,", end=" ")
+    print(f"{np.abs(np.linalg.eigvals(A - B[:, actuated] @ K)).max():.3f} with feedback")
+    for _ in range(int(SECONDS / STEP)):
+        tau = hold.copy()
+        tau[actuated] -= K @ np.concatenate([robot.difference(upright, q), v])
+        q, v = robot.step(q, v, tau, STEP, "rk4")
+    away = float(np.abs(robot.difference(upright, q)).max())
+    print(f"  pushed by 0.08, after {SECONDS:.0f} s it is {away:.1e} away from the top")
+    return away
+
+
+def main() -> float:
+    """Balance both; returns the worse end."""
+    cart_pole, double = rf.zoo.cart_pole(), rf.zoo.double_pendulum()
+    return max(
+        balance(cart_pole, highest(cart_pole, fixed=(0.0,)), actuated=[0]),
+        balance(double, highest(double), actuated=[0]),
+    )
+
+
+if __name__ == "__main__":
+    main()
