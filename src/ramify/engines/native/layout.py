@@ -7,7 +7,7 @@ record, but not on the number of nodes: everything that does is in the tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,7 +205,7 @@ def tables(
     n_params = int(param_of[-1])
     for i, (row, site) in enumerate(zip(frame_rows, sites, strict=True)):
         first = len(support)
-        for k in topology.support(site.node):
+        for k in topology.support(site.node) if "support" in loops else ():
             support += range(starts[k], starts[k + 1])
         row[:] = (
             carriers[port_of(mechanism, site.node), site.rows],
@@ -255,10 +255,10 @@ def _lists(
 ) -> dict[str, Array]:
     """The lists that a program loops over; those that it does not are empty."""
 
-    def filled(name: str, cases: Iterable[tuple[tuple[Any, ...], tuple[int, ...]]]) -> Array:
+    def filled(name: str, cases: Callable[[], Iterable[tuple[tuple[Any, ...], tuple[int, ...]]]]) -> Array:
         numbers = {variant: i for i, variant in enumerate(loop_variants(name, variants))}
         wanted = name in loops or any(loop.endswith(name) for loop in loops)
-        listed = [(numbers[variant], *who) for variant, who in cases] if wanted else []
+        listed = [(numbers[variant], *who) for variant, who in cases()] if wanted else []
         return np.array(listed, dtype=np.int64).reshape(len(listed), LIST_ROWS[name])
 
     def port(node: int) -> str:
@@ -270,10 +270,12 @@ def _lists(
     above = [(k, stations.above(k)) for k in stations.nodes]
     groups = stations.groups or order.groups  # without stations, those of the tasks
     return {
-        "meetings": filled("meetings", (((port(k),), (places[k], i, j)) for k, i, j in order.meetings)),
-        "joins": filled("joins", (((port(k),), (places[k], i, j)) for k, i, j in stations.joins)),
-        "ways_one": filled("ways_one", way("one")),
-        "ways_other": filled("ways_other", way("other")),
-        "groups": filled("groups", (((len(rows),), (rows.start, rows.stop)) for rows in groups)),
-        "stations": filled("stations", (((port(k), port(a)), (places[k], places.get(a, -1))) for k, a in above)),
+        "meetings": filled("meetings", lambda: (((port(k),), (places[k], i, j)) for k, i, j in order.meetings)),
+        "joins": filled("joins", lambda: (((port(k),), (places[k], i, j)) for k, i, j in stations.joins)),
+        "ways_one": filled("ways_one", lambda: way("one")),
+        "ways_other": filled("ways_other", lambda: way("other")),
+        "groups": filled("groups", lambda: (((len(rows),), (rows.start, rows.stop)) for rows in groups)),
+        "stations": filled(
+            "stations", lambda: (((port(k), port(a)), (places[k], places.get(a, -1))) for k, a in above)
+        ),
     }
