@@ -41,3 +41,19 @@ def test_velocity_derivative(case: Case, reference: str) -> None:
         expected = case.exact("velocities", moved, v, [frame], reference=reference)[..., 0, :].imag / H
         matrix = case.on("velocity_derivative", q, v, frame, reference=reference)
         assert_close((matrix @ d[..., None])[..., 0], expected, case.tolerance, scale(case, frame, reference, d))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("name", ["every kind", "legged"])
+def test_inverse_inertia_derivative(name: str, reference: str) -> None:
+    """Complex steps through J and M."""
+    case = Case(name, "native", ())
+    q, _, d = case.state
+    frames = case.frames[1:3]
+    moved = q + 1j * H * configuration_rate(case.robot, q, d)
+    J = np.concatenate([case.exact("jacobian", moved, frame, reference=reference) for frame in frames])
+    expected = (J @ np.linalg.solve(case.exact("mass_matrix", moved), J.T)).imag / H
+    actual = case.robot.inverse_inertia_derivative(q, d, frames, reference)
+    assert_close(actual, expected, case.solving_tolerance)
+    several = case.robot.inverse_inertia_derivative(np.stack([q, q]), d, frames, reference)
+    assert several.shape == (2, 12, 12)

@@ -6,7 +6,7 @@ All are exact. With respect to q they are along the tangent: δq is the velocity
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,7 +16,7 @@ from ramify.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DER
 from ramify.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from ramify.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from ramify.algorithms.regressor import regressor
-from ramify.engines.function import ForcedFunction, FrameFunction, OneFrameFunction
+from ramify.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
 from ramify.errors import InputError
 from ramify.model import discretization
 from ramify.model.body import Body
@@ -39,6 +39,15 @@ class Derivatives:
 
         @property
         def frames(self) -> tuple[str, ...]: ...
+
+        @property
+        def jacobian(self) -> OneFrameFunction: ...
+
+        @property
+        def mass_matrix_inverse(self) -> Function: ...
+
+        @property
+        def coriolis_matrix(self) -> Function: ...
 
         def site(self, frame: str) -> Site: ...
 
@@ -81,6 +90,24 @@ class Derivatives:
         return OneFrameFunction(
             "velocity_derivative", self.mechanism, VELOCITY_DERIVATIVES, site=self.site, frames=self.frames
         )
+
+    def inverse_inertia_derivative(self, q: Any, dq: Any, frames: Sequence[str], reference: str = "local") -> Array:
+        """Change of Λ⁻¹ = J M⁻¹ Jᵀ of frames while q changes along a tangent, (…, 6 m, 6 m).
+
+        J̇ M⁻¹ Jᵀ and its transpose, less J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ of the Coriolis matrix.
+
+        Args:
+            q: Configuration, (…, nq).
+            dq: The tangent, (…, nv).
+            frames: Names of m frames.
+            reference: As for `jacobian`.
+        """
+        J = np.concatenate([self.jacobian(q, frame, reference) for frame in frames], axis=-2)
+        rate = np.concatenate([self.jacobian_rate(q, dq, frame, reference) for frame in frames], axis=-2)
+        response = self.mass_matrix_inverse(q) @ np.swapaxes(J, -1, -2)
+        C = self.coriolis_matrix(q, dq)
+        one_sided: Array = rate @ response - np.swapaxes(response, -1, -2) @ (C @ response)
+        return one_sided + np.swapaxes(one_sided, -1, -2)
 
     @cached_property
     def regressor(self) -> FrameFunction:
