@@ -253,3 +253,10 @@ def test_units_are_rows_of_nobody() -> None:
 def test_loops_start_where_loops_have_been() -> None:
     with pytest.raises(ContractError, match="can start only at one that a loop has yielded"):
         trace(declare(loop_from_a_row_of_no_loop), Variants.of(ROBOT.mechanism, SITES))
+
+
+def test_methods_are_counted_by_name() -> None:
+    robot = rf.zoo.humanoid24()
+    hands = ["left_hand", "right_hand"]
+    totals = {method: robot.count(method, frames=hands).total for method in rf.operational_space.METHODS}
+    assert totals["pv_osim_r"] <= totals["pv_osim"] < totals["efpa"] < totals["definition"]

@@ -25,7 +25,8 @@ from ramify.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_v
 from ramify.algorithms.mass_matrix import mass_matrix
 from ramify.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from ramify.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
-from ramify.engines.count import Count
+from ramify.algorithms.operational_space import METHODS, inverse_inertia
+from ramify.engines.count import Count, count
 from ramify.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
 from ramify.errors import UnknownNameError
 from ramify.model.derivatives import Derivatives
@@ -208,15 +209,18 @@ class Dynamics(Derivatives):
         """Operations that one evaluation of a function takes.
 
         Args:
-            function: Its name.
-            frames: For functions of frames, which ones; all by default.
+            function: Its name, or that of a method for Λ⁻¹, one of `ramify.operational_space.METHODS`.
+            frames: For functions of frames and methods for Λ⁻¹, which ones; all by default.
         """
+        if function in METHODS:
+            sites = [self.site(name) for name in (self.frames if frames is None else frames)]
+            return count(inverse_inertia(function, "local"), self.mechanism, sites)
         chosen = self._function(function)
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
 
     def _function(self, name: str) -> Any:
         if name not in FUNCTIONS:
-            raise UnknownNameError("function", name, FUNCTIONS)
+            raise UnknownNameError("function", name, (*FUNCTIONS, *METHODS))
         return getattr(self, name)
 
 
