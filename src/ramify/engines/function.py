@@ -16,6 +16,7 @@ import numpy as np
 from ramify.engines import reference
 from ramify.engines.count import Count, count
 from ramify.engines.native.builtin import Gate
+from ramify.engines.native.compiled import Compiled
 from ramify.engines.native.kernels import bind
 from ramify.errors import InputError, UnknownNameError
 from ramify.recursion.algorithm import Algorithm
@@ -57,7 +58,7 @@ class Function(Gate):
         self._guard, self._finish = guard, finish
         self._derivatives = dict(derivatives or {})
         self._engine = "native"
-        self._bound: dict[Any, Callable[..., Any]] = {}
+        self._bound: dict[Any, Compiled | _Interpreted] = {}
         self._arrays = _arrays(algorithm)
         self._names = (*self._arrays, *self.choices)
 
@@ -132,8 +133,7 @@ class Function(Gate):
     def compile(self) -> None:
         """Compile now what later calls need."""
         bound = self._bind((), self.algorithm, False)
-        if self._engine == "native":
-            bound.compile()  # type: ignore[attr-defined]
+        bound.compile()
 
     def count(self) -> Count:
         """Operations of one evaluation."""
@@ -155,7 +155,7 @@ class Function(Gate):
         out[...] = result
         return out
 
-    def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Callable[..., Any]:
+    def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | _Interpreted:
         key = algorithm, sites, single
         if key not in self._bound:
             if self._guard is not None:
@@ -268,8 +268,7 @@ class FrameFunction(Function):
         """Compile for all frames."""
         for algorithm in self._algorithms.values():
             bound = self._bind(self._sites(None), algorithm, False)
-            if self._engine == "native":
-                bound.compile()  # type: ignore[attr-defined]
+            bound.compile()
 
     def count(self, frames: Iterable[str] | None = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
@@ -314,12 +313,14 @@ class OneFrameFunction(FrameFunction):
         """Compile the kernels, which all frames share."""
         for algorithm in self._algorithms.values():
             bound = self._bind(self._all[-1:], algorithm, True)
-            if self._engine == "native":
-                bound.compile()  # type: ignore[attr-defined]
+            bound.compile()
 
 
 class _Interpreted:
     """An algorithm on the reference engine, with the interface of compiled ones."""
+
+    def compile(self) -> None:
+        """Nothing to do: the text runs as it stands."""
 
     def __init__(
         self, name: str, algorithm: Algorithm, mechanism: Mechanism, sites: tuple[Site, ...], single: bool

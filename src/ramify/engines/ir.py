@@ -302,3 +302,36 @@ def verify(program: Program) -> None:
                     check(body, here)
 
     check(program.top, set())
+
+
+def canonical(block: Block) -> list[Any]:
+    """A block's items with names that depend on nothing but their order, to compare two traces."""
+    numbers: dict[Any, Any] = {}
+
+    def name(thing: Any) -> Any:
+        return numbers.get(id(thing), id(thing))
+
+    def place(p: Any) -> Any:
+        if isinstance(p, Role):
+            return name(p)
+        return tuple(place(x) for x in p) if isinstance(p, tuple) else p
+
+    def listing(items: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            if isinstance(item, Op):
+                numbers[id(item)] = ("op", len(numbers))
+                attr = item.attr if item.code == "const" else place(item.attr) if item.code == "load" else None
+                out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
+            elif isinstance(item, Store):
+                out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))
+            else:
+                for variant, roles in item.roles.items():
+                    for i, role in enumerate(roles):
+                        numbers[id(role)] = ("role", variant, i, len(numbers))
+                bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
+                fixed = [name(role) if role else None for role in (item.over, item.after)]
+                out.append(("loop", item.source, fixed, bodies))
+        return out
+
+    return listing(block.items)

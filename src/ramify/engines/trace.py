@@ -9,7 +9,6 @@ in a Python variable would show.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from ramify.engines.ir import (
     ArrayEntry,
     Block,
-    Field,
     Input,
     Loop,
     Op,
@@ -29,127 +27,18 @@ from ramify.engines.ir import (
     Role,
     Store,
     Uniform,
+    canonical,
 )
+from ramify.engines.symbolic import OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
 from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants
 from ramify.errors import ContractError
-from ramify.recursion.algorithm import Algorithm, Argument, places
-from ramify.recursion.contract import author_line, components, describe, frozen, rebuild, refuse, type_name
-from ramify.recursion.node import WORLD_PORT
+from ramify.recursion.algorithm import Algorithm
+from ramify.recursion.contract import author_line, refuse, type_name
 from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
 from ramify.recursion.stations import UNITS
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
-
-
-class _Cell:
-    """A symbolic node: its fields are loads and stores."""
-
-    def __init__(self, tree: TracedTree, role: Role, kind: Any, parameters: Array) -> None:
-        self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
-        self.block = tree.program.current
-        self.values: dict[str, Any] = {}
-
-    def get(self, name: str) -> Any:
-        if name not in self.values:
-            description = self.tree.field_type(self.role, name)
-            if description is None:
-                return None
-            size = _size(description)
-            loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
-            value = frozen(rebuild(description, _object_array(loads)))
-            if self.tree.program.current is not self.block:
-                return value  # loaded inside an inner loop: not known outside of it
-            self.values[name] = value
-        return self.values[name]
-
-    def set(self, name: str, value: Any) -> None:
-        program = self.tree.program
-        if program.current is not self.block:
-            refuse(f"field {name} of an outer loop's node is written in an inner loop: use an array")
-        self.tree.set_field_type(self.role, name, describe(value))
-        lifted = [program.lift(x) for x in components(value)]
-        for i, op in enumerate(lifted):
-            program.current.items.append(Store(Field(self.role, name, i), op))
-        self.values[name] = frozen(rebuild(describe(value), _object_array(lifted)))
-
-    def start(self, dimension: str) -> Position:
-        return Position(self.role, dimension)
-
-    def type_on_world(self, name: str) -> tuple[Any, ...] | None:
-        return None if self.kind is None or self.kind.port != WORLD_PORT else self.tree.types.get((name, WORLD_CLASS))
-
-
-def _size(description: tuple[Any, ...]) -> int:
-    kind, details = description
-    if kind is np.ndarray:
-        return int(np.prod(details, dtype=int))
-    return int(kind.size_of(*details))
-
-
-class _Argument:
-    """An input or output, or one of the tree's arrays, whose entries are loads and stores."""
-
-    def __init__(
-        self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
-    ) -> None:
-        self.tree, self.argument, self.place = tree, argument, place
-        self.readable, self.writable = readable, writable
-
-    def __getitem__(self, keys: Any) -> Any:
-        if not self.readable:
-            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        ops = [self.tree.load(self.place(index)) for index in indices]
-        return frozen(_object_array(ops).reshape(shape))
-
-    def __setitem__(self, keys: Any, value: Any) -> None:
-        if not self.writable:
-            refuse(f"`{self.argument.name}` is an input and cannot be written")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        value = np.asarray(value)
-        if value.shape != shape:
-            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
-        for index, x in zip(indices, value.reshape(-1), strict=True):
-            self.tree.store(self.place(index), x)
-
-
-def _object_array(items: list[Any]) -> Array:
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
-
-
-class _Memory:
-    """What `tree.array` gives."""
-
-    def __init__(self, tree: TracedTree, number: int, over: tuple[str, ...]) -> None:
-        self.tree, self.number, self.over = tree, number, over
-        self.description: tuple[Any, ...] | None = None
-
-    def _index(self, keys: Any) -> tuple[Any, ...]:
-        _, indices = places(self.over, keys, "array")
-        if len(indices) != 1:
-            refuse("an array of the tree is indexed by nodes and single columns")
-        return indices[0]
-
-    def __getitem__(self, keys: Any) -> Any:
-        if self.description is None:
-            refuse("an array entry is read before it is set")
-        index = self._index(keys)
-        ops = [self.tree.load(ArrayEntry(self.number, index, i)) for i in range(_size(self.description))]
-        return rebuild(self.description, _object_array(ops))
-
-    def __setitem__(self, keys: Any, value: Any) -> None:
-        value = frozen(value)
-        if self.description is None:
-            self.description = describe(value)
-            self.tree.program.arrays[self.number] = (self.over, _size(self.description))
-        if self.description != describe(value):
-            refuse(f"an array of {type_name(self.description)} is given {type_name(describe(value))}")
-        index = self._index(keys)
-        for i, x in enumerate(components(value)):
-            self.tree.store(ArrayEntry(self.number, index, i), x)
 
 
 class TracedTree(Tree):
@@ -166,9 +55,9 @@ class TracedTree(Tree):
         self._open: list[str] = []
         self._direction = ""
         self._world_role = Role("world", (WORLD_CLASS,))
-        self._world_cell = _Cell(self, self._world_role, None, np.zeros(0))
+        self._world_cell = SymbolicCell(self, self._world_role, None, np.zeros(0))
         self.world = NodeRole(self._world_cell, "world", "set", Ledger())
-        self.gravity = Motion.of(np.zeros(3), _object_array([self.program.load(Uniform(i)) for i in range(3)]))
+        self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
 
     # Fields
 
@@ -234,7 +123,7 @@ class TracedTree(Tree):
                 raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
             program.current = outer
             first = loop.bodies.setdefault(variant, body)
-            if first is not body and _canonical(first) != _canonical(body):
+            if first is not body and canonical(first) != canonical(body):
                 raise ContractError(
                     f"{self._open[-1]}: this loop does different things when its nodes come in another order: "
                     "something is carried from one iteration to the next outside of the tree's fields"
@@ -268,14 +157,15 @@ class TracedTree(Tree):
                 loop.roles[variant] = Role("k", (kind.name,)), Role("parent", self.variants.classes_of(parent))
             k_role, parent_role = loop.roles[variant]
             ledger = Ledger()
-            k = _Cell(self, k_role, kind, self._parameters(k_role, kind.parameter_count))
-            parent_cell = _Cell(self, parent_role, _OfPort(parent) if parent != WORLD_CLASS else None, np.zeros(0))
+            k = SymbolicCell(self, k_role, kind, self._parameters(k_role, kind.parameter_count))
+            above = OfPort(parent) if parent != WORLD_CLASS else None
+            parent_cell = SymbolicCell(self, parent_role, above, np.zeros(0))
             return NodeRole(k, "k", "set", ledger), NodeRole(parent_cell, "parent", parent_right, ledger)
 
         return self._run(loop, loop_variants(direction, self.variants), roles)
 
     def _parameters(self, role: Role, count: int) -> Array:
-        return _object_array([self.program.load(Param(role, i)) for i in range(count)])
+        return object_array([self.program.load(Param(role, i)) for i in range(count)])
 
     def scatter(self) -> Iterator[tuple[NodeRole, NodeRole]]:
         return self._sweep("scatter", "read")
@@ -292,7 +182,7 @@ class TracedTree(Tree):
             if variant not in loop.roles:
                 loop.roles[variant] = Role("frame"), Role("carrier", self.variants.classes_of(port))
             frame, carrier = loop.roles[variant]
-            cell = _Cell(self, carrier, _OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
+            cell = SymbolicCell(self, carrier, OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
             return self._frame(frame, rows), NodeRole(cell, "carrier", "add", Ledger())
 
         return self._run(loop, loop_variants("frames", self.variants), roles)
@@ -311,7 +201,7 @@ class TracedTree(Tree):
             if variant not in loop.roles:
                 loop.roles[variant] = Role("meeting", self.variants.classes_of(port)), Role("one"), Role("other")
             node, one, other = loop.roles[variant]
-            cell = _Cell(self, node, _OfPort(port), np.zeros(0))
+            cell = SymbolicCell(self, node, OfPort(port), np.zeros(0))
             return NodeRole(cell, "meeting", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
 
         return self._run(loop, loop_variants(source, self.variants), roles)
@@ -332,7 +222,7 @@ class TracedTree(Tree):
             if variant not in loop.roles:
                 loop.roles[variant] = Role("k", (kind.name,)), Role("one"), Role("other")
             k, one, other = loop.roles[variant]
-            cell = _Cell(self, k, kind, self._parameters(k, kind.parameter_count))
+            cell = SymbolicCell(self, k, kind, self._parameters(k, kind.parameter_count))
             return NodeRole(cell, "k", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
 
         return self._run(loop, loop_variants(loop.source, self.variants), roles)
@@ -348,8 +238,8 @@ class TracedTree(Tree):
                 loop.roles[variant] = Role("station", classes(port)), Role("above", classes(above))
             station_role, above_role = loop.roles[variant]
             ledger = Ledger()
-            station = _Cell(self, station_role, _OfPort(port), np.zeros(0))
-            next_one = _Cell(self, above_role, _OfPort(above) if above != WORLD_CLASS else None, np.zeros(0))
+            station = SymbolicCell(self, station_role, OfPort(port), np.zeros(0))
+            next_one = SymbolicCell(self, above_role, OfPort(above) if above != WORLD_CLASS else None, np.zeros(0))
             return NodeRole(station, "station", "set", ledger), NodeRole(next_one, "above", "read", ledger)
 
         return self._run(loop, loop_variants(loop.source, self.variants), roles)
@@ -432,7 +322,7 @@ class TracedTree(Tree):
 
     def array(self, *over: str) -> Indexed:
         self.program.arrays.append((over, 0))
-        return _Memory(self, len(self.program.arrays) - 1, over)
+        return SymbolicArray(self, len(self.program.arrays) - 1, over)
 
     def finish(self) -> None:
         """Refuse a loop that was left before its end."""
@@ -455,46 +345,6 @@ def _of_loop(index: tuple[Any, int]) -> Role:
     return role
 
 
-@dataclass(frozen=True)
-class _OfPort:
-    """Stands for the kind of a node of which only the port is known."""
-
-    port: str
-
-
-def _canonical(block: Block) -> list[Any]:
-    """A block's items with names that depend on nothing but their order, to compare two traces."""
-    numbers: dict[Any, Any] = {}
-
-    def name(thing: Any) -> Any:
-        return numbers.get(id(thing), id(thing))
-
-    def place(p: Any) -> Any:
-        if isinstance(p, Role):
-            return name(p)
-        return tuple(place(x) for x in p) if isinstance(p, tuple) else p
-
-    def listing(items: list[Any]) -> list[Any]:
-        out: list[Any] = []
-        for item in items:
-            if isinstance(item, Op):
-                numbers[id(item)] = ("op", len(numbers))
-                attr = item.attr if item.code == "const" else place(item.attr) if item.code == "load" else None
-                out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
-            elif isinstance(item, Store):
-                out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))
-            else:
-                for variant, roles in item.roles.items():
-                    for i, role in enumerate(roles):
-                        numbers[id(role)] = ("role", variant, i, len(numbers))
-                bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
-                fixed = [name(role) if role else None for role in (item.over, item.after)]
-                out.append(("loop", item.source, fixed, bodies))
-        return out
-
-    return listing(block.items)
-
-
 def trace(algorithm: Algorithm, variants: Variants) -> Program:
     """Run an algorithm on symbols.
 
@@ -507,11 +357,11 @@ def trace(algorithm: Algorithm, variants: Variants) -> Program:
     """
     tree = TracedTree(variants)
     inputs = [
-        _Argument(tree, argument, lambda index, n=n: Input(n, index), True, False)
+        SymbolicArgument(tree, argument, lambda index, n=n: Input(n, index), True, False)
         for n, argument in enumerate(algorithm.inputs)
     ]
     outputs = [
-        _Argument(tree, argument, lambda index, n=n: Output(n, index), argument.sparse, True)
+        SymbolicArgument(tree, argument, lambda index, n=n: Output(n, index), argument.sparse, True)
         for n, argument in enumerate(algorithm.outputs)
     ]
     algorithm(tree, *inputs, *outputs)

@@ -40,8 +40,7 @@ class TaskFunction(Function):
     def compile(self) -> None:
         """Compile now what later calls need."""
         bound = self._bind(self._sites, self.algorithm, False)
-        if self._engine == "native":
-            bound.compile()  # type: ignore[attr-defined]
+        bound.compile()
 
     def count(self) -> Count:
         """Operations of one evaluation."""
