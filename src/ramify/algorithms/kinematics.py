@@ -68,20 +68,28 @@ def _velocities(view: View) -> Callable[..., None]:
     return velocities
 
 
+def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> None:
+    """Give `put` each frame, each degree of freedom that moves it, and the motion it causes, as `view` shows it."""
+    S = tree.array("v")
+    tree_frame.start(tree)
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        for c in k.columns():
+            S[c] = c.of(k.S)
+
+    for frame, carrier in tree.frames():
+        seen = view(frame.X @ carrier.C, carrier.origin)
+        for c in tree.support(frame):
+            put(frame, c, seen @ S[c])
+
+
 def _jacobians(view: View) -> Callable[..., None]:
     def jacobians(tree: Tree, q: Indexed, J: Indexed) -> None:
-        S = tree.array("v")
-        tree_frame.start(tree)
+        def put(frame: Any, c: Any, motion: Motion) -> None:
+            J[frame, c] = motion.data
 
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            for c in k.columns():
-                S[c] = c.of(k.S)
-
-        for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
-            for c in tree.support(frame):
-                J[frame, c] = (seen @ S[c]).data
+        seen_columns(tree, q, view, put)
 
     return jacobians
 

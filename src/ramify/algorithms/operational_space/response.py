@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ramify.algorithms import tree_frame
-from ramify.algorithms.kinematics import VIEWS, View
+from ramify.algorithms.kinematics import VIEWS, View, seen_columns
 from ramify.algorithms.operational_space import task_space
 from ramify.recursion.algorithm import Algorithm, algorithm
 from ramify.recursion.tree import Indexed, Tree
@@ -49,20 +48,11 @@ def _response(view: View) -> Callable[..., None]:
 
 def _task_jacobian(view: View) -> Callable[..., None]:
     def task_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
-        S = tree.array("v")
-        tree_frame.start(tree)
+        def put(frame: Any, c: Any, motion: Motion) -> None:
+            for row in frame.rows():
+                J[row, c] = motion.data[row.component]
 
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            for c in k.columns():
-                S[c] = c.of(k.S)
-
-        for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
-            for c in tree.support(frame):
-                motion = seen @ S[c]
-                for row in frame.rows():
-                    J[row, c] = motion.data[row.component]
+        seen_columns(tree, q, view, put)
 
     return task_jacobian
 
