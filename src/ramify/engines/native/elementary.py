@@ -72,9 +72,6 @@ def sincos_text(lanes: int) -> str:
     low = two("fsub", two("fsub", first, two("fsub", r, part)), two("fadd", second, part))
     low = two("fsub", low, fma(count, c(_PIO2[1]), let(f"fneg {t} {second}")))
     low = fma(minus, c(_PIO2[2]), low)
-    whole = two("fadd", r, low)
-    low = two("fsub", low, two("fsub", whole, r))
-    r = whole
     z = two("fmul", r, r)
     # sin(r + low) ≈ r + (r z S(z) + low)
     sine = two("fadd", r, fma(two("fmul", r, z), polynomial(z, _SIN), low))
