@@ -38,7 +38,7 @@ TYPES = {
 }
 
 # More links or joints than this take longer to load than anybody waits for.
-_MOST = 10_000
+_MOST = 6_000
 
 # Limits from here on are how some programs write "none": 1e16 where SDF was converted, elsewhere the greatest double.
 _NO_LIMIT = 1e15

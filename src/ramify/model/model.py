@@ -294,10 +294,10 @@ class Model(Dynamics, Operational):
         Args:
             lock: Value of each joint to lock, by name: a scalar, or nq numbers.
         """
-        names = tuple(joint.name for joint in self.joints)
+        names = {joint.name: None for joint in self.joints}
         for name in lock:
             if name not in names:
-                raise UnknownNameError("moving joint", name, names)
+                raise UnknownNameError("moving joint", name, tuple(names))
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
         return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
 
@@ -374,5 +374,8 @@ def _locked(joint: Joint, value: Any) -> Joint:
     if not np.isfinite(placement).all():
         raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}: that is no configuration")
     none = np.zeros(0)
-    limits = Limits().expanded(KINDS["fixed"])
-    return Joint(joint.name, "fixed", joint.parent, joint.child, placement, none, 0.0, none, limits, none, none, 0, 0)
+    kept = joint.parent, joint.child, placement
+    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
+
+
+_NO_LIMITS = Limits().expanded(KINDS["fixed"])
