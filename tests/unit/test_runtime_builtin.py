@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from ramify.engines.native import builtin, cache, target
-from ramify.engines.native.binding import Binding, Operand
+from ramify.engines.native.binding import MAX_OUTPUTS, Binding, Operand
 from ramify.engines.native.builtin import Gate
 from ramify.engines.native.compiled import Compiled
 from ramify.engines.native.machine_code import Library, compile_text
@@ -26,7 +26,8 @@ from tests.unit.toys import toy, toy_kernel
 
 native = pytest.mark.skipif(not builtin.NATIVE, reason="gates are switched off or not possible here")
 
-EMPTY = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1, ptr %out2) {\n  ret void\n}\n"
+_OUTPUTS = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
+EMPTY = f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {_OUTPUTS}) {{\n  ret void\n}}\n"
 
 
 class Echo(Gate):

@@ -217,6 +217,30 @@ def test_groups_make_all_pairs_that_pass(loop: str) -> None:
     assert np.array_equal(result, in_order_asked(expected))
 
 
+def test_groups_of_all_rows() -> None:
+    @declare
+    def blocks(tree: Any, q: Any, seen: Any) -> None:
+        marks = tree.array("row", "row")
+        for one in tree.rows():
+            for other in tree.rows():
+                marks[one, other] = 0.0
+        for group in tree.row_groups():
+            for other in tree.rows():
+                for i, one in enumerate(group.rows):
+                    marks[one, other] = marks[one, other] + (1.0 + i)
+        for group in tree.row_groups():
+            for other in tree.rows():
+                for one in group.rows:
+                    seen[one, other] = marks[one, other]
+
+    expected = np.zeros((ROWS.count, ROWS.count))
+    for group in ROWS.groups:
+        for i, row in enumerate(group):
+            expected[row] = 1.0 + i
+    assert np.array_equal(on_both_engines(blocks), in_order_asked(expected))
+    assert count(blocks, ROBOT.mechanism, SITES).additions == ROWS.count * ROWS.count
+
+
 def test_operations_of_new_loops_are_counted() -> None:
     @columns
     def sums(tree: Any, q: Any, seen: Any) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ramify.engines.native import target
 from ramify.engines.native.assembly import Function
-from ramify.engines.native.binding import Binding, Operand
+from ramify.engines.native.binding import MAX_OUTPUTS, Binding, Operand
 from ramify.engines.native.compiled import Compiled
 from ramify.engines.native.machine_code import Library, compile_text
 
@@ -48,7 +48,8 @@ def values(n: int, q: np.ndarray, v: np.ndarray, s: np.ndarray) -> tuple[np.ndar
 def toy_text(width: int) -> str:
     scalar = "double" if width == 1 else f"<{width} x double>"
     suffix = "f64" if width == 1 else f"v{width}f64"
-    f = Function("define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1, ptr %out2)")
+    outs = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
+    f = Function(f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {outs})")
     align = 8 * width
 
     def load(pointer: str, index: str) -> str:

@@ -154,6 +154,8 @@ class _Runs:
             find = self.rows.carried_groups if source == "carried_groups" else self.stations.passing_groups
             groups = self.rows.groups if source == "carried_groups" else self.stations.groups
             return [((len(groups[place]),), (place,), 1) for place in find(meant[loop.over])]
+        if source == "row_groups":
+            return [((len(group),), (place,), 1) for place, group in enumerate(self.rows.groups)]
         if source == "frames":
             return [((self.port(site.node), site.rows), (i, site.node), 1) for i, site in enumerate(self.sites)]
         if source in ("meetings", "joins"):

@@ -277,16 +277,14 @@ class TracedTree(Tree):
         loop, over = Loop(source, _role(k)), _role(k)
 
         def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole]]:
-            (size,) = variant
-            if variant not in loop.roles:
-                loop.roles[variant] = (Role("group"),)
-            (role,) = loop.roles[variant]
-            first, asked = Position(role, "row"), Position(role, "rows")
-            own = source == "carried_groups"
-            rows = tuple(RowRole((first, i), (asked, i) if own else None) for i in range(size))
-            return GroupRole(role, rows), self._rows_in(f"beyond_{source}", over, role)
+            group = _group(loop, variant)
+            return group, self._rows_in(f"beyond_{source}", over, group.index)
 
         return self._run(loop, [(size,) for size in sorted(sizes)], roles)
+
+    def row_groups(self) -> Iterator[GroupRole]:
+        loop, sizes = Loop("row_groups", None), {len(rows) for _, rows in self.variants.frames}
+        return self._run(loop, [(size,) for size in sorted(sizes)], lambda variant: _group(loop, variant))
 
     def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
         return self._groups("carried_groups", k, {len(rows) for _, rows in self.variants.frames})
@@ -328,6 +326,17 @@ class TracedTree(Tree):
         """Refuse a loop that was left before its end."""
         if self._open:
             raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+
+
+def _group(loop: Loop, variant: tuple[Any, ...]) -> GroupRole:
+    """The group of rows in a loop's body; only those of tasks have places in the order asked for."""
+    (size,) = variant
+    if variant not in loop.roles:
+        loop.roles[variant] = (Role("group"),)
+    (role,) = loop.roles[variant]
+    first, asked = Position(role, "row"), Position(role, "rows")
+    of_tasks = loop.source != "passing_groups"
+    return GroupRole(role, tuple(RowRole((first, i), (asked, i) if of_tasks else None) for i in range(size)))
 
 
 def _role(node: NodeRole) -> Role:

@@ -86,6 +86,10 @@ class Tree(ABC):
         """
 
     @abstractmethod
+    def row_groups(self) -> Iterator[GroupRole]:
+        """All tasks, in the order of their rows: what `rows` yields, but with all rows of one task at a time."""
+
+    @abstractmethod
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         """Pairs of frames, each once and with itself, with the last node that supports both; none for the world."""
 

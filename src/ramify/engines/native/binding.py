@@ -1,6 +1,6 @@
 """What a kernel computes on: its operands, numbers and tables, and the plan by which the driver feeds it.
 
-A kernel of lane width W is `void kernel(ws, params, tables, in, out0, out1, out2)`. One call handles W samples; element
+A kernel of lane width W is `void kernel(ws, params, tables, in, out0, …, out3)`. One call handles W samples; element
 e of lane l is at index e*W + l of `in` (all inputs one after the other), of each output and of the scratch `ws`.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MAX_OUTPUTS = 3
+MAX_OUTPUTS = 4
 HEADER_WORDS = 8
 OPERAND_WORDS = 8
 
@@ -59,7 +59,7 @@ class Binding:
     Attributes:
         name: The function's name, for messages.
         inputs: At least one.
-        outputs: One to three.
+        outputs: One to four.
         parameters: The mechanism's numbers, float64.
         tables: The mechanism's index tables, int64.
         workspace: Numbers of scratch that one sample needs.

@@ -14,6 +14,7 @@ from typing import Any
 from ramify.engines.ir import Block, Loop, Op, Place, Position, Program, Role, Store
 from ramify.engines.native import layout as table
 from ramify.engines.native.assembly import Function
+from ramify.engines.native.binding import MAX_OUTPUTS
 from ramify.engines.native.elementary import sincos_text
 from ramify.engines.native.layout import Layout
 from ramify.engines.native.memory import ColumnLanes, Memory, Number, counting, splat, suffix, vector
@@ -38,6 +39,7 @@ _TABLES = {
 }
 _TABLES["scatter_stations"] = _TABLES["gather_stations"] = _TABLES["stations"]
 _TABLES["carried_groups"] = _TABLES["passing_groups"] = _TABLES["groups"]
+_TABLES["row_groups"] = (table.LISTS["groups"], table.N_FRAMES, table.LIST_ROWS["groups"])  # those of tasks come first
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
 
@@ -77,7 +79,7 @@ class _Emitter:
         self.declared: set[str] = set()
         self.sincos_lanes: set[int] = set()
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
-        pointers += [f"ptr noalias %out{i}" for i in range(3)]
+        pointers += [f"ptr noalias %out{i}" for i in range(MAX_OUTPUTS)]
         self.f = Function(f"define void @kernel(ptr noalias %ws, {', '.join(pointers)}) nounwind")
         self.memory = Memory(self.f, algorithm, layout, width, self.declared)
 
@@ -173,7 +175,7 @@ class _Emitter:
             k, parent = roles
             self.bind_node(k, row)
             self.bind_record(parent, row, table.NODE, "parent_")
-        elif loop.over is not None:
+        elif loop.source.endswith("groups"):
             (group,) = roles
             for i, what in enumerate(("row", "beyond"), start=1):
                 memory.positions[Position(group, what)] = memory.number(row, i)
