@@ -8,7 +8,7 @@ import pytest
 import ramify as rf
 from ramify.errors import InputError, SingularMechanismError
 from tests.laws.cases import LONG, Case, cases
-from tests.laws.linearization import H, along, directions, peak, wrenches
+from tests.laws.linearization import along, directions, peak, wrenches
 from tests.tolerance import assert_close
 
 MATRICES = {"inverse_dynamics": "inverse_dynamics_derivatives", "forward_dynamics": "forward_dynamics_derivatives"}
@@ -108,20 +108,6 @@ def test_conventional_algorithms(case: Case) -> None:
     assert_close(forward, change, case.solving_tolerance)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_second_derivatives_are_symmetric(function: str) -> None:
-    """Complex steps through gradients, on one-DoF joints, whose tangents do not turn: eᵀ (∂²wᵀτ) d = dᵀ (∂²wᵀτ) e."""
-    case = Case("some armature", "reference", ())
-    q, v, x = case.state
-    weights, *pair = np.random.default_rng(8).uniform(-1.0, 1.0, (7, case.robot.nv))
-    vjp = getattr(case.robot, function).engine("reference").vjp
-    products = []
-    for step, against in ((pair[:3], pair[3:]), (pair[3:], pair[:3])):
-        gradients = vjp(*(value + 1j * H * d for value, d in zip((q, v, x), step)), weights)
-        products.append(sum(g.imag / H @ other for g, other in zip(gradients, against)))
-    assert_close(products[0], products[1], 10 * tolerance_of(case, function))
-
-
 def test_linearize_names_its_results() -> None:
     robot = rf.zoo.humanoid24()
     q, v = robot.random_configuration(0, (2,)), np.full(robot.nv, 0.5)
@@ -139,8 +125,29 @@ def test_linearize_names_its_results() -> None:
 
 
 def test_functions_without_derivatives_say_so() -> None:
-    with pytest.raises(AttributeError, match="mass_matrix has no jvp"):
-        rf.zoo.humanoid24().mass_matrix.jvp  # noqa: B018
+    for which in ("jvp", "vjp", "hvp"):
+        with pytest.raises(AttributeError, match=f"mass_matrix has no {which}"):
+            getattr(rf.zoo.humanoid24().mass_matrix, which)
+
+
+@pytest.mark.parametrize("which", ["jvp", "vjp", "hvp"])
+def test_derivatives_are_functions_like_others(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compiled ahead, counted, run by any engine, and known to `help`."""
+    robot = rf.zoo.chain(3)
+    name = f"forward_dynamics.{which}"
+    derivative = getattr(robot.forward_dynamics, which)
+    assert derivative.name == name
+    assert repr(derivative) == f"<{name} on the native engine>"
+    assert derivative.engine("native") is derivative
+    assert list(derivative.__signature__.parameters)[:3] == ["q", "v", "tau"]
+    assert robot.count(name) == derivative.count()
+    assert derivative.count().total > robot.forward_dynamics.count().total
+    robot.compile([name])
+    monkeypatch.setattr("ramify.engines.function.bind", None)  # nothing is left to do
+    state = [np.full(robot.nv, 0.3)] * len(derivative.algorithm.inputs[:-1])
+    expected = derivative.engine("reference")(*state)
+    for actual, exact in zip(np.atleast_2d(derivative(*state)), np.atleast_2d(expected), strict=True):
+        assert_close(actual, exact, 1e-12)
 
 
 def test_a_massless_leaf_is_named() -> None:
@@ -150,6 +157,7 @@ def test_a_massless_leaf_is_named() -> None:
     assert np.isfinite(robot.linearize(*state[:2], a=state[2]).dq).all()
     with pytest.raises(SingularMechanismError, match="'ghost'"):
         robot.linearize(*state[:2], tau=state[2])
-    for derivative, count in ((robot.forward_dynamics.jvp, 6), (robot.forward_dynamics.vjp, 4)):
+    for derivative, count in ((robot.forward_dynamics.jvp, 6), (robot.forward_dynamics.vjp, 4),
+                              (robot.forward_dynamics.hvp, 7)):  # fmt: skip
         with pytest.raises(SingularMechanismError, match="'ghost'"):
             derivative(*[state[0]] * count)

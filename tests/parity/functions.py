@@ -20,7 +20,7 @@ class Function:
     """A public function: which of q, v, x it takes, and what follows them.
 
     Attributes:
-        name: Method of the model; "f.jvp" and "f.vjp" are derivatives of its method f.
+        name: Method of the model; "f.jvp", "f.vjp" and "f.hvp" are derivatives of its method f.
         inputs: Letters out of "qvx" (x: accelerations or joint forces).
         rest: Positional arguments after the arrays, from the model.
         options: Keywords.
@@ -93,8 +93,10 @@ FUNCTIONS = (
     Function("regressor", "qvx"),
     Function("inverse_dynamics.jvp", "qvxxvx"),
     Function("inverse_dynamics.vjp", "qvxv", outputs=3),
+    Function("inverse_dynamics.hvp", "qvxvxvx", outputs=3),
     Function("forward_dynamics.jvp", "qvxxvx"),
     Function("forward_dynamics.vjp", "qvxv", outputs=3),
+    Function("forward_dynamics.hvp", "qvxvxvx", outputs=3),
 )
 
 #: Three that between them have vector, matrix and mirrored outputs, for the long checks.

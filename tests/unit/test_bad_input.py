@@ -135,6 +135,8 @@ def test_unknown_engines_and_functions(robot: rf.Model) -> None:
         robot.mass_matrix.engine("gpu")
     with pytest.raises(UnknownNameError, match="'forward_dynamic'.*forward_dynamics"):
         robot.compile(["forward_dynamic"])
+    with pytest.raises(UnknownNameError, match="derivative.*'mass_matrix.jvp'.*forward_dynamics.jvp"):
+        robot.count("mass_matrix.jvp")
 
 
 def test_bad_wrenches(robot: rf.Model) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("native", "reference")
 
+#: What may be asked of a function besides its value; each is a function too, with engines, counts and all.
+DERIVATIVES = ("jvp", "vjp", "hvp")
+
 
 class Function(Gate):
     """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
@@ -41,7 +44,7 @@ class Function(Gate):
         algorithm: The recursion that computes it.
         guard: Called with the mechanism before first use; raises if the function cannot exist for it.
         finish: Applied to what the recursion gives.
-        derivatives: The recursions of `jvp` and `vjp`, where they exist.
+        derivatives: The recursions of `jvp`, `vjp` and `hvp`, where they exist.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Function(Gate):
     def _copy(self, **changes: Any) -> Self:
         """A function that differs in some respects, with nothing bound yet."""
         other = type(self).__new__(type(self))
-        state = {name: value for name, value in self.__getstate__().items() if name not in ("jvp", "vjp")}
+        state = {name: value for name, value in self.__getstate__().items() if name not in DERIVATIVES}
         other.__dict__.update(state, _bound={}, _ready={}, **changes)
         return other
 
@@ -116,6 +119,11 @@ class Function(Gate):
     def vjp(self) -> Self:
         """The gradients of a weighted sum of results, as a function: it takes the inputs, then the weights."""
         return self._derivative("vjp")
+
+    @cached_property
+    def hvp(self) -> Self:
+        """The change of the gradients along a direction, as a function: it takes what `vjp` takes, then a direction."""
+        return self._derivative("hvp")
 
     def _derivative(self, which: str) -> Self:
         if which not in self._derivatives:

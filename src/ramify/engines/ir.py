@@ -31,6 +31,7 @@ import numpy as np
 
 from ramify.recursion.contract import refuse
 from ramify.spatial import scalar
+from ramify.spatial.dual import Dual
 
 ARITY = {
     "const": 0,
@@ -129,8 +130,8 @@ class Op:
         self.code, self.args, self.attr, self.block = code, args, attr, block
 
     def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
-        if isinstance(other, np.ndarray):
-            return NotImplemented
+        if isinstance(other, (np.ndarray, Dual)):
+            return NotImplemented  # they know what to do with scalars
         program = self.block.program
         other = program.lift(other)
         return program.op(code, other, self) if reverse else program.op(code, self, other)

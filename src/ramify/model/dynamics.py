@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ramify.algorithms.inverse_dynamics import bias_forces, gravity_forces, inve
 from ramify.algorithms.kinematics import JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
 from ramify.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from ramify.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
+from ramify.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
 from ramify.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from ramify.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from ramify.algorithms.mass_matrix import mass_matrix
@@ -85,25 +87,26 @@ class Dynamics(Derivatives):
 
         `f_ext` maps frames to wrenches [moment; force] on their bodies, (…, 6) [N m, N], in the frame's coordinates.
 
-        `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its change along a direction, (…, nv), and
-        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, three arrays (…, nv), both
-        in O(n). Configurations change along the tangent: dq is the increment of `integrate(q, dq)`. Wrenches of `f_ext`
-        stay constant in their frames' coordinates.
+        `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its change along a direction, (…, nv),
+        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, three arrays (…, nv), and
+        `inverse_dynamics.hvp(q, v, a, w, dq, dv, da)` the change of those gradients along a direction: the Hessian of
+        wᵀτ times that direction. All take O(n). Configurations change along the tangent: dq is the increment of
+        `integrate(q, dq)`. Wrenches of `f_ext` stay constant in their frames' coordinates.
         """
         return ForcedFunction(
             "inverse_dynamics",
             self.mechanism,
             inverse_dynamics,
             site=self.site,
-            derivatives={"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp},
+            derivatives={"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp},
         )
 
     @cached_property
     def forward_dynamics(self) -> ForcedFunction:
         """`forward_dynamics(q, v, tau, f_ext=None)`: joint accelerations, (…, nv) [rad/s² or m/s²].
 
-        `f_ext` as for `inverse_dynamics`, and so are the derivatives `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`
-        and `forward_dynamics.vjp(q, v, tau, w)`.
+        `f_ext` as for `inverse_dynamics`, and so are the derivatives `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`,
+        `forward_dynamics.vjp(q, v, tau, w)` and `forward_dynamics.hvp(q, v, tau, w, dq, dv, dtau)`.
         """
         return ForcedFunction(
             "forward_dynamics",
@@ -111,7 +114,7 @@ class Dynamics(Derivatives):
             forward_dynamics,
             site=self.site,
             guard=require_invertible,
-            derivatives={"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp},
+            derivatives={"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp},
         )
 
     @cached_property
@@ -197,9 +200,9 @@ class Dynamics(Derivatives):
         """Compile functions now, so that no call has to: for control loops.
 
         Args:
-            functions: Names of functions; all of them by default.
+            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; all of them by default.
         """
-        names = FUNCTIONS if functions is None else tuple(functions)
+        names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
         chosen = [self._function(name) for name in names]
         with ThreadPoolExecutor(2) as pool:
             for _ in pool.map(lambda function: function.compile(), chosen):
@@ -209,7 +212,8 @@ class Dynamics(Derivatives):
         """Operations that one evaluation of a function takes.
 
         Args:
-            function: Its name, or that of a method for Λ⁻¹, one of `ramify.operational_space.METHODS`.
+            function: Its name, that of a derivative as "forward_dynamics.vjp", or that of a method for Λ⁻¹, one of
+                `ramify.operational_space.METHODS`.
             frames: For functions of frames and methods for Λ⁻¹, which ones; all by default.
         """
         if function in METHODS:
@@ -219,9 +223,11 @@ class Dynamics(Derivatives):
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
 
     def _function(self, name: str) -> Any:
-        if name not in FUNCTIONS:
+        if "." in name and name not in DERIVATIVES:
+            raise UnknownNameError("derivative", name, DERIVATIVES)
+        if name not in FUNCTIONS and name not in DERIVATIVES:
             raise UnknownNameError("function", name, (*FUNCTIONS, *METHODS))
-        return getattr(self, name)
+        return attrgetter(name)(self)
 
 
 #: Names of all functions of a model, in teaching order.
@@ -230,4 +236,9 @@ FUNCTIONS = tuple(
     for owner in (Dynamics, Derivatives)
     for name, member in vars(owner).items()
     if isinstance(member, cached_property)
+)
+
+#: Names of the functions that are derivatives of others, as `compile` and `count` take them.
+DERIVATIVES = tuple(
+    f"{function}.{which}" for function in ("inverse_dynamics", "forward_dynamics") for which in ("jvp", "vjp", "hvp")
 )

@@ -114,7 +114,7 @@ class NodeRole:
         return addable(value, (id(self._cell), name)) if self._right == "add" else value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _SUPPLIED:
+        if name in SUPPLIED:
             refuse(f"`{name}` is supplied by the node and cannot be set")
         if isinstance(value, Increment):
             if value.owner != (id(self._cell), name):
@@ -147,7 +147,8 @@ class NodeRole:
         return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
 
 
-_SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic", "columns", "span"})
+#: What nodes have besides their fields.
+SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic", "columns", "span"})
 
 
 def _sum(current: Any, amount: Any, what: str) -> Any:

@@ -60,6 +60,10 @@ class Transform(Value):
         angular = self.E.T @ motion.angular
         return Motion.of(angular, self.E.T @ motion.linear + cross(self.r, angular))
 
+    def rate(self, motion: Motion) -> Transform:
+        """Rates of change of the 12 numbers while frame B moves with a twist, in its own coordinates."""
+        return Transform.of(-(skew(motion.angular) @ self.E), self.E.T @ motion.linear)
+
     def inverse(self) -> Transform:
         """From frame B to frame A."""
         return Transform.of(self.E.T, -(self.E @ self.r))
