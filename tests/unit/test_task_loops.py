@@ -224,21 +224,26 @@ def test_groups_of_all_rows() -> None:
         for one in tree.rows():
             for other in tree.rows():
                 marks[one, other] = 0.0
-        for group in tree.row_groups():
-            for other in tree.rows():
+        for group, before, beyond in tree.row_groups():
+            for i, one in enumerate(group.rows):
+                marks[one, one] = 7.0 + i
+            for other in before:
                 for i, one in enumerate(group.rows):
-                    marks[one, other] = marks[one, other] + (1.0 + i)
-        for group in tree.row_groups():
+                    marks[other, one] = marks[other, one] + (1.0 + i)
+            for other in beyond:
+                for i, one in enumerate(group.rows):
+                    marks[other, one] = marks[other, one] - (1.0 + i)
+        for group, _, _ in tree.row_groups():
             for other in tree.rows():
                 for one in group.rows:
-                    seen[one, other] = marks[one, other]
+                    seen[other, one] = marks[other, one]
 
     expected = np.zeros((ROWS.count, ROWS.count))
     for group in ROWS.groups:
         for i, row in enumerate(group):
-            expected[row] = 1.0 + i
+            expected[: group.start, row], expected[row, row], expected[group.stop :, row] = 1.0 + i, 7.0 + i, -1.0 - i
     assert np.array_equal(on_both_engines(blocks), in_order_asked(expected))
-    assert count(blocks, ROBOT.mechanism, SITES).additions == ROWS.count * ROWS.count
+    assert count(blocks, ROBOT.mechanism, SITES).additions == ROWS.count**2 - sum(len(g) ** 2 for g in ROWS.groups)
 
 
 def test_operations_of_new_loops_are_counted() -> None:

@@ -177,6 +177,10 @@ class _Runs:
         after = None if loop.after is None else meant[loop.after]
         if loop.source == "ancestors":
             return self.climb(self.mechanism.column_parents[self.mechanism.v_starts[which]] if after is None else after)
+        if loop.source == "before_row_groups" and after is not None:
+            return range(self.rows.groups[after].start)
+        if loop.source == "beyond_row_groups" and after is not None:
+            return range(self.rows.groups[after].stop, self.rows.count)
         if loop.source == "beyond_carried_groups" and after is not None:
             return range(self.rows.groups[after].stop, self.rows.carried(which).stop)
         if loop.source == "beyond_passing_groups" and after is not None:

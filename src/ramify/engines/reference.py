@@ -236,11 +236,14 @@ class ReferenceTree(Tree):
         (number, _), _ = k.span("node")
         return self._groups(self._stations.passing_groups(number - 1), self._stations.passing(number - 1), False)
 
-    def row_groups(self) -> Iterator[GroupRole]:
-        def group(place: int, own: range) -> GroupRole:
-            return GroupRole(place, tuple(RowRole((r, 0), (self._rows.places[r], 0)) for r in own))
+    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+        def groups() -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+            for place, own in enumerate(self._rows.groups):
+                rows = tuple(RowRole((r, 0), (self._rows.places[r], 0)) for r in own)
+                before, beyond = range(own.start), range(own.stop, self._rows.count)
+                yield GroupRole(place, rows), self._row_loop(before, None), self._row_loop(beyond, None)
 
-        return self._loop(group(place, own) for place, own in enumerate(self._rows.groups))
+        return self._loop(groups())
 
     def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(self._rows.of(frame.index[0]), after)

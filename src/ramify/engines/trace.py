@@ -282,9 +282,15 @@ class TracedTree(Tree):
 
         return self._run(loop, [(size,) for size in sorted(sizes)], roles)
 
-    def row_groups(self) -> Iterator[GroupRole]:
+    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
         loop, sizes = Loop("row_groups", None), {len(rows) for _, rows in self.variants.frames}
-        return self._run(loop, [(size,) for size in sorted(sizes)], lambda variant: _group(loop, variant))
+
+        def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]:
+            group = _group(loop, variant)
+            before, beyond = (self._rows_in(f"{side}_row_groups", None, group.index) for side in ("before", "beyond"))
+            return group, before, beyond
+
+        return self._run(loop, [(size,) for size in sorted(sizes)], roles)
 
     def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
         return self._groups("carried_groups", k, {len(rows) for _, rows in self.variants.frames})

@@ -86,8 +86,8 @@ class Tree(ABC):
         """
 
     @abstractmethod
-    def row_groups(self) -> Iterator[GroupRole]:
-        """All tasks, in the order of their rows: what `rows` yields, but with all rows of one task at a time."""
+    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+        """All tasks, in the order of their rows, each with loops over the rows before it and over those that follow."""
 
     @abstractmethod
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:

@@ -30,7 +30,6 @@ _RANGES = {
 }
 #: Where loops over the rows after a group end.
 _BEYOND = {"beyond_carried_groups": table.NODE["rows_end"], "beyond_passing_groups": table.NODE["passing_end"]}
-_CONTIGUOUS = {"columns", "onward", "rows", *_RANGES, *_BEYOND}
 _TABLES = {
     "scatter": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
     "gather": (table.NODE_ROWS, table.N_NODES, table.NODE_ROW),
@@ -222,20 +221,22 @@ class _Emitter:
     # Loops over columns and rows
 
     def bounds(self, loop: Loop) -> tuple[Number, Number]:
-        """Start and end of a loop over contiguous rows or columns, or over a frame's support."""
+        """Start and end of a loop over contiguous rows or columns."""
         f, memory = self.f, self.memory
         if loop.source == "columns":
             after = None if loop.after is None else memory.positions[Position(loop.after, "column")]
             return 0 if after is None else memory.sum(after, 1), memory.sizes["v"]
         if loop.source == "rows":
             return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["rows"]
+        if loop.source in ("before_row_groups", "beyond_row_groups") and loop.after is not None:
+            side = memory.positions[Position(loop.after, "row" if loop.source.startswith("before") else "beyond")]
+            return (0, side) if loop.source.startswith("before") else (side, memory.sizes["rows"])
         row = memory.rows[loop.over] if loop.over else ""
         if loop.source in _BEYOND and loop.after is not None:
             return memory.positions[Position(loop.after, "beyond")], memory.number(row, _BEYOND[loop.source])
         if loop.source == "onward":
             return memory.number(row, table.NODE["v"]), memory.sizes["v"]
-        place = table.FRAME["support"] if loop.source == "support" else _RANGES[loop.source]
-        start, end = memory.number(row, place), memory.number(row, place + 1)
+        start, end = (memory.number(row, _RANGES[loop.source] + i) for i in (0, 1))
         if loop.after is not None:
             after = memory.positions[Position(loop.after, "row")]
             later = f.let(f"icmp sgt i64 {after}, {start}")
@@ -255,18 +256,25 @@ class _Emitter:
             self.block(loop.bodies[()], _Scope(scope.lanes, scope))
 
     def column_loop(self, loop: Loop, scope: _Scope) -> None:
+        memory = self.memory
         if loop.source == "ancestors":
             self.climb(loop, scope)
-            return
+        elif loop.source == "support" and loop.over is not None:
+            runs = self.f.at("%tables", memory.number("%tables", table.SUPPORT), "i64")
+            first, last = (memory.number(memory.rows[loop.over], table.FRAME["support"] + i) for i in (0, 1))
+            with self.f.loop(first, last, 2) as run:
+                start, end = memory.number(runs, run), memory.number(runs, memory.sum(run, 1))
+                self.contiguous(loop, scope, start, end)
+        else:
+            self.contiguous(loop, scope, *self.bounds(loop))
+
+    def contiguous(self, loop: Loop, scope: _Scope, start: Number, end: Number) -> None:
+        """A loop over neighbouring rows or columns, several at once if they allow it."""
         f, (role,), body = self.f, loop.roles[()], loop.bodies[()]
-        start, end = self.bounds(loop)
         column = Position(role, role.name)
         one_sample_at_a_time = self.width == 1 and self.columns > 1
-        if not one_sample_at_a_time or loop.source not in _CONTIGUOUS or not _independent(body, role):
+        if not one_sample_at_a_time or not _independent(body, role):
             with f.loop(start, end) as index:
-                if loop.source == "support":
-                    support = f.at("%tables", self.memory.number("%tables", table.SUPPORT), "i64")
-                    index = self.memory.number(support, index)
                 self.memory.positions[column] = index
                 self.block(body, _Scope(scope.lanes, scope))
             return

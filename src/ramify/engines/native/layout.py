@@ -25,11 +25,12 @@ from ramify.spatial.value import Array
 # The head of the tables: one number each, then start and length of each list, the start of each input and of each of
 # the tree's arrays.
 (N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_PASSING,
- NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY) = range(12)  # fmt: skip
+ NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY,
+ V_LINE, ROW_LINE, PASSING_LINE, FRAME_LINE) = range(16)  # fmt: skip
 LISTS = {
-    name: 12 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations", "groups"))
+    name: 16 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations", "groups"))
 }
-INPUTS, ARRAYS, HEAD = 24, 32, 64
+INPUTS, ARRAYS, HEAD = 28, 36, 68
 # One row per node. A range is a start and the column after it.
 NODE_COLUMNS = (
     "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
@@ -44,6 +45,8 @@ FRAME_COLUMNS = (
 )  # fmt: skip
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
+#: Numbers in a line of an array are a multiple of this: the widest vector.
+_LINE = 8
 # Rows of lists: the variant, then for each role the place of its node or frame among the rows above, −1 for the world.
 _STATION_LOOPS = {"passing_groups", "joins", "scatter_stations", "gather_stations"}
 # Groups of rows have their first row and the one after their last instead.
@@ -164,6 +167,8 @@ def tables(
     sizes = algorithm.sizes(mechanism, sites)
     lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}
     lengths["passing"] = stations.count
+    # Lines of arrays start at multiples of the widest vector, so that loops over all columns or rows load aligned ones.
+    lines = {dimension: _LINE * -(-lengths[dimension] // _LINE) for dimension in ("v", "row", "passing", "frames")}
 
     record = records[WORLD_CLASS]
     record_of = {WORLD: 0}
@@ -206,7 +211,12 @@ def tables(
     for i, (row, site) in enumerate(zip(frame_rows, sites, strict=True)):
         first = len(support)
         for k in topology.support(site.node) if "support" in loops else ():
-            support += range(starts[k], starts[k + 1])
+            # Runs of neighbouring columns: the start of each, and the column after it.
+            if len(support) > first and support[-1] == starts[k]:
+                support.pop()
+            else:
+                support.append(starts[k])
+            support.append(starts[k + 1])
         row[:] = (
             carriers[port_of(mechanism, site.node), site.rows],
             record_of[site.node],
@@ -233,13 +243,14 @@ def tables(
     head[[NODE_ROWS, FRAME_ROWS, *list_starts, ASKED, SUPPORT, COLUMN_PARENTS]] = starts_of_parts
     head[[start + 1 for start in list_starts]] = [len(list_rows) for list_rows in lists.values()]
     head[GRAVITY] = n_params
+    head[[V_LINE, ROW_LINE, PASSING_LINE, FRAME_LINE]] = list(lines.values())
     position = 0
     for i, argument in enumerate(algorithm.inputs):
         head[INPUTS + i] = position
         position += int(np.prod(argument.shape(sizes), dtype=np.int64))
     for i, (over, count) in enumerate(metadata["arrays"]):
-        head[ARRAYS + i] = record
-        record += count * math.prod(lengths[dimension] for dimension in over)
+        head[ARRAYS + i] = record = _LINE * -(-record // _LINE)
+        record += count * math.prod(lengths[dimension] for dimension in over[:-1]) * lines[over[-1]]
     constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
     table = np.concatenate([head, *parts])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)

@@ -70,8 +70,9 @@ class Memory:
 
     def __post_init__(self) -> None:
         names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES, "rows": table.N_ROWS, "row": table.N_ROWS}
-        names["passing"] = table.N_PASSING
         self.sizes = {dimension: self.number("%tables", place) for dimension, place in names.items()}
+        names = {"v": table.V_LINE, "row": table.ROW_LINE, "passing": table.PASSING_LINE, "frames": table.FRAME_LINE}
+        self.lines = {dimension: self.number("%tables", place) for dimension, place in names.items()}
         starts = [self.number("%tables", table.INPUTS + i) for i in range(len(self.algorithm.inputs))]
         self.inputs = [self.f.at("%in", start, self.element) for start in starts]
         starts = [self.number("%tables", table.ARRAYS + i) for i in range(len(self.layout.arrays))]
@@ -130,7 +131,7 @@ class Memory:
                 if isinstance(base, Position) and base.what == "node":  # by depth, or the world's, which is the first
                     base, offset = self.positions.get(Position(base.role, over[0]), 0), 0
                 line = self.product(self.position((base, offset)), len(components))
-            line = self.product(self.sum(line, components[place.component]), self.sizes[over[-1]])
+            line = self.product(self.sum(line, components[place.component]), self.lines[over[-1]])
             return f.at(self.arrays[place.number], self.sum(line, self.position(column)), self.element)
         base = self.inputs[place.number] if isinstance(place, Input) else f"%out{place.number}"
         return f.at(base, self.linear(place.at, self.dimensions(place)), self.element)
@@ -175,7 +176,7 @@ class Memory:
         stride: Number = 1
         if isinstance(place, ArrayEntry):
             over, components = self.layout.arrays[place.number]
-            return 1 if along[0] == len(over) - 1 else self.product(len(components), self.sizes[over[-1]])
+            return 1 if along[0] == len(over) - 1 else self.product(len(components), self.lines[over[-1]])
         for dimension in self.dimensions(place)[along[0] + 1 :]:
             stride = self.product(stride, self.length(dimension))
         return stride
