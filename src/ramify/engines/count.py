@@ -15,7 +15,7 @@ from typing import Any
 from ramify.engines.ir import Block, Loop, Op, Program, Role
 from ramify.engines.simplify import simplify
 from ramify.engines.trace import trace
-from ramify.engines.variants import Variants, port_of
+from ramify.engines.variants import Variants, frame_variant, port_of, relative_variant
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.rows import Rows
@@ -157,7 +157,10 @@ class _Runs:
         if source == "row_groups":
             return [((len(group),), (place,), 1) for place, group in enumerate(self.rows.groups)]
         if source == "frames":
-            return [((self.port(site.node), site.rows), (i, site.node), 1) for i, site in enumerate(self.sites)]
+            return [(frame_variant(self.mechanism, site), (i, site.node), 1) for i, site in enumerate(self.sites)]
+        if source == "relatives":
+            ends = [((i, self.sites[i]), (j, self.sites[j])) for i, j in self.rows.relatives]
+            return [(relative_variant(self.mechanism, a, b), (i, a.node, j, b.node), 1) for (i, a), (j, b) in ends]
         if source in ("meetings", "joins"):
             pairs = self.rows.meetings if source == "meetings" else self.stations.joins
             return [((self.port(pair[0]),), pair, 1) for pair in pairs]
@@ -204,12 +207,13 @@ class _Runs:
         ranges: dict[str, Callable[[], range]] = {
             "columns": lambda: range(nv),
             "rows": lambda: range(self.rows.count),
+            "asked": lambda: range(self.rows.places_count),
             "carried": lambda: self.rows.carried(which),
             "following": lambda: self.rows.following(which),
             "frame_rows": lambda: self.rows.of(which),
             "descendants": lambda: range(starts[which + 1], starts[topology.subtree_end(which)]),
             "onward": lambda: range(starts[which], nv),
-            "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in topology.support(self.sites[which].node))),
+            "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in self.rows.support(which))),
         }
         return ranges[source]()
 

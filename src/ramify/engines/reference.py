@@ -20,7 +20,6 @@ from ramify.recursion.node import WORLD_PORT, NodeKind
 from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
 from ramify.recursion.rows import Rows
 from ramify.recursion.stations import UNITS, Stations
-from ramify.recursion.topology import WORLD
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
@@ -81,7 +80,11 @@ def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 def _from(numbers: range, after: RowRole | None) -> range:
-    return numbers if after is None else range(max(numbers.start, sum(after.index)), numbers.stop)
+    if after is None:
+        return numbers
+    if after.index is None:
+        refuse("a loop over rows can start only at one that has a number")
+    return range(max(numbers.start, sum(after.index)), numbers.stop)
 
 
 class _Memory:
@@ -157,12 +160,18 @@ class ReferenceTree(Tree):
     def gather(self) -> Iterator[tuple[NodeRole, NodeRole]]:
         return self._loop(self._pairs(iter(reversed(range(len(self._mechanism.kinds)))), "add"))
 
-    def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
-        def pairs() -> Iterator[tuple[FrameRole, NodeRole]]:
-            for i, site in enumerate(self._sites):
-                yield self._frame(i), NodeRole(self._cells[site.node], "carrier", "add", Ledger())
+    def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
+        wanted = [i for i, site in enumerate(self._sites) if part in ("", site.part)]
+        return self._loop((self._frame(i), self._carrier(i, "add")) for i in wanted)
 
-        return self._loop(pairs())
+    def _carrier(self, i: int, right: str) -> NodeRole:
+        return NodeRole(self._cells[self._sites[i].node], "carrier", right, Ledger())
+
+    def relatives(self) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
+        return self._loop(
+            (self._frame(near), self._carrier(near, "read"), self._frame(far), self._carrier(far, "read"))
+            for near, far in self._rows.relatives
+        )
 
     def _columns(self, start: int, end: int) -> Iterator[ColumnRole]:
         return self._loop(ColumnRole((c, 0)) for c in range(start, end))
@@ -193,9 +202,7 @@ class ReferenceTree(Tree):
         return self._columns(start, self._mechanism.nv)
 
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
-        node = self._sites[frame.index[0]].node
-        starts = self._mechanism.v_starts
-        nodes = () if node == WORLD else self._mechanism.topology.support(node)
+        starts, nodes = self._mechanism.v_starts, self._rows.support(frame.index[0])
         return self._loop(ColumnRole((c, 0)) for k in nodes for c in range(starts[k], starts[k + 1]))
 
     def _frame(self, i: int) -> FrameRole:
@@ -207,6 +214,9 @@ class ReferenceTree(Tree):
 
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(range(self._rows.count), after)
+
+    def asked(self) -> Iterator[RowRole]:
+        return self._loop(RowRole(None, (place, 0)) for place in range(self._rows.places_count))
 
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
         (number, _), _ = k.span("node")

@@ -173,19 +173,42 @@ class TracedTree(Tree):
     def gather(self) -> Iterator[tuple[NodeRole, NodeRole]]:
         return self._sweep("gather", "add")
 
-    def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
+    def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
         self._direction = "frames"
         loop = Loop("frames", None)
 
         def roles(variant: tuple[Any, ...]) -> tuple[FrameRole, NodeRole]:
-            port, rows = variant
+            port, rows, _ = variant
             if variant not in loop.roles:
                 loop.roles[variant] = Role("frame"), Role("carrier", self.variants.classes_of(port))
             frame, carrier = loop.roles[variant]
-            cell = SymbolicCell(self, carrier, OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
-            return self._frame(frame, rows), NodeRole(cell, "carrier", "add", Ledger())
+            return self._frame(frame, rows), self._carrier(carrier, port, "add")
 
-        return self._run(loop, loop_variants("frames", self.variants), roles)
+        return self._run(loop, [v for v in loop_variants("frames", self.variants) if part in ("", v[2])], roles)
+
+    def _carrier(self, role: Role, port: str, right: str) -> NodeRole:
+        """A node of which no more than the port is known."""
+        cell = SymbolicCell(self, role, OfPort(port) if port != WORLD_CLASS else None, np.zeros(0))
+        return NodeRole(cell, "carrier", right, Ledger())
+
+    def relatives(self) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
+        self._direction = "relatives"
+        loop = Loop("relatives", None)
+
+        def roles(variant: tuple[Any, ...]) -> tuple[FrameRole, NodeRole, FrameRole, NodeRole]:
+            near_port, far_port, rows = variant
+            if variant not in loop.roles:
+                carriers = [Role("carrier", self.variants.classes_of(port)) for port in (near_port, far_port)]
+                loop.roles[variant] = Role("near"), carriers[0], Role("far"), carriers[1]
+            near, near_carrier, far, far_carrier = loop.roles[variant]
+            return (
+                self._frame(near, rows),
+                self._carrier(near_carrier, near_port, "read"),
+                self._frame(far, rows),
+                self._carrier(far_carrier, far_port, "read"),
+            )
+
+        return self._run(loop, loop_variants("relatives", self.variants), roles)
 
     def _frame(self, role: Role, rows: tuple[int, ...]) -> FrameRole:
         row, asked = Position(role, "row"), Position(role, "rows")
@@ -267,6 +290,13 @@ class TracedTree(Tree):
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("rows", None, after)
 
+    def asked(self) -> Iterator[RowRole]:
+        if not self.variants.frames:
+            return iter(())
+        loop, role = Loop("asked", None), Role("asked")
+        loop.roles[()] = (role,)
+        return self._run(loop, [()], lambda _: RowRole(None, (Position(role, "asked"), 0)))
+
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("carried", _role(k), after)
 
@@ -283,20 +313,20 @@ class TracedTree(Tree):
         return self._run(loop, [(size,) for size in sorted(sizes)], roles)
 
     def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-        loop, sizes = Loop("row_groups", None), {len(rows) for _, rows in self.variants.frames}
+        loop = Loop("row_groups", None)
 
         def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]:
             group = _group(loop, variant)
             before, beyond = (self._rows_in(f"{side}_row_groups", None, group.index) for side in ("before", "beyond"))
             return group, before, beyond
 
-        return self._run(loop, [(size,) for size in sorted(sizes)], roles)
+        return self._run(loop, [(size,) for size in sorted(self.variants.sizes)], roles)
 
     def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
-        return self._groups("carried_groups", k, {len(rows) for _, rows in self.variants.frames})
+        return self._groups("carried_groups", k, self.variants.sizes)
 
     def passing_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
-        return self._groups("passing_groups", k, {UNITS, *(len(rows) for _, rows in self.variants.frames)})
+        return self._groups("passing_groups", k, {UNITS, *self.variants.sizes})
 
     def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("frame_rows", frame.index[0].role, after)
@@ -351,9 +381,9 @@ def _role(node: NodeRole) -> Role:
     return role
 
 
-def _of_loop(index: tuple[Any, int]) -> Role:
+def _of_loop(index: tuple[Any, int] | None) -> Role:
     """The role of a row or column that a loop yielded."""
-    base, offset = index
+    base, offset = index or (None, 0)
     if not isinstance(base, Position) or base.what not in ("row", "column") or offset:
         refuse("a loop over rows or columns can start only at one that a loop has yielded")
     role: Role = base.role

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ramify.recursion.mechanism import Mechanism, Site
@@ -19,11 +20,13 @@ class Variants:
 
     Attributes:
         nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
-        frames: Port of the node that carries a frame asked for, and the rows of its task, each pair once.
+        frames: Port of the node that carries a frame asked for, the rows of its task and its part in it, each once.
+        relatives: Ports of the nodes that carry the ends of a relative task, and its rows, each once.
     """
 
     nodes: tuple[tuple[NodeKind, str], ...]
-    frames: tuple[tuple[str, tuple[int, ...]], ...]
+    frames: tuple[tuple[str, tuple[int, ...], str], ...]
+    relatives: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
@@ -38,15 +41,25 @@ class Variants:
             ordered += ready
             pairs.difference_update(ready)
             reached.update(kind.port for kind, _ in ready)
-        frames = sorted({(port_of(mechanism, site.node), site.rows) for site in sites})
-        return cls(tuple(ordered), tuple(frames))
+        ends = pairwise(sites)
+        return cls(
+            tuple(ordered),
+            tuple(sorted({frame_variant(mechanism, site) for site in sites})),
+            tuple(sorted({relative_variant(mechanism, a, b) for a, b in ends if a.part == "near"})),
+        )
 
     @property
     def key(self) -> str:
         """Identifies the variants in names of compiled code."""
         nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
-        frames = ",".join(f"{port}:{''.join(map(str, rows))}" for port, rows in self.frames)
-        return f"{nodes};{frames}"
+        frames = ",".join(f"{port}:{part}:{''.join(map(str, rows))}" for port, rows, part in self.frames)
+        relatives = ",".join(f"{near}>{far}:{''.join(map(str, rows))}" for near, far, rows in self.relatives)
+        return f"{nodes};{frames};{relatives}"
+
+    @property
+    def sizes(self) -> set[int]:
+        """How many rows tasks have."""
+        return {len(rows) for _, rows, _ in self.frames}
 
     @property
     def names(self) -> list[tuple[str, str]]:
@@ -69,6 +82,8 @@ def loop_variants(source: str, variants: Variants) -> list[tuple[Any, ...]]:
     """The variants of the bodies of a loop over a table; their places in this list are their numbers in the table."""
     if source == "frames":
         return list(variants.frames)
+    if source == "relatives":
+        return list(variants.relatives)
     if source in ("meetings", "joins"):
         return [(port,) for port in variants.ports]
     if source.endswith("groups"):
@@ -78,6 +93,16 @@ def loop_variants(source: str, variants: Variants) -> list[tuple[Any, ...]]:
     if source.endswith("stations"):
         return [(port, above) for above in (WORLD_CLASS, *variants.ports) for port in variants.ports]
     return list(variants.names)
+
+
+def frame_variant(mechanism: Mechanism, site: Site) -> tuple[str, tuple[int, ...], str]:
+    """The variant of a frame."""
+    return port_of(mechanism, site.node), site.rows, site.part
+
+
+def relative_variant(mechanism: Mechanism, near: Site, far: Site) -> tuple[str, str, tuple[int, ...]]:
+    """The variant of the ends of a relative task."""
+    return port_of(mechanism, near.node), port_of(mechanism, far.node), near.rows
 
 
 def port_of(mechanism: Mechanism, node: int) -> str:

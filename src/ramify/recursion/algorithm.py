@@ -63,7 +63,7 @@ class Algorithm:
     @staticmethod
     def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
         """Lengths of the symbolic dimensions."""
-        rows = sum(len(site.rows) for site in sites)
+        rows = sum(len(site.rows) for site in sites if site.part != "near")  # both ends of a task are asked for as one
         return {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites), "rows": rows}
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:

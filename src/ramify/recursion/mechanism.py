@@ -15,19 +15,23 @@ from ramify.spatial.value import Array
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A frame fixed to a node, or to the world (node −1).
+    """A frame fixed to a node, or to the world (node −1), and its part in a task.
 
     Attributes:
         name: What it is called.
         node: The node that carries it.
         placement: The 12 numbers of the transform from the node's coordinates to the frame's.
         rows: The components of the frame's motion that a task of it consists of, angular ones first.
+        part: "frame": the task is the motion of the frame. "near", and "far" for the site after it: the task is the
+            motion of the far frame as seen from the near one; they share their rows. "mass": the task is the motion
+            of the centre of mass, whatever the frame; the world carries it.
     """
 
     name: str
     node: int
     placement: Array
     rows: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
+    part: str = "frame"
 
 
 @dataclass(frozen=True, eq=False)

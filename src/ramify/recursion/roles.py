@@ -182,11 +182,14 @@ class ColumnRole:
 
 
 class RowRole:
-    """One row of a task, a component of a frame's motion; or one of a station, which nobody asked for."""
+    """One row of a task, a component of a frame's motion; or one of a station, which nobody asked for.
+
+    Rows in the order asked for (`tree.asked`) have no number: several rows may share a place.
+    """
 
     __slots__ = ("asked", "component", "index")
 
-    def __init__(self, index: Index, asked: Index | None, component: int | None = None) -> None:
+    def __init__(self, index: Index | None, asked: Index | None, component: int | None = None) -> None:
         self.index, self.asked, self.component = index, asked, component
 
     def unit(self) -> Force:
@@ -197,8 +200,10 @@ class RowRole:
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its number among the rows of the tree's arrays ("row", "passing"), or in the order asked for ("rows")."""
-        if dimension == "passing" or (dimension == "row" and self.asked is not None):
+        if self.index is not None and (dimension == "passing" or (dimension == "row" and self.asked is not None)):
             return self.index, None
+        if self.index is None and dimension != "rows":
+            refuse(f"an index over {dimension} cannot be a place in the order asked for")
         if dimension != "rows" or self.asked is None:
             refuse(f"an index over {dimension} cannot be a row of a {'task' if self.asked else 'station'}")
         return self.asked, None

@@ -2,6 +2,9 @@
 
 Rows are numbered so that those carried by any subtree are contiguous, like columns: by the node that carries them,
 then in the order asked for. Inputs and outputs keep the order asked for.
+
+The two ends of a relative task have rows of their own, which share their places in the order asked for: what is asked
+for is the sum of both.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from itertools import accumulate
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.topology import WORLD
 
+#: Where the other end of a relative task is.
+_PARTNER = {"near": 1, "far": -1}
+
 
 class Rows:
     """The rows of some frames of a mechanism.
@@ -22,12 +28,18 @@ class Rows:
         starts: For each frame, the number of its first row.
         asked: For each frame, where its rows start in the order asked for.
         count: Number of rows.
+        places_count: Number of rows asked for, which is less if some share their places.
     """
 
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._topology, self._sites = mechanism.topology, sites
-        self.asked = tuple(accumulate((len(site.rows) for site in sites), initial=0))[:-1]
+        ends = tuple(accumulate(0 if site.part == "near" else len(site.rows) for site in sites))
+        # a near end starts where the one before ends, and so does its far end, which comes next
+        self.asked = tuple(
+            end - (0 if site.part == "near" else len(site.rows)) for end, site in zip(ends, sites, strict=True)
+        )
         self.count = sum(len(site.rows) for site in sites)
+        self.places_count = ends[-1] if ends else 0
         self._order = sorted(range(len(sites)), key=lambda i: (sites[i].node, i))
         starts, self._firsts = [0] * len(sites), [0]
         for i in self._order:
@@ -67,6 +79,19 @@ class Rows:
     def of(self, frame: int) -> range:
         """The rows of a frame."""
         return range(self.starts[frame], self.starts[frame] + len(self._sites[frame].rows))
+
+    @cached_property
+    def relatives(self) -> tuple[tuple[int, int], ...]:
+        """The near and the far end of each relative task."""
+        return tuple((i, i + 1) for i, site in enumerate(self._sites) if site.part == "near")
+
+    def support(self, frame: int) -> tuple[int, ...]:
+        """The nodes that move a frame, base first; of an end of a relative task, those that do not move both ends."""
+        part, own = self._sites[frame].part, self._topology.support(self._sites[frame].node)
+        if part not in _PARTNER:
+            return own
+        both = set(self._topology.support(self._sites[frame + _PARTNER[part]].node))
+        return tuple(k for k in own if k not in both)
 
     @cached_property
     def meetings(self) -> tuple[tuple[int, int, int], ...]:

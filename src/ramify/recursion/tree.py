@@ -43,8 +43,16 @@ class Tree(ABC):
         """Nodes with their parents, tips to base: `for k, parent in tree.gather()`."""
 
     @abstractmethod
-    def frames(self) -> Iterator[tuple[FrameRole, NodeRole]]:
-        """The frames asked for, each with the node that carries it."""
+    def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
+        """The frames asked for, each with the node that carries it; or only those with some part in their task.
+
+        Args:
+            part: One of those that `ramify.recursion.mechanism.Site` knows.
+        """
+
+    @abstractmethod
+    def relatives(self) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
+        """The near end of each relative task and the node that carries it, then the far end and its node."""
 
     @abstractmethod
     def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
@@ -60,7 +68,7 @@ class Tree(ABC):
 
     @abstractmethod
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom that move a frame."""
+        """The degrees of freedom that move a frame; of an end of a relative task, those that do not move both ends."""
 
     @abstractmethod
     def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
@@ -69,6 +77,10 @@ class Tree(ABC):
     @abstractmethod
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         """All rows of all tasks, or those from a row on: contiguous."""
+
+    @abstractmethod
+    def asked(self) -> Iterator[RowRole]:
+        """The rows in the order asked for, in which both ends of a relative task share their places: contiguous."""
 
     @abstractmethod
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
@@ -136,8 +148,8 @@ class Tree(ABC):
         An entry is set before it is read.
 
         Args:
-            *over: "v" (columns), "row" (rows of tasks), "passing" (those and the units of stations), "frames"; "node"
-                as the first of two.
+            *over: "v" (columns), "row" (rows of tasks), "rows" (those in the order asked for), "passing" (rows of
+                tasks and the units of stations), "frames"; "node" as the first of two.
         """
 
 

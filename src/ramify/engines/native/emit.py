@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
 
-from ramify.engines.ir import Block, Loop, Op, Place, Position, Program, Role, Store
+from ramify.engines.ir import Block, Loop, Op, Output, Place, Position, Program, Role, Store
 from ramify.engines.native import layout as table
 from ramify.engines.native.assembly import Function
 from ramify.engines.native.binding import MAX_OUTPUTS
@@ -227,10 +227,12 @@ class _Emitter:
             after = None if loop.after is None else memory.positions[Position(loop.after, "column")]
             return 0 if after is None else memory.sum(after, 1), memory.sizes["v"]
         if loop.source == "rows":
-            return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["rows"]
+            return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["row"]
+        if loop.source == "asked":
+            return 0, memory.sizes["rows"]
         if loop.source in ("before_row_groups", "beyond_row_groups") and loop.after is not None:
             side = memory.positions[Position(loop.after, "row" if loop.source.startswith("before") else "beyond")]
-            return (0, side) if loop.source.startswith("before") else (side, memory.sizes["rows"])
+            return (0, side) if loop.source.startswith("before") else (side, memory.sizes["row"])
         row = memory.rows[loop.over] if loop.over else ""
         if loop.source in _BEYOND and loop.after is not None:
             return memory.positions[Position(loop.after, "beyond")], memory.number(row, _BEYOND[loop.source])
@@ -273,7 +275,7 @@ class _Emitter:
         f, (role,), body = self.f, loop.roles[()], loop.bodies[()]
         column = Position(role, role.name)
         one_sample_at_a_time = self.width == 1 and self.columns > 1
-        if not one_sample_at_a_time or not _independent(body, role):
+        if not one_sample_at_a_time or not self.independent(body, role):
             with f.loop(start, end) as index:
                 self.memory.positions[column] = index
                 self.block(body, _Scope(scope.lanes, scope))
@@ -290,6 +292,10 @@ class _Emitter:
             mask = f.let(f"icmp slt <{lanes} x i64> {counting(lanes)}, {left}")
             self.memory.positions[column] = middle
             self.block(body, _Scope(lanes, scope, ColumnLanes(role, lanes, mask), before=f.mark()))
+
+    def independent(self, body: Block, column: Role) -> bool:
+        """Whether columns or rows can be computed side by side."""
+        return _independent(body, column) and not (self.variants.relatives and _summed_by_place(body, column))
 
 
 def _constant(value: float, lanes: int) -> str:
@@ -311,6 +317,13 @@ def _independent(body: Block, column: Role) -> bool:
         if not own or any(_along(p, column) != own for p in read):
             return False
     return True
+
+
+def _summed_by_place(body: Block, row: Role) -> bool:
+    """Whether rows add to their places in the order asked for, which both ends of a relative task share."""
+    asked = Position(row, "rows")
+    read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
+    return any(isinstance(place, Output) and asked in [base for base, _ in place.at] for place in read)
 
 
 def _along(place: Place, column: Role) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ramify.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
-from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants, port_of
+from ramify.engines.variants import WORLD_CLASS, Variants, frame_variant, loop_variants, port_of, relative_variant
 from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.rows import Rows
@@ -24,13 +24,14 @@ from ramify.spatial.value import Array
 
 # The head of the tables: one number each, then start and length of each list, the start of each input and of each of
 # the tree's arrays.
-(N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_PASSING,
+(N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_ASKED, N_PASSING,
  NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY,
- V_LINE, ROW_LINE, PASSING_LINE, FRAME_LINE) = range(16)  # fmt: skip
-LISTS = {
-    name: 16 + 2 * i for i, name in enumerate(("meetings", "joins", "ways_one", "ways_other", "stations", "groups"))
-}
-INPUTS, ARRAYS, HEAD = 28, 36, 68
+ V_LINE, ROW_LINE, ASKED_LINE, PASSING_LINE, FRAME_LINE) = range(18)  # fmt: skip
+# Rows of lists: the variant, then for each role the place of its node or frame among the rows of nodes or frames, −1
+# for the world. Groups of rows have their first row and the one after their last instead.
+LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3, "groups": 3, "relatives": 5}
+LISTS = {name: 18 + 2 * i for i, name in enumerate(LIST_ROWS)}
+INPUTS, ARRAYS, HEAD = 32, 40, 72
 # One row per node. A range is a start and the column after it.
 NODE_COLUMNS = (
     "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
@@ -47,10 +48,8 @@ FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
 #: Numbers in a line of an array are a multiple of this: the widest vector.
 _LINE = 8
-# Rows of lists: the variant, then for each role the place of its node or frame among the rows above, −1 for the world.
+LINES = {"v": V_LINE, "row": ROW_LINE, "rows": ASKED_LINE, "passing": PASSING_LINE, "frames": FRAME_LINE}
 _STATION_LOOPS = {"passing_groups", "joins", "scatter_stations", "gather_stations"}
-# Groups of rows have their first row and the one after their last instead.
-LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3, "groups": 3}
 
 
 @dataclass(frozen=True)
@@ -165,10 +164,10 @@ def tables(
     stations = Stations(mechanism, order if asked else Rows(mechanism, ()))
     starts, topology, depths = mechanism.v_starts, mechanism.topology, mechanism.topology.depths
     sizes = algorithm.sizes(mechanism, sites)
-    lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": sizes["rows"], **sizes}
+    lengths = {"node": len(mechanism.kinds) + 1, "depth": max(depths, default=0) + 1, "row": order.count, **sizes}
     lengths["passing"] = stations.count
     # Lines of arrays start at multiples of the widest vector, so that loops over all columns or rows load aligned ones.
-    lines = {dimension: _LINE * -(-lengths[dimension] // _LINE) for dimension in ("v", "row", "passing", "frames")}
+    lines = {dimension: _LINE * -(-lengths[dimension] // _LINE) for dimension in LINES}
 
     record = records[WORLD_CLASS]
     record_of = {WORLD: 0}
@@ -210,7 +209,7 @@ def tables(
     n_params = int(param_of[-1])
     for i, (row, site) in enumerate(zip(frame_rows, sites, strict=True)):
         first = len(support)
-        for k in topology.support(site.node) if "support" in loops else ():
+        for k in order.support(i) if "support" in loops else ():
             # Runs of neighbouring columns: the start of each, and the column after it.
             if len(support) > first and support[-1] == starts[k]:
                 support.pop()
@@ -218,7 +217,7 @@ def tables(
                 support.append(starts[k])
             support.append(starts[k + 1])
         row[:] = (
-            carriers[port_of(mechanism, site.node), site.rows],
+            carriers[frame_variant(mechanism, site)],
             record_of[site.node],
             site.node + 1,
             depths[site.node] if site.node != WORLD else 0,
@@ -230,11 +229,11 @@ def tables(
             order.of(i).stop,
             order.asked[i],
         )
-    lists = _lists(variants, mechanism, order, stations, loops, {k: i for i, k in enumerate(visited)})
+    lists = _lists(variants, mechanism, sites, order, stations, loops, {k: i for i, k in enumerate(visited)})
 
     head = np.zeros(HEAD, dtype=np.int64)
     head[[N_NODES, NQ, NV, N_FRAMES]] = len(visited), mechanism.nq, mechanism.nv, len(sites)
-    head[[N_ROWS, N_PASSING]] = order.count, stations.count
+    head[[N_ROWS, N_ASKED, N_PASSING]] = order.count, order.places_count, stations.count
     parents = mechanism.column_parents if "ancestors" in loops else ()
     parts = [rows.reshape(-1), frame_rows.reshape(-1), *(list_rows.reshape(-1) for list_rows in lists.values())]
     parts += [np.array(numbers, dtype=np.int64) for numbers in (order.places, support, parents)]
@@ -243,7 +242,7 @@ def tables(
     head[[NODE_ROWS, FRAME_ROWS, *list_starts, ASKED, SUPPORT, COLUMN_PARENTS]] = starts_of_parts
     head[[start + 1 for start in list_starts]] = [len(list_rows) for list_rows in lists.values()]
     head[GRAVITY] = n_params
-    head[[V_LINE, ROW_LINE, PASSING_LINE, FRAME_LINE]] = list(lines.values())
+    head[[*LINES.values()]] = [lines[dimension] for dimension in LINES]
     position = 0
     for i, argument in enumerate(algorithm.inputs):
         head[INPUTS + i] = position
@@ -259,6 +258,7 @@ def tables(
 def _lists(
     variants: Variants,
     mechanism: Mechanism,
+    sites: Sequence[Site],
     order: Rows,
     stations: Stations,
     loops: Sequence[str],
@@ -278,11 +278,17 @@ def _lists(
     def way(to: str) -> Iterable[tuple[tuple[str, ...], tuple[int, ...]]]:
         return (((mechanism.kinds[k].name,), (places[k], one, other)) for k, one, other in order.ways(to))
 
+    def ends() -> Iterable[tuple[tuple[Any, ...], tuple[int, ...]]]:
+        for i, j in order.relatives:
+            who = i, places.get(sites[i].node, -1), j, places.get(sites[j].node, -1)
+            yield relative_variant(mechanism, sites[i], sites[j]), who
+
     above = [(k, stations.above(k)) for k in stations.nodes]
     groups = stations.groups or order.groups  # without stations, those of the tasks
     return {
         "meetings": filled("meetings", lambda: (((port(k),), (places[k], i, j)) for k, i, j in order.meetings)),
         "joins": filled("joins", lambda: (((port(k),), (places[k], i, j)) for k, i, j in stations.joins)),
+        "relatives": filled("relatives", ends),
         "ways_one": filled("ways_one", lambda: way("one")),
         "ways_other": filled("ways_other", lambda: way("other")),
         "groups": filled("groups", lambda: (((len(rows),), (rows.start, rows.stop)) for rows in groups)),

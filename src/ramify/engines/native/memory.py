@@ -69,10 +69,9 @@ class Memory:
     rows: dict[Role, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES, "rows": table.N_ROWS, "row": table.N_ROWS}
+        names = {"q": table.NQ, "v": table.NV, "frames": table.N_FRAMES, "rows": table.N_ASKED, "row": table.N_ROWS}
         self.sizes = {dimension: self.number("%tables", place) for dimension, place in names.items()}
-        names = {"v": table.V_LINE, "row": table.ROW_LINE, "passing": table.PASSING_LINE, "frames": table.FRAME_LINE}
-        self.lines = {dimension: self.number("%tables", place) for dimension, place in names.items()}
+        self.lines = {dimension: self.number("%tables", place) for dimension, place in table.LINES.items()}
         starts = [self.number("%tables", table.INPUTS + i) for i in range(len(self.algorithm.inputs))]
         self.inputs = [self.f.at("%in", start, self.element) for start in starts]
         starts = [self.number("%tables", table.ARRAYS + i) for i in range(len(self.layout.arrays))]
