@@ -1,6 +1,7 @@
 """Speed of operational-space quantities against Pinocchio and MuJoCo. `make bench`, or as a module.
 
-Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together. Numbers marked × say how many times as long the
+Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together (in one call of `task_dynamics`, and one by one
+from an `operational_space`). Numbers marked × say how many times as long the
 peer takes; µs are Ramify's own. What a peer's user writes is in `_Pinocchio` and `_MuJoCo`; containers are prepared
 once.
 """
@@ -160,11 +161,12 @@ def table(robot: Robot, seconds: float) -> Table:
             "M⁻¹": pinocchio.everything,
             "MuJoCo": muj.everything,
         }
-        _add(made, robot, "Λ, J̄, N", count, partial(_everything, robot, ours), ways, seconds)
+        _add(made, robot, "Λ, J̄, N", count, robot.model.task_dynamics(ours), ways, seconds)
+        _add(made, robot, "one by one", count, partial(_one_by_one, robot, ours), ways, seconds)
     return made
 
 
-def _everything(robot: Robot, frames: list[str], q: Array) -> Any:
+def _one_by_one(robot: Robot, frames: list[str], q: Array) -> Any:
     space = robot.model.operational_space(q, frames)
     return space.inertia, space.dynamically_consistent_inverse, space.nullspace
 
@@ -196,11 +198,12 @@ def _add(
     pool = robots.state_pool(robot.model, POOL)[0]
     whole = robots.state_pool(robot.model, BATCH)[0]
     singles: dict[str, Any] = {"Ramify": (own, [(q,) for q in map(np.array, pool)])}
-    filled = quantity != "Λ, J̄, N"  # fills an array that exists already, as the peers do
     rows, nv = 6 * count, robot.model.nv
     home = np.empty((BATCH, rows, rows))
-    homes = [home, np.empty((BATCH, nv, rows)), np.empty((BATCH, nv, nv))]
-    batches: dict[str, Any] = {"Ramify": (partial(own, out=home) if filled else own, [(whole,)])}
+    homes = (home, np.empty((BATCH, nv, rows)), np.empty((BATCH, nv, nv)))
+    # Arrays that exist already are filled, as those of the peers; an operational space makes its own.
+    out = {"Λ, J̄, N": {"out": homes}, "one by one": {}}.get(quantity, {"out": home})
+    batches: dict[str, Any] = {"Ramify": (partial(own, **out), [(whole,)])}
     sizes = {"Ramify": BATCH}
     for name, way in ways.items():
         theirs = pool if name == "MuJoCo" else robot.order.to_q(pool)
@@ -219,7 +222,7 @@ def _add(
     )
 
 
-def _loop(way: Callable[..., Any], homes: list[Array], piece: slice, q: Array) -> None:
+def _loop(way: Callable[..., Any], homes: tuple[Array, ...], piece: slice, q: Array) -> None:
     """A peer without batches, called sample by sample."""
     for i, sample in enumerate(q, start=piece.start):
         results = way(sample)

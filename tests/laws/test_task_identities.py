@@ -216,7 +216,7 @@ def test_batches_are_samples_side_by_side() -> None:
         function = s.robot.inertia(s.tasks)
         home = np.empty_like(s.space.inertia)
         assert function(s.q, out=home) is home
-        assert np.array_equal(home, s.space.inertia)
+        assert_close(home, s.space.inertia, s.solving)  # another order of pivots
 
 
 # Contacts

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ramify.model.singularity import require_invertible, require_mass
 from ramify.operational_space.factory import Spaces
+from ramify.operational_space.hot import Inertia, TaskDynamicsFunction
 from ramify.operational_space.inverse import CUT
 from ramify.operational_space.space import OperationalSpace
 from ramify.operational_space.tasks import AnyTask, read_tasks
@@ -73,7 +74,7 @@ class Operational:
         reference: str = "local",
         singular: str = "damped",
         cut: float = CUT,
-    ) -> Callable[..., Array]:
+    ) -> Inertia:
         """Λ of tasks as a function of q, (…, r, r), for hot loops: `f(q)` or `f(q, out=…)`.
 
         Args:
@@ -84,6 +85,27 @@ class Operational:
             cut: As for `operational_space`.
         """
         return self._spaces.inertia(read_tasks(frames, "frames"), method, reference, singular, cut)
+
+    def task_dynamics(
+        self,
+        frames: Iterable[str | AnyTask],
+        *,
+        reference: str = "local",
+        singular: str = "damped",
+        cut: float = CUT,
+    ) -> TaskDynamicsFunction:
+        """Λ, J̄ and N of tasks as one function of q, for hot loops: `f(q)` or `f(q, out=(…, …, …))`.
+
+        What an `OperationalSpace` computes one by one when asked comes out of a single kernel here. Results are named:
+        `inertia` (…, r, r), `dynamically_consistent_inverse` (…, nv, r) and `nullspace` (…, nv, nv).
+
+        Args:
+            frames: As for `operational_space`.
+            reference: As for `operational_space`.
+            singular: As for `operational_space`.
+            cut: As for `operational_space`.
+        """
+        return self._spaces.dynamics(read_tasks(frames, "frames"), reference, singular, cut)
 
     @property
     def _spaces(self) -> Spaces:

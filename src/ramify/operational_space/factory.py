@@ -13,7 +13,8 @@ from ramify.engines.function import Function
 from ramify.errors import InputError, UnknownNameError
 from ramify.operational_space.composed import ComposedTasks
 from ramify.operational_space.frames import FrameTasks, Guard, TaskSet
-from ramify.operational_space.inverse import CUT, Inertia, Inverse, require_policy
+from ramify.operational_space.hot import Inertia, TaskDynamicsFunction
+from ramify.operational_space.inverse import CUT, Inverse, require_policy
 from ramify.operational_space.methods import METHODS
 from ramify.operational_space.space import OperationalSpace, SupportedSpace
 from ramify.operational_space.tasks import AnyTask, Task, read_tasks, site_of
@@ -71,13 +72,30 @@ class Spaces:
             return FrameTasks(self._mechanism, sites, method, reference, self._guard)
         return ComposedTasks(self._mechanism, tasks, self._find, method, reference, self._guard, self._mass_guard)
 
-    def inertia(
-        self, tasks: Sequence[AnyTask], method: str, reference: str, singular: str, cut: float
-    ) -> Callable[..., Array]:
+    def inertia(self, tasks: Sequence[AnyTask], method: str, reference: str, singular: str, cut: float) -> Inertia:
         """Λ of some tasks as a function of q."""
-        require_policy(singular, cut)
         rows = self.tasks(tasks, method, reference)
-        return Inertia(rows.inverse_inertia, Inverse(rows.groups, _names(tasks)), singular, cut)
+        return Inertia(
+            rows.inertia if isinstance(rows, FrameTasks) else None, *self._fallback(tasks, rows, singular, cut)
+        )
+
+    def dynamics(self, tasks: Sequence[AnyTask], reference: str, singular: str, cut: float) -> TaskDynamicsFunction:
+        """Λ, J̄ and N of some tasks as a function of q."""
+        rows = self.tasks(tasks, "auto", reference)
+        kernel = rows.dynamics if isinstance(rows, FrameTasks) else None
+        return TaskDynamicsFunction(kernel, *self._fallback(tasks, rows, singular, cut))
+
+    def _fallback(
+        self, tasks: Sequence[AnyTask], rows: TaskSet, singular: str, cut: float
+    ) -> tuple[float, Callable[[Array], OperationalSpace], str]:
+        """From which spread on samples are regular, what computes the others, and by which policy."""
+        require_policy(singular, cut)
+        invert = Inverse(rows.groups, _names(tasks))
+
+        def space(q: Array) -> OperationalSpace:
+            return OperationalSpace(rows, invert, self._bias_forces, q, None, singular, cut)
+
+        return invert.trusted(cut), space, singular
 
     def _make(
         self, wanted: Sequence[AnyTask], method: str, reference: str, held: Sequence[AnyTask]

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ramify.algorithms.kinematics import JACOBIANS_DOT_V
-from ramify.algorithms.operational_space import inverse_inertia
+from ramify.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
 from ramify.algorithms.operational_space.response import RESPONSES, TASK_JACOBIANS
 from ramify.operational_space.function import TaskFunction
 from ramify.operational_space.methods import chosen
@@ -61,10 +61,25 @@ class FrameTasks:
         self._asked = np.array([6 * i + row for i, site in enumerate(sites) for row in site.rows])
 
     @cached_property
+    def _chosen(self) -> str:
+        return chosen(self._method, self._reference, self._mechanism, self._sites)
+
+    @cached_property
     def inverse_inertia(self) -> TaskFunction:
-        method = chosen(self._method, self._reference, self._mechanism, self._sites)
-        algorithm = inverse_inertia(method, self._reference)
+        algorithm = inverse_inertia(self._chosen, self._reference)
         return TaskFunction("inverse_inertia", self._mechanism, algorithm, self._sites, self._guard)
+
+    @cached_property
+    def inertia(self) -> TaskFunction:
+        """Λ of q, (…, r, r), and its spread, (…)."""
+        algorithm = inertia(self._chosen, self._reference)
+        return TaskFunction("inertia", self._mechanism, algorithm, self._sites, self._guard)
+
+    @cached_property
+    def dynamics(self) -> TaskFunction:
+        """Λ of q, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
+        algorithm = task_dynamics(self._reference)
+        return TaskFunction("task_dynamics", self._mechanism, algorithm, self._sites, self._guard)
 
     @cached_property
     def jacobian(self) -> TaskFunction:

@@ -18,13 +18,12 @@ Directions that are not singular are inverted exactly by all policies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ramify.algorithms.operational_space.inertia import sweep_inverse
+from ramify.algorithms.operational_space.inversion import sweep_inverse
 from ramify.engines.native.compiled import Compiled
 from ramify.engines.native.kernels import bind
 from ramify.errors import InputError, SingularTaskError, UnknownNameError
@@ -48,7 +47,7 @@ def _sweep(rows: int) -> Compiled:
     """The inverse of matrices of one size. Rows of a still world have no tree, so that all robots share the code."""
     nothing = Mechanism((), (), (), (), np.zeros(3))
     place = Transform.identity().data
-    sites = [Site(str(row), WORLD, place, (0,)) for row in range(rows)]
+    sites = [Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6)]
     return bind(sweep_inverse, nothing, sites, "inertia")
 
 
@@ -82,8 +81,7 @@ class Inverse:
         inertia: Array
         spread: Array
         inertia, spread = self._sweep(inverse_inertia, scale, self._means)
-        # The least eigenvalue is at least 1/√spread; the largest is at most their sum, which is at most r.
-        limit = 1.0 / (cut * self.rows) ** 2
+        limit = self.trusted(cut)
         if inertia.ndim == 2:
             if spread.item() < limit:
                 return inertia
@@ -92,6 +90,13 @@ class Inverse:
         if doubtful.any():
             inertia[doubtful] = self._by_eigenvalues(inverse_inertia[doubtful], scale[doubtful], policy, cut, doubtful)
         return inertia
+
+    def trusted(self, cut: float) -> float:
+        """The `spread` below which no direction is singular.
+
+        The least eigenvalue is at least 1/√spread; the largest is at most their sum, which is at most r.
+        """
+        return 1.0 / (cut * self.rows) ** 2
 
     def eigenvalues(self, inverse_inertia: Array, scale: Array) -> Array:
         """Eigenvalues of the weighted Λ⁻¹, ascending, (…, r); NaN where it is not finite."""
@@ -128,29 +133,6 @@ class Inverse:
         bad = np.atleast_1d((values <= edge).any(axis=-1))
         samples = () if places is None else tuple(map(tuple, np.argwhere(places)[bad].tolist()))
         raise SingularTaskError(self._names, self.rows, samples, tuple(rank[bad].tolist()))
-
-
-class Inertia:
-    """Λ of some tasks as a function of q.
-
-    Args:
-        inverse_inertia: Λ⁻¹ of q.
-        invert: Inverts it.
-        policy: One of `POLICIES`.
-        cut: Share of the largest eigenvalue at which directions begin to be singular.
-    """
-
-    def __init__(self, inverse_inertia: Callable[..., Array], invert: Inverse, policy: str, cut: float) -> None:
-        self._inverse_inertia, self._invert, self._policy, self._cut = inverse_inertia, invert, policy, cut
-
-    def __call__(self, q: Any, out: Array | None = None) -> Array:
-        """Λ, (…, r, r)."""
-        inverse_inertia = self._inverse_inertia(q)
-        inertia = self._invert(inverse_inertia, inverse_inertia, self._policy, self._cut)
-        if out is None:
-            return inertia
-        out[...] = inertia
-        return out
 
 
 def rank(eigenvalues: Array, cut: float) -> Array:

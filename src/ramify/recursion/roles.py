@@ -194,9 +194,18 @@ class RowRole:
 
     def unit(self) -> Force:
         """The unit force along the row, in the frame's coordinates."""
+        return Force(np.eye(6)[self._known_component])
+
+    @property
+    def moves(self) -> bool:
+        """Whether the row is a component of linear motion, not of rotation."""
+        return self._known_component >= 3
+
+    @property
+    def _known_component(self) -> int:
         if self.component is None:
             refuse("only a frame's own rows, from frame.rows(), know their component")
-        return Force(np.eye(6)[self.component])
+        return self.component
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its number among the rows of the tree's arrays ("row", "passing"), or in the order asked for ("rows")."""

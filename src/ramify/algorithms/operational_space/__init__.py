@@ -11,10 +11,12 @@ from ramify.algorithms.operational_space.chang_khatib import chang_khatib
 from ramify.algorithms.operational_space.definition import definition
 from ramify.algorithms.operational_space.efpa import efpa
 from ramify.algorithms.operational_space.efpa_segments import efpa_segments
+from ramify.algorithms.operational_space.inversion import inertia_by
 from ramify.algorithms.operational_space.pv_osim import pv_osim
 from ramify.algorithms.operational_space.pv_osim_r import pv_osim_r
 from ramify.algorithms.operational_space.rjk import rjk
 from ramify.algorithms.operational_space.sparse_factorization import sparse_factorization
+from ramify.algorithms.operational_space.task_dynamics import task_dynamics as task_dynamics_seen
 from ramify.recursion.algorithm import Algorithm, algorithm
 
 #: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
@@ -40,3 +42,27 @@ def inverse_inertia(method: str, reference: str) -> Algorithm:
     """
     declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",))
     return replace(declare(METHODS[method](VIEWS[reference])), name=f"{method}_{reference}")
+
+
+@cache
+def inertia(method: str, reference: str) -> Algorithm:
+    """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`."""
+    declare = algorithm(
+        q=("q",), inertia=("rows", "rows"), spread=(), outputs=("inertia", "spread"), sparse=("spread",)
+    )
+    return replace(declare(inertia_by(METHODS[method](VIEWS[reference]))), name=f"inertia_{method}_{reference}")
+
+
+@cache
+def task_dynamics(reference: str) -> Algorithm:
+    """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference."""
+    declare = algorithm(
+        q=("q",),
+        inertia=("rows", "rows"),
+        spread=(),
+        consistent=("v", "rows"),
+        nullspace=("v", "v"),
+        outputs=("inertia", "spread", "consistent", "nullspace"),
+        sparse=("spread",),
+    )
+    return replace(declare(task_dynamics_seen(VIEWS[reference])), name=f"task_dynamics_{reference}")

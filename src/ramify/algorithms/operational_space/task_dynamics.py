@@ -1,0 +1,95 @@
+"""Λ, J̄ and N together, in two sweeps over the tree and without M⁻¹. Cost O(n·r + r³ + n·d·r).
+
+    pass      loop               leaves                                                          source
+    place     scatter, frames    bodies and task rows χ in the frame of the tree
+    feel      gather, rows       J = χS; Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ; what each joint answers, D⁻¹Sᵀχ    Eqs. 58a–58d, [S24]
+    invert    rows               Λ
+    answer    scatter, rows      J̄ = M⁻¹JᵀΛ: joint accelerations per unit of task acceleration     Eqs. 58e–58g
+    remain    columns, support   N = 1 − J̄J
+
+Λ is applied to what the joints answer, before accelerations are taken outwards: there each row still concerns only the
+joints that support it. The order in which [J11] has it, M⁻¹Jᵀ first, would multiply dense matrices.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+[S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
+      matrix", IEEE Robotics and Automation Letters 9, 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ramify.algorithms.kinematics import View
+from ramify.algorithms.operational_space import inversion, task_space
+from ramify.recursion.tree import Indexed, Tree
+from ramify.spatial.motion import Motion
+
+
+def task_dynamics(view: View) -> Callable[..., None]:
+    """Λ, J̄ and N, seen through a reference."""
+
+    def task_dynamics(
+        tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed, consistent: Indexed, nullspace: Indexed
+    ) -> None:
+        chi, force, B = tree.array("row"), tree.array("row"), tree.array("row", "row")
+        felt, weight = [tree.array("row") for _ in range(6)], tree.array("row")
+        J, answer, A = tree.array("row", "v"), tree.array("v", "row"), tree.array("node", "row")
+        J_bar, N = tree.array("v", "row"), tree.array("v", "v")
+        task_space.place(tree, q, view, chi)
+        task_space.clear(tree, B)
+        for row in tree.rows():
+            force[row] = chi[row]
+            A[tree.world, row] = Motion.zero()
+
+        for k, parent in tree.gather():
+            task_space.hinge(k, parent)
+            for row in tree.carried(k):
+                for c, entry in zip(k.columns(), k.S.along(chi[row]), strict=True):
+                    J[row, c] = entry
+                for c, entry in zip(k.columns(), k.D.solve(k.S.along(force[row])), strict=True):  # Eqs. 58c, 58d
+                    answer[c, row] = entry
+            task_space.feel(k, tree.carried_groups, force, felt, B)  # Eq. 58a
+
+        inversion.weigh(tree, B, weight)
+        inversion.sweep(tree, B)
+        inversion.distrust(tree, B, weight, spread)
+        for one in tree.rows():
+            for other in tree.rows(one):
+                B[other, one] = B[one, other]
+        inversion.hand_over(tree, B, inertia)
+
+        for k, parent in tree.scatter():
+            for c in k.columns():
+                for row in tree.rows():
+                    J_bar[c, row] = 0.0
+            for group, _ in tree.carried_groups(k):
+                for c in k.columns():
+                    entries = [answer[c, row] for row in group.rows]
+                    for other in tree.rows():
+                        J_bar[c, other] = J_bar[c, other] - sum(
+                            x * B[row, other] for x, row in zip(entries, group.rows, strict=True)
+                        )
+            for row in tree.rows():
+                own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.along(A[parent, row])  # Eq. 58f
+                for c, entry in zip(k.columns(), own, strict=True):
+                    J_bar[c, row] = entry
+                A[k, row] = A[parent, row] + k.S @ own  # Eq. 58g
+
+        for c in tree.columns():
+            for row in tree.rows():
+                consistent[c, row] = J_bar[c, row]
+
+        for c in tree.columns():
+            for o in tree.columns():
+                N[c, o] = 0.0
+            N[c, c] = 1.0
+            for frame, _ in tree.frames():
+                entries = [J_bar[c, row] for row in frame.rows()]
+                for o in tree.support(frame):
+                    N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, frame.rows(), strict=True))
+            for o in tree.columns():
+                nullspace[c, o] = N[c, o]
+
+    return task_dynamics

@@ -1,0 +1,125 @@
+"""Λ, and Λ with J̄ and N, as functions of q for hot loops: one kernel for all samples that are far from singular.
+
+The kernel says of each sample how far from singular it is (`spread`, see `ramify.algorithms.operational_space
+.inversion`). Samples for which that is not far enough are computed again as an `OperationalSpace`, which knows what to
+do with singular directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ramify.engines.count import Count
+from ramify.errors import InputError
+from ramify.operational_space.function import TaskFunction
+from ramify.operational_space.space import OperationalSpace
+from ramify.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TaskDynamics(NamedTuple):
+    """Λ, J̄ and N of tasks with r rows.
+
+    Attributes:
+        inertia: Λ, (…, r, r).
+        dynamically_consistent_inverse: J̄ = M⁻¹JᵀΛ, (…, nv, r).
+        nullspace: N = 1 − J̄J, (…, nv, nv).
+    """
+
+    inertia: Array
+    dynamically_consistent_inverse: Array
+    nullspace: Array
+
+
+class HotFunction:
+    """What inertias and task dynamics have in common.
+
+    Args:
+        kernel: Gives Λ, its spread, and whatever else; None if all samples go through `space`.
+        trusted: The spread below which a sample is regular.
+        space: The operational space of the same tasks at some q.
+        policy: What to do with singular directions.
+    """
+
+    #: What an operational space calls the results.
+    quantities: tuple[str, ...] = ("inertia",)
+
+    def __init__(
+        self, kernel: TaskFunction | None, trusted: float, space: Callable[[Array], OperationalSpace], policy: str
+    ) -> None:
+        self._kernel, self._trusted, self._space, self._policy = kernel, trusted, space, policy
+
+    def _one_kernel(self) -> TaskFunction:
+        if self._kernel is None:
+            raise InputError("relative tasks and the centre of mass are put together from several kernels")
+        return self._kernel
+
+    def engine(self, name: str) -> Self:
+        """The same function on another engine: "native" or "reference"."""
+        return type(self)(self._one_kernel().engine(name), self._trusted, self._space, self._policy)
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        self._one_kernel().compile()
+
+    def count(self) -> Count:
+        """Operations of one evaluation, where no task is singular."""
+        return self._one_kernel().count()
+
+    def _results(self, q: Any, out: tuple[Any, ...] | None) -> Any:
+        """Λ, spread and the rest, right for all samples."""
+        if self._kernel is None:
+            return self._by_space(np.asarray(q, dtype=np.float64), out)
+        if out is None:
+            results = self._kernel(q)
+        else:
+            first, *rest = out
+            results = self._kernel(q, out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        spread = results[1]
+        if spread.ndim == 0:
+            if not spread.item() < self._trusted:
+                self._again(np.asarray(q, dtype=np.float64), ..., results)
+            return results
+        doubtful = np.logical_not(spread < self._trusted)
+        if doubtful.any():
+            # An error tells the places of samples in the whole batch.
+            self._again(np.asarray(q, dtype=np.float64), ... if self._policy == "raise" else doubtful, results)
+        return results
+
+    def _by_space(self, q: Array, out: tuple[Any, ...] | None) -> Any:
+        space = self._space(q)
+        results = [getattr(space, name) for name in self.quantities]
+        for given, result in zip(out or (), results, strict=False):
+            given[...] = result
+        first, *rest = out or results
+        return first, None, *rest
+
+    def _again(self, q: Array, which: Any, results: Any) -> None:
+        space = self._space(q[which])
+        for result, name in zip((results[0], *results[2:]), self.quantities, strict=True):
+            result[which] = getattr(space, name)
+
+
+class Inertia(HotFunction):
+    """Λ of some tasks as a function of q, (…, r, r): `f(q)` or `f(q, out=…)`."""
+
+    def __call__(self, q: Any, out: Any = None) -> Array:
+        """Λ, (…, r, r)."""
+        inertia: Array = self._results(q, None if out is None else (out,))[0]
+        return inertia
+
+
+class TaskDynamicsFunction(HotFunction):
+    """Λ, J̄ and N of some tasks as a function of q: `f(q)` or `f(q, out=(…, …, …))`."""
+
+    quantities = TaskDynamics._fields
+
+    def __call__(self, q: Any, out: tuple[Any, Any, Any] | None = None) -> TaskDynamics:
+        """Λ, J̄ and N."""
+        inertia, _, consistent, nullspace = self._results(q, out)
+        return TaskDynamics(inertia, consistent, nullspace)

@@ -1,0 +1,128 @@
+"""Λ, J̄ and N out of one kernel: the same as an operational space gives one by one, on every engine and lane width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.errors import InputError, SingularTaskError, UnknownNameError
+from tests.laws.test_task_identities import SHAPES, TASKS, Scene, scene
+from tests.tolerance import assert_close, bound, condition
+
+#: Rows of frames only, so that one kernel has it all.
+FRAMES: dict[str, tuple[Any, ...]] = {
+    **{name: tuple(task for task in tasks if isinstance(task, (str, rf.Task))) for name, tasks in TASKS.items()},
+    "10 km away": ("link7", rf.Task("link9", "orientation")),
+    "humanoid24": ("right_hand", "left_hand", rf.Task("left_foot", "position"), rf.Task("waist_yaw_link", (4, 2))),
+    "asimo35": ("right_foot", "left_hand", rf.Task("head", (1,)), "left_foot"),
+}
+QUANTITIES = ("inertia", "dynamically_consistent_inverse", "nullspace")
+
+
+def frames_of(name: str, shape: tuple[int, ...] = ()) -> Scene:
+    return Scene(name, shape, FRAMES[name])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FRAMES)
+def test_same_as_one_by_one(name: str, shape: tuple[int, ...]) -> None:
+    s = frames_of(name, shape)
+    results = s.robot.task_dynamics(s.tasks)(s.q)
+    assert results._fields == QUANTITIES
+    for result, quantity in zip(results, QUANTITIES, strict=True):
+        assert_close(result, getattr(s.space, quantity), s.solving)
+    assert np.all(results.inertia == np.swapaxes(results.inertia, -1, -2))
+    assert_close(s.robot.inertia(s.tasks)(s.q), s.space.inertia, s.solving)
+
+
+@pytest.mark.parametrize("name", ["every kind", "humanoid24"])
+def test_engines_and_lanes_agree(name: str) -> None:
+    s = frames_of(name, (19,))
+    for function in (s.robot.task_dynamics(s.tasks), s.robot.inertia(s.tasks)):
+        whole = function(s.q)
+        whole = whole if isinstance(whole, tuple) else (whole,)
+        for i in (0, 18):
+            one, interpreted = function(s.q[i]), function.engine("reference")(s.q[i])
+            for a, b, c in zip(*(x if isinstance(x, tuple) else (x,) for x in (one, interpreted)), whole, strict=True):
+                assert np.array_equal(a, c[i])  # the same bits, alone or in a batch
+                assert_close(b, a, s.solving)
+
+
+@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+def test_inertia_by_every_method(method: str) -> None:
+    s = frames_of("every kind")
+    assert_close(s.robot.inertia(s.tasks, method=method)(s.q), s.space.inertia, s.solving)
+
+
+@pytest.mark.parametrize("name", ["humanoid24", "legged"])
+def test_relative_tasks_and_the_center_of_mass(name: str) -> None:
+    s = scene(name, (3, 3))
+    results = s.robot.task_dynamics(s.tasks)(s.q)
+    homes = tuple(np.empty_like(result) for result in results)
+    for home, result, quantity in zip(s.robot.task_dynamics(s.tasks)(s.q, out=homes), results, QUANTITIES, strict=True):
+        assert_close(result, getattr(s.space, quantity), s.solving)
+        assert np.array_equal(home, result)
+
+
+def test_results_go_where_they_are_wanted() -> None:
+    s = frames_of("humanoid24", (5,))
+    function = s.robot.task_dynamics(s.tasks)
+    expected = function(s.q)
+    homes = tuple(np.empty((5, *result.shape[1:][::-1])).swapaxes(-1, -2) for result in expected)
+    given = function(s.q, out=homes)
+    for home, result, wanted in zip(homes, given, expected, strict=True):
+        assert result is home
+        assert np.array_equal(home, wanted)
+    with pytest.raises(InputError, match=r"task_dynamics: out \(consistent\)"):
+        function(s.q, out=(homes[0], homes[0], homes[2]))
+
+
+def singular_batch() -> tuple[rf.Model, Any, list[Any]]:
+    """The third of five samples stretches a leg, the last is not a number."""
+    robot = rf.zoo.humanoid24()
+    q = robot.random_configuration(0, (5,))
+    q[2], q[4] = robot.neutral(), np.nan
+    return robot, q, ["left_foot", "left_hand"]
+
+
+@pytest.mark.parametrize("policy", ["damped", "truncated"])
+def test_singular_samples_keep_to_themselves(policy: str) -> None:
+    robot, q, tasks = singular_batch()
+    space = robot.operational_space(q, tasks, singular=policy)
+    assert space.rank[2] < 12
+    solving = bound(robot.nv, condition(robot.mass_matrix(q[:2]))) * np.max(np.linalg.cond(space.inverse_inertia[:2]))
+    function = robot.task_dynamics(tasks, singular=policy)
+    results = function(q)
+    for result, quantity in zip(results, QUANTITIES, strict=True):
+        expected = getattr(space, quantity)
+        assert np.array_equal(result[2], expected[2])
+        assert np.all(np.isnan(result[4]))
+        assert np.all(np.isfinite(result[:4]))
+        assert_close(result[:2], expected[:2], solving)
+    alone = robot.operational_space(q[2], tasks, singular=policy)
+    for result, quantity in zip(function(q[2]), QUANTITIES, strict=True):
+        assert np.array_equal(result, getattr(alone, quantity))
+    assert np.array_equal(robot.inertia(tasks, singular=policy)(q)[2], space.inertia[2])
+
+
+def test_refused_samples_are_named() -> None:
+    robot, q, tasks = singular_batch()
+    for function in (robot.task_dynamics(tasks, singular="raise"), robot.inertia(tasks, singular="raise")):
+        with pytest.raises(SingularTaskError, match=r"samples \(2,\)") as raised:
+            function(q)
+        assert raised.value.samples == ((2,),)
+        function(q[:2])
+
+
+def test_compiled_and_counted() -> None:
+    s = frames_of("humanoid24")
+    for function in (s.robot.task_dynamics(s.tasks), s.robot.inertia(s.tasks)):
+        function.compile()
+        assert function.count().multiplications > s.robot.inverse_inertia(s.tasks, method="pv_osim").count().additions
+    with pytest.raises(UnknownNameError, match="engine"):
+        s.robot.inertia(s.tasks).engine("none")
+    with pytest.raises(UnknownNameError, match="policy"):
+        s.robot.task_dynamics(s.tasks, singular="ignored")
