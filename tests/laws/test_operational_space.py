@@ -79,8 +79,15 @@ def test_every_method_is_the_definition(name: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_joint_kind_compiled(method: str) -> None:
-    tasks, q = Tasks.moving("every kind", 9, seed=5), sample("every kind")
+def test_many_tasks_anywhere(method: str) -> None:
+    tasks, q = Tasks.anywhere("forest", 20, seed=10), sample("forest")
+    assert_close(tasks.interpreted(method, q), *tasks.expected(q))
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_joint_kind_compiled(method: str, count: int) -> None:
+    tasks, q = Tasks.moving("every kind", count, seed=5), sample("every kind")
     assert_close(tasks.compiled(method, q), *tasks.expected(q))
 
 
