@@ -22,7 +22,7 @@ $(VENV)/stamp-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@
 
-install: $(VENV)/stamp-test ## set up everything for development
+install: $(VENV)/stamp-test $(VENV)/stamp-bridges ## set up everything for development
 
 run: $(VENV)/stamp-cli ## run the demo on the built-in humanoid
 	$(BIN)/ramify demo
@@ -36,7 +36,7 @@ lint: $(VENV)/stamp-test ## check style and formatting
 types: $(VENV)/stamp-test ## check types
 	$(BIN)/mypy
 
-pytest: $(VENV)/stamp-test ## run the tests: units, layers, README code, laws, engines, oracles
+pytest: $(VENV)/stamp-test $(VENV)/stamp-bridges ## run the tests: units, layers, README code, laws, engines, oracles, bridges
 	$(BLAS) $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 format: $(VENV)/stamp-test ## format and mend what can be mended

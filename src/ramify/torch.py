@@ -6,18 +6,23 @@
     a = forward_dynamics(q, v, tau)           # float64 tensors with leading batch axes, which broadcast
     a.sum().backward()
 
-Reverse mode (`backward`) and forward mode (`torch.func.jvp`) run the O(n) recursions of `vjp` and `jvp`. Gradients with
-respect to q are with respect to its numbers; a change of a quaternion's length changes nothing. Derivatives cannot be
-differentiated again.
+Reverse mode (`backward`, `torch.func.grad`, `jacrev`) and forward mode (`torch.func.jvp`, `jacfwd`) run the O(n)
+recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call.
+
+Derivatives with respect to q are with respect to its numbers, as PyTorch understands them: four for a quaternion, whose
+length changes nothing. Steps along them leave the unit quaternions; `robot.normalize` brings them back. Derivatives
+along the tangent are `robot.forward_dynamics.jvp` and `.vjp`. Derivatives cannot be differentiated again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ramify.model.differentiable import Differentiable
 from ramify.model.model import Model
 
 try:
@@ -27,57 +32,86 @@ except ImportError as error:  # pragma: no cover
 
 
 def inverse_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, a)`: joint forces, (…, nv), as `Model.inverse_dynamics`."""
-    return _differentiable(robot, robot.inverse_dynamics)
+    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all of them."""
+    return _differentiable(robot, "inverse_dynamics")
 
 
 def forward_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, tau)`: joint accelerations, (…, nv), as `Model.forward_dynamics`."""
-    return _differentiable(robot, robot.forward_dynamics)
+    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, likewise."""
+    return _differentiable(robot, "forward_dynamics")
 
 
-def _differentiable(robot: Model, function: Any) -> Callable[..., Any]:
-    class Dynamics(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(q: Any, v: Any, x: Any) -> Any:
-            return _tensor(function(_array(q), _array(v), _array(x)))
+def _differentiable(robot: Model, name: str) -> Callable[..., Any]:
+    made = cache(lambda frames: Differentiable(robot, name, frames))
 
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, _output: Any) -> None:
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
+    def dynamics(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
+        function = made(tuple(f_ext or ()))
+        tensors = function.arguments(q, v, x, f_ext)
+        # From here on all have the same batch axes; PyTorch itself differentiates the broadcast.
+        batch = torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors))
+        dtype = max((tensor.dtype for tensor in tensors), key=lambda dtype: dtype.itemsize)
+        return _Value.apply(function, *(tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors))
 
-        @staticmethod
-        @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-        def backward(ctx: Any, w: Any) -> Any:
-            q, v, x = map(_array, ctx.saved_tensors)
-            by_q, by_v, by_x = function.vjp(q, v, x, _array(w))
-            by_q = np.einsum("...ij,...i->...j", robot.tangent_map(q), by_q)
-            return tuple(_summed(g, t) for g, t in zip((by_q, by_v, by_x), ctx.saved_tensors, strict=True))
+    dynamics.__name__, dynamics.__doc__ = name, f"`{name}` of {robot.name!r}, differentiable."
+    return dynamics
 
-        @staticmethod
-        def jvp(ctx: Any, dq: Any, dv: Any, dx: Any) -> Any:
-            q, v, x = map(_array, ctx.saved_tensors)
-            steps = [np.zeros(1) if d is None else _array(d) for d in (dq, dv, dx)]
-            tangent = np.einsum("...ij,...j->...i", robot.tangent_map(q), np.broadcast_to(steps[0], q.shape))
-            dv, dx = (np.broadcast_to(step, value.shape) for step, value in zip(steps[1:], (v, x), strict=True))
-            return _tensor(function.jvp(q, v, x, tangent, dv, dx))
 
-    def call(q: Any, v: Any, x: Any) -> Any:
-        return Dynamics.apply(q, v, x)
+class _Kernel(torch.autograd.Function):  # type: ignore[misc]
+    """What the three functions below share: vmapped axes become batch axes, in front."""
 
-    call.__name__, call.__doc__ = function.name, f"`{function.name}` of {robot.name!r}, differentiable."
-    return call
+    @classmethod
+    def vmap(cls, info: Any, axes: Any, function: Differentiable, *tensors: Any) -> Any:
+        fronted = [
+            tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+            for tensor, axis in zip(tensors, axes[1:], strict=True)
+        ]
+        results = cls.apply(function, *fronted)
+        return results, tuple(0 for _ in results) if isinstance(results, tuple) else 0
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, _output: Any) -> None:
+        ctx.function, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(_ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError("derivatives of dynamics cannot be differentiated again")
+
+    jvp = backward
+
+
+class _Value(_Kernel):
+    @staticmethod
+    def forward(function: Differentiable, *tensors: Any) -> Any:
+        return _tensor(function.value(*map(_array, tensors)), tensors[0].dtype)
+
+    @staticmethod
+    def backward(ctx: Any, weights: Any) -> Any:
+        return None, *_Gradients.apply(ctx.function, *ctx.saved_tensors, weights)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
+        given = zip(directions, ctx.saved_tensors, strict=True)
+        steps = (torch.zeros_like(tensor) if step is None else step for step, tensor in given)
+        return _Change.apply(ctx.function, *ctx.saved_tensors, *steps)
+
+
+class _Gradients(_Kernel):
+    @staticmethod
+    def forward(function: Differentiable, *tensors: Any) -> Any:
+        return tuple(_tensor(part, tensors[0].dtype) for part in function.gradients(*map(_array, tensors)))
+
+
+class _Change(_Kernel):
+    @staticmethod
+    def forward(function: Differentiable, *tensors: Any) -> Any:
+        return _tensor(function.change(*map(_array, tensors)), tensors[0].dtype)
 
 
 def _array(tensor: Any) -> Any:
     return np.ascontiguousarray(tensor.detach().numpy(), dtype=np.float64)
 
 
-def _tensor(array: Any) -> Any:
-    return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _summed(gradient: Any, like: Any) -> Any:
-    """A gradient summed over the batch axes along which its tensor was broadcast."""
-    return _tensor(gradient).sum_to_size(like.shape).to(like.dtype)
+def _tensor(array: Any, dtype: Any) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)

@@ -1,44 +1,135 @@
-"""Dynamics as functions of JAX arrays: values, gradients, jit, vmap."""
+"""Dynamics as functions of JAX arrays: values, both modes, jit, vmap, and all of them together."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
-import ramify as rf
-from tests.trees import random_mechanism
+from ramify.errors import InputError, UnknownNameError
+from tests.bridges.cases import FUNCTIONS, robot, sample
+from tests.oracle import oracle
 
-jax = pytest.importorskip("jax")
+jax = oracle("jax")
 jax.config.update("jax_enable_x64", True)
 
 import ramify.jax  # noqa: E402 (needs JAX)
 
 
-@pytest.fixture(scope="module")
-def robot() -> rf.Model:
-    return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).ramify()
+def bridge(name: str, model: Any) -> Any:
+    return getattr(ramify.jax, name)(model)
 
 
-@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
-def test_gradients(robot: rf.Model, name: str) -> None:
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name: str) -> None:
+    s = sample(robot())
+    expected = getattr(robot(), name)(s.q, s.v, s.x, f_ext=s.f_ext)
+    for function in (bridge(name, robot()), jax.jit(bridge(name, robot()))):
+        np.testing.assert_array_equal(np.asarray(function(s.q, s.v, s.x, s.f_ext)), expected)
+    np.testing.assert_array_equal(
+        np.asarray(bridge(name, robot())(s.q, s.v, s.x)), getattr(robot(), name)(s.q, s.v, s.x)
+    )
+
+
+@pytest.mark.parametrize("kind", ["floating", "every kind"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_both_modes_against_differences(name: str, kind: str) -> None:
+    """With respect to all arguments, wrenches too, which broadcast against each other."""
     from jax.test_util import check_grads
 
-    rng = np.random.default_rng(0)
-    q, (v, x) = robot.random_configuration(rng, (2,)), rng.uniform(-1.0, 1.0, (2, robot.nv))
-    function = getattr(ramify.jax, name)(robot)
-    np.testing.assert_array_equal(np.asarray(function(q, v, x)), getattr(robot, name)(q, v, x))
-    check_grads(function, (q, v, x), order=1, modes=["rev"], atol=1e-5, rtol=1e-5)
+    s = sample(robot(kind))
+    function = bridge(name, robot(kind))
+    for f in (function, jax.jit(function)):
+        check_grads(f, (s.q, s.v, s.x, s.f_ext), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6)
 
 
-def test_jit_and_vmap(robot: rf.Model) -> None:
-    rng = np.random.default_rng(1)
-    q = robot.random_configuration(rng, (5,))
-    v, tau = rng.uniform(-1.0, 1.0, (2, 5, robot.nv))
-    function = ramify.jax.forward_dynamics(robot)
-    expected = robot.forward_dynamics(q, v, tau)
-    np.testing.assert_array_equal(np.asarray(jax.jit(jax.vmap(function))(q, v, tau)), expected)
-    np.testing.assert_array_equal(
-        np.asarray(jax.vmap(function, (0, 0, None))(q, v, tau[0])), robot.forward_dynamics(q, v, tau[0])
-    )
-    gradient = jax.jit(jax.vmap(jax.grad(lambda t, q, v: function(q, v, t).sum())))(tau, q, v)
-    np.testing.assert_allclose(np.asarray(gradient), robot.mass_matrix_inverse(q).sum(axis=-1))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_directions_and_gradients_are_those_of_the_model(name: str) -> None:
+    """`tangent_map` leads from numbers to tangents."""
+    model, s = robot(), sample(robot())
+    q, v, x, f_ext = s.q[0], s.v, s.x[0, 0], {frame: w.reshape(-1, 6)[0] for frame, w in s.f_ext.items()}
+    dq, dv, dx, w = (np.random.default_rng(i).uniform(-1.0, 1.0, size.shape) for i, size in enumerate((q, v, x, x)))
+    function = bridge(name, model)
+    primal, change = jax.jvp(lambda *arrays: function(*arrays, f_ext), (q, v, x), (dq, dv, dx))
+    dynamics = getattr(model, name)
+    np.testing.assert_array_equal(np.asarray(primal), dynamics(q, v, x, f_ext=f_ext))
+    expected = dynamics.jvp(q, v, x, model.tangent_map(q) @ dq, dv, dx, f_ext=f_ext)
+    np.testing.assert_allclose(np.asarray(change), expected, rtol=1e-13, atol=1e-13)
+    _, pull = jax.vjp(lambda *arrays: function(*arrays, f_ext), q, v, x)
+    by_q, *rest = dynamics.vjp(q, v, x, w, f_ext=f_ext)
+    for actual, exact in zip(pull(w), (model.tangent_map(q).T @ by_q, *rest), strict=True):
+        np.testing.assert_allclose(np.asarray(actual), exact, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jacobians(name: str) -> None:
+    """jacfwd and jacrev, alone and under jit and vmap, are the matrices of `linearize`."""
+    model, s = robot(), sample(robot())
+    x = s.x[0, 0]
+    lin = model.linearize(s.q, s.v, **{"a" if name == "inverse_dynamics" else "tau": x})
+    expected = (lin[0] @ model.tangent_map(s.q), lin[1], lin[2])
+    function = bridge(name, model)
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        alone = jacobian(function, argnums=(0, 1, 2))(s.q[1], s.v, x)
+        batched = jax.jit(jax.vmap(jacobian(function, argnums=(0, 1, 2)), (0, None, None)))(s.q, s.v, x)
+        for one, several, exact in zip(alone, batched, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(one), exact[1], rtol=1e-11, atol=1e-11)
+            np.testing.assert_allclose(np.asarray(several), exact, rtol=1e-11, atol=1e-11)
+
+
+def test_a_vmap_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of gradients and of changes, and along any axis."""
+    from ramify.model.differentiable import Differentiable
+
+    model, s, calls = robot(), sample(robot()), []
+    for method in ("value", "change", "gradients"):
+        original = getattr(Differentiable, method)
+
+        def counted(self: Any, *arrays: Any, original: Any = original) -> Any:
+            calls.append(original.__name__)
+            return original(self, *arrays)
+
+        monkeypatch.setattr(Differentiable, method, counted)
+    function = bridge("forward_dynamics", model)
+    x = np.random.default_rng(3).uniform(-1.0, 1.0, (model.nv, 5))
+    values = jax.vmap(jax.vmap(function, (None, None, 1)), (0, None, None))(s.q, s.v, x)
+    np.testing.assert_array_equal(np.asarray(values), model.forward_dynamics(s.q[:, None], s.v, x.T))
+    assert calls == ["value"]
+    gradient = jax.vmap(jax.grad(lambda t: function(s.q[0], s.v, t).sum()), 1)(x)
+    expected = np.broadcast_to(model.mass_matrix_inverse(s.q[0]).sum(axis=-1), (5, model.nv))
+    np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-12)
+    assert calls.count("gradients") == 1
+    jax.vmap(lambda t: jax.jvp(lambda t: function(s.q[0], s.v, t), (t,), (t,))[1], 1)(x)
+    assert calls.count("change") == 1
+
+
+def test_single_precision() -> None:
+    model, s = robot(), sample(robot())
+    arrays = [np.asarray(array, dtype=np.float32) for array in (s.q, s.v, s.x)]
+    q, v, x = map(jax.numpy.asarray, arrays)
+    function = bridge("forward_dynamics", model)
+    assert function(q, v, x).dtype == np.float32
+    assert function(np.ones(model.nq, dtype=int), v, x).dtype == np.float32
+    gradient = jax.grad(lambda t: function(q, v, t).sum())(x)
+    assert gradient.dtype == np.float32
+    expected = model.forward_dynamics.vjp(*arrays, np.ones(model.nv))[2].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_done() -> None:
+    model, s = robot(), sample(robot())
+    function = bridge("forward_dynamics", model)
+    with pytest.raises(InputError, match=r"forward_dynamics: q has shape \(2, 3\), expected \(..., 15\)"):
+        function(s.q[:, :3], s.v, s.x)
+    with pytest.raises(InputError, match=r"'tip0' has shape \(3,\), expected \(..., 6\)"):
+        function(s.q, s.v, s.x, {"tip0": np.zeros(3)})
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        function(s.q, s.v, s.x, {"nope": np.zeros(6)})
+
+    def total(q: Any) -> Any:
+        return function(q, s.v, s.x).sum()
+
+    for twice in (jax.hessian(total), jax.jacfwd(jax.jacfwd(total)), jax.jacrev(jax.grad(total))):
+        with pytest.raises(NotImplementedError, match="cannot be differentiated again"):
+            twice(s.q)

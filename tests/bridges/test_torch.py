@@ -1,50 +1,108 @@
-"""Dynamics as functions of PyTorch tensors: values, gradients in both modes, broadcasting."""
+"""Dynamics as functions of PyTorch tensors: values, gradients in both modes, broadcasting, torch.func."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
-import ramify as rf
-from tests.trees import mixed, random_mechanism
+from ramify.errors import InputError, UnknownNameError
+from tests.bridges.cases import FUNCTIONS, robot, sample
+from tests.oracle import oracle
 
-torch = pytest.importorskip("torch")
+torch = oracle("torch")
 
 import ramify.torch  # noqa: E402 (needs PyTorch)
 
-
-@pytest.fixture(scope="module")
-def robot() -> rf.Model:
-    return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).ramify()
+# PyTorch's own, when forward mode is first used
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, when forward mode is first used
-@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
-def test_gradients(robot: rf.Model, name: str) -> None:
-    rng = np.random.default_rng(0)
-    q = torch.tensor(robot.random_configuration(rng, (2,)), requires_grad=True)
-    v, x = (torch.tensor(rng.uniform(-1.0, 1.0, robot.nv), requires_grad=True) for _ in range(2))
-    function = getattr(ramify.torch, name)(robot)
-    result = function(q, v, x)
-    np.testing.assert_array_equal(
-        result.detach().numpy(), getattr(robot, name)(q.detach().numpy(), v.detach().numpy(), x.detach().numpy())
-    )
-    assert torch.autograd.gradcheck(function, (q, v, x), atol=1e-5, rtol=1e-5, check_forward_ad=True)
+def bridge(name: str, model: Any) -> Any:
+    return getattr(ramify.torch, name)(model)
 
 
-def test_single_precision_and_missing_gradients(robot: rf.Model) -> None:
-    q = torch.tensor(robot.neutral(), dtype=torch.float32)
-    tau = torch.zeros(robot.nv, dtype=torch.float32, requires_grad=True)
-    ramify.torch.forward_dynamics(robot)(q, torch.zeros(robot.nv), tau).sum().backward()
-    assert tau.grad is not None
+def tensors(model: Any, grad: bool = False) -> tuple[Any, ...]:
+    """The sample as tensors; the wrenches come last, by frame."""
+    s = sample(model)
+    q, v, x = (torch.tensor(array, requires_grad=grad) for array in (s.q, s.v, s.x))
+    return q, v, x, {frame: torch.tensor(wrench, requires_grad=grad) for frame, wrench in s.f_ext.items()}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name: str) -> None:
+    s, model = sample(robot()), robot()
+    q, v, x, f_ext = tensors(model)
+    expected = getattr(model, name)(s.q, s.v, s.x, f_ext=s.f_ext)
+    np.testing.assert_array_equal(bridge(name, model)(q, v, x, f_ext).numpy(), expected)
+    np.testing.assert_array_equal(bridge(name, model)(q, v, x).numpy(), getattr(model, name)(s.q, s.v, s.x))
+
+
+@pytest.mark.parametrize("kind", ["floating", "every kind"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_both_modes_against_differences(name: str, kind: str) -> None:
+    """With respect to all arguments, wrenches too, which broadcast against each other."""
+    q, v, x, f_ext = tensors(robot(kind), grad=True)
+    function, frames = bridge(name, robot(kind)), tuple(f_ext)
+
+    def call(q: Any, v: Any, x: Any, *wrenches: Any) -> Any:
+        return function(q, v, x, dict(zip(frames, wrenches, strict=True)))
+
+    arrays = (q, v, x, *f_ext.values())
+    assert torch.autograd.gradcheck(call, arrays, atol=1e-5, rtol=1e-5, check_forward_ad=True, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jacobians(name: str) -> None:
+    """jacfwd and jacrev, alone and vmapped, are the matrices of `linearize`."""
+    model, s = robot(), sample(robot())
+    q, v, x, _ = tensors(model)
+    x = x[0, 0]
+    lin = model.linearize(s.q, s.v, **{"a" if name == "inverse_dynamics" else "tau": x.numpy()})
+    expected = (lin[0] @ model.tangent_map(s.q), lin[1], lin[2])
+    function = bridge(name, model)
+    for jacobian in (torch.func.jacfwd, torch.func.jacrev):
+        alone = jacobian(function, argnums=(0, 1, 2))(q[1], v, x)
+        batched = torch.func.vmap(jacobian(function, argnums=(0, 1, 2)), (0, None, None))(q, v, x)
+        for one, several, exact in zip(alone, batched, expected, strict=True):
+            np.testing.assert_allclose(one.numpy(), exact[1], rtol=1e-11, atol=1e-11)
+            np.testing.assert_allclose(several.numpy(), exact, rtol=1e-11, atol=1e-11)
+
+
+def test_gradients_are_those_of_the_model() -> None:
+    """`tangent_map` leads from tangents to numbers."""
+    model, s = robot("every kind"), sample(robot("every kind"))
+    q, v, x, _ = tensors(model, grad=True)
+    weights = np.random.default_rng(1).uniform(-1.0, 1.0, (3, 2, model.nv))
+    (bridge("inverse_dynamics", model)(q, v, x) * torch.tensor(weights)).sum().backward()
+    by_q, by_v, _ = model.inverse_dynamics.vjp(s.q, s.v, s.x, weights)
+    expected = np.einsum("bij,abi->bj", model.tangent_map(s.q), by_q)
+    np.testing.assert_allclose(q.grad.numpy(), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(v.grad.numpy(), by_v.sum(axis=(0, 1)), rtol=1e-12, atol=1e-12)
+
+
+def test_single_precision_and_missing_gradients() -> None:
+    model = robot()
+    q = torch.tensor(model.neutral(), dtype=torch.float32)
+    tau = torch.zeros(model.nv, dtype=torch.float32, requires_grad=True)
+    a = bridge("forward_dynamics", model)(q, torch.zeros(model.nv), tau)
+    assert a.dtype == torch.float32
+    a.sum().backward()
+    assert q.grad is None
     assert tau.grad.dtype == torch.float32
+    expected = model.mass_matrix_inverse(model.neutral()).sum(axis=-1)
+    np.testing.assert_allclose(tau.grad.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_every_kind_of_joint() -> None:
-    robot = random_mechanism("every kind", mixed(10, 2), 2).ramify()
-    rng = np.random.default_rng(1)
-    q = torch.tensor(robot.random_configuration(rng), requires_grad=True)
-    v, a, w = (torch.tensor(rng.uniform(-1.0, 1.0, robot.nv)) for _ in range(3))
-    (ramify.torch.inverse_dynamics(robot)(q, v, a) * w).sum().backward()
-    expected = robot.inverse_dynamics.vjp(q.detach().numpy(), v.numpy(), a.numpy(), w.numpy())[0]
-    np.testing.assert_allclose(q.grad.numpy(), robot.tangent_map(q.detach().numpy()).T @ expected)
+def test_what_cannot_be_done() -> None:
+    model = robot()
+    q, v, x, _ = tensors(model, grad=True)
+    function = bridge("forward_dynamics", model)
+    with pytest.raises(InputError, match=r"forward_dynamics: tau has shape \(3, 1, 4\), expected \(..., 13\)"):
+        function(q, v, x[..., :4])
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        function(q, v, x, {"nope": torch.zeros(6)})
+    (gradient,) = torch.autograd.grad(function(q, v, x).sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match="cannot be differentiated again"):
+        gradient.sum().backward()

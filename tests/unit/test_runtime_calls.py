@@ -135,7 +135,7 @@ def test_sixteen_threads_hammering_a_new_function() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_child_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     function = toy(7)
     inputs = [np.ones((400, 7)), np.full((400, 7), 2.0), np.ones(400)]

@@ -1,0 +1,45 @@
+"""What both bridges are tried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import ramify as rf
+from tests.trees import mixed, random_mechanism
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FUNCTIONS = ("inverse_dynamics", "forward_dynamics")
+
+
+@cache
+def robot(name: str = "floating") -> rf.Model:
+    """A small one with a floating base, or one with every kind of joint."""
+    if name == "floating":
+        return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).ramify()
+    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arguments of the dynamics. Batch axes are (2,), (), (3, 1) and (3, 2): they broadcast."""
+
+    q: Array
+    v: Array
+    x: Array
+    f_ext: dict[str, Array]
+
+
+def sample(model: rf.Model) -> Sample:
+    """A random one, with wrenches on two frames; quaternions are not of unit length."""
+    rng = np.random.default_rng(0)
+    v, x = rng.uniform(-1.0, 1.0, model.nv), rng.uniform(-1.0, 1.0, (3, 1, model.nv))
+    wrenches = {"tip0": rng.uniform(-1.0, 1.0, 6), model.bodies[-1].name: rng.uniform(-1.0, 1.0, (3, 2, 6))}
+    q = model.random_configuration(rng, (2,))
+    for joint in model.joints:
+        if joint.kind in ("floating", "spherical"):
+            q[..., joint.q_start + joint.nq - 4 : joint.q_start + joint.nq] *= 1.3
+    return Sample(q, v, x, wrenches)
