@@ -292,6 +292,89 @@ def test_functions_for_hot_loops() -> None:
         arm().inertia([PLANE], singular="never")
 
 
+@pytest.mark.parametrize("name", ["inverse_inertia", "inertia"])
+@pytest.mark.parametrize(
+    ("q", "out", "said"),
+    [
+        (np.zeros(4), None, r"q has shape \(4,\), expected \(..., 3\)"),
+        (np.zeros(3) * 1j, None, "q has dtype complex128, expected real numbers"),
+        (np.zeros(3, dtype=bool), None, "q has dtype bool, expected real numbers"),
+        ("here", None, "expected real numbers"),
+        (BENT, np.empty((2, 2)), r"has shape \(2, 2\), expected \(3, 3\)"),
+        (BENT, np.empty((4, 3, 3)), r"has shape \(4, 3, 3\), expected \(3, 3\)"),
+        (np.stack([BENT] * 4), np.empty((3, 3)), r"has shape \(3, 3\), expected \(4, 3, 3\)"),
+        (BENT, np.empty((3, 3), dtype=np.float32), "must be a float64 array, got dtype float32"),
+        (BENT, [[0.0] * 3] * 3, "must be a float64 array, got list"),
+    ],
+)
+def test_impossible_arrays_of_hot_functions(name: str, q: Any, out: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}: .*{said}"):
+        getattr(arm(), name)([PLANE])(q, out=out)
+
+
+def test_results_that_cannot_be_written() -> None:
+    home = np.empty((3, 3))
+    home.setflags(write=False)
+    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+        with pytest.raises(InputError, match="read-only"):
+            function(BENT, out=home)
+
+
+@pytest.mark.parametrize("given", [np.empty((3, 3)), (np.empty((3, 3)),) * 2, "here"])
+def test_three_results_need_three_arrays(given: Any) -> None:
+    with pytest.raises(InputError, match="task_dynamics: out is a tuple of three arrays"):
+        arm().task_dynamics([PLANE])(BENT, out=given)
+
+
+@pytest.mark.parametrize("name", ["inverse_inertia", "inertia"])
+@pytest.mark.parametrize("q", [BENT, STRETCHED, np.stack([BENT, STRETCHED, BENT + 0.1, STRETCHED])], ids=str)
+def test_a_result_may_take_the_place_of_q(name: str, q: Array) -> None:
+    """Also of singular samples, which are computed a second time."""
+    function = getattr(arm(), name)([PLANE])
+    expected = function(q)
+    memory = np.zeros(expected.size)
+    memory[: q.size] = q.ravel()
+    home = memory.reshape(expected.shape)
+    assert function(memory[: q.size].reshape(q.shape), out=home) is home
+    np.testing.assert_array_equal(home, expected)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)], ids=str)
+def test_empty_batches_of_hot_functions(shape: tuple[int, ...]) -> None:
+    q = np.zeros((*shape, 3))
+    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+        home = np.empty((*shape, 3, 3))
+        assert function(q).shape == function(q, out=home).shape == (*shape, 3, 3)
+    assert [result.shape for result in arm().task_dynamics([PLANE])(q)] == [(*shape, 3, 3)] * 3
+
+
+def test_numbers_of_any_real_type() -> None:
+    whole = np.array([1, 0, 2])
+    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+        expected = function(whole.astype(np.float64))
+        for q in (whole, whole.astype(np.float32), whole.astype(">f8"), whole.tolist(), np.repeat(whole, 2)[::2]):
+            np.testing.assert_array_equal(function(q), expected)
+    assert arm().operational_space(bent(0.01), [PLANE], cut=np.float32(1e-2)).rank == 2
+
+
+def test_frames_at_the_same_place_are_dependent() -> None:
+    """Two names for one thing are no error: rank says that nothing was gained."""
+    builder = rf.Builder("one place")
+    builder.add_body("link", joint="spherical", mass=1.0, inertia=np.eye(3))
+    builder.add_frame("same", body="link")
+    space = builder.build().operational_space([1.0, 0.0, 0.0, 0.0], [rf.Task("link", (0, 1)), rf.Task("same", (1, 2))])
+    assert space.rank == 3
+    assert np.isfinite(space.inertia).all()
+
+
+def test_tasks_that_only_the_world_has() -> None:
+    space = arm().operational_space(BENT, ["world"])
+    assert space.rank == 0
+    np.testing.assert_array_equal(space.inverse_inertia, np.zeros((6, 6)))
+    assert np.isfinite(space.inertia).all()
+    np.testing.assert_array_equal(space.nullspace, np.eye(3))
+
+
 def test_a_robot_without_inverse_mass_matrix_says_so() -> None:
     builder = rf.Builder("ghost")
     builder.add_body("air", axis=(0, 0, 1), mass=0.0, inertia=np.zeros((3, 3)))

@@ -78,6 +78,11 @@ class HotFunction:
         if out is None:
             results = self._kernel(q)
         else:
+            # Samples may be computed again after the kernel has written: q must still be what it was.
+            if isinstance(q, np.ndarray) and any(
+                np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)
+            ):
+                q = q.copy()
             first, *rest = out
             results = self._kernel(q, out=(first, np.empty(np.shape(q)[:-1]), *rest))
         spread = results[1]
@@ -121,5 +126,8 @@ class TaskDynamicsFunction(HotFunction):
 
     def __call__(self, q: Any, out: tuple[Any, Any, Any] | None = None) -> TaskDynamics:
         """Λ, J̄ and N."""
+        if out is not None and (not isinstance(out, (tuple, list)) or len(out) != len(self.quantities)):
+            given = f"{len(out)} arrays" if isinstance(out, (tuple, list)) else type(out).__name__
+            raise InputError(f"task_dynamics: out is a tuple of three arrays, for Λ, J̄ and N; got {given}")
         inertia, _, consistent, nullspace = self._results(q, out)
         return TaskDynamics(inertia, consistent, nullspace)

@@ -149,5 +149,5 @@ def require_policy(policy: object, cut: object) -> None:
     """Refuse what is no policy, or no share."""
     if policy not in POLICIES:
         raise UnknownNameError("policy for singular tasks", policy, POLICIES)
-    if not isinstance(cut, (int, float)) or not 0.0 < cut < 1.0:
+    if not isinstance(cut, (int, float, np.floating)) or not 0.0 < cut < 1.0:
         raise InputError(f"cut is a share of the largest eigenvalue, between 0 and 1; got {cut!r}")
