@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class Binding:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
-    @property
+    @cached_property
     def footprint(self) -> int:
         """Numbers that one sample touches: scratch, inputs and outputs."""
         return self.workspace + sum(operand.size for operand in self.operands)

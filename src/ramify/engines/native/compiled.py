@@ -104,20 +104,25 @@ class Compiled(Gate):
         if not batch:
             self._runner(1)(*arrays, out=results)
         elif (samples := math.prod(batch)) > 0:
-            self._run_batch(arrays, results, batch, samples)
+            flat = [_flat(a, o, batch, samples) for a, o in zip(arrays, binding.inputs, strict=True)]
+            if out is None:
+                self._run_slices([*flat, *_reshaped(results, binding, samples)], samples)
+            else:
+                self._run_into(flat, results, samples)
         return results if len(results) > 1 else results[0]
 
-    def _run_batch(self, arrays: list[Array], results: tuple[Array, ...], batch: tuple[int, ...], samples: int) -> None:
-        flat = [_flat(a, o, batch, samples) for a, o in zip(arrays, self.binding.inputs, strict=True)]
-        targets = [r.reshape(samples, *o.shape) for r, o in zip(results, self.binding.outputs, strict=True)]
+    def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
+        """Run a flat batch into a user's arrays."""
+        targets = _reshaped(results, self.binding, samples)
         # A result that overlaps inputs or other results, or has no flat view, is computed elsewhere first.
         for k, (result, flat_result) in enumerate(zip(results, targets, strict=True)):
             others = [*flat, *targets[:k]]
-            if not np.may_share_memory(result, flat_result) or any(np.may_share_memory(result, a) for a in others):
+            detached = flat_result is not result and not np.may_share_memory(result, flat_result)
+            if detached or any(np.may_share_memory(result, a) for a in others):
                 targets[k] = np.empty(flat_result.shape)
         self._run_slices([*flat, *targets], samples)
         for result, computed in zip(results, targets, strict=True):
-            if not np.may_share_memory(result, computed):
+            if computed is not result and not np.may_share_memory(result, computed):
                 result[...] = computed.reshape(result.shape)
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
@@ -153,6 +158,8 @@ class Compiled(Gate):
     def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
         """The common leading shape."""
         leads = [_lead(array, operand) for array, operand in zip(arrays, self.binding.inputs, strict=True)]
+        if leads.count(leads[0]) == len(leads):
+            return leads[0]
         try:
             return np.broadcast_shapes(*leads)
         except ValueError:
@@ -214,9 +221,17 @@ def _lead(array: Array, operand: Operand) -> tuple[int, ...]:
     return lead
 
 
+def _reshaped(results: tuple[Array, ...], binding: Binding, samples: int) -> list[Array]:
+    """Results with one batch axis; views, where strides allow it."""
+    flat = [(samples, *operand.shape) for operand in binding.outputs]
+    return [r if r.shape == shape else r.reshape(shape) for r, shape in zip(results, flat, strict=True)]
+
+
 def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) -> Array:
     """An input with one batch axis; repeated by a zero stride if it is one sample for all, else by copying."""
     lead = _lead(array, operand)
+    if lead == batch:
+        return array if len(lead) == 1 else array.reshape(samples, *operand.shape)
     if math.prod(lead) == 1:
         return np.broadcast_to(array.reshape(operand.shape), (samples, *operand.shape))
     return np.broadcast_to(array, batch + operand.shape).reshape(samples, *operand.shape)
