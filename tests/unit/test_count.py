@@ -12,8 +12,13 @@ import pytest
 import ramify as rf
 from ramify.algorithms.operational_space import METHODS, inverse_inertia
 from ramify.engines.count import PASSES, count, count_passes
-from ramify.engines.operational_space_choice import CANDIDATES, choose
+from ramify.engines.operational_space_choice import CANDIDATES, choose, saved_by_stations
 from ramify.model.zoo import asimo35, asimo35_tasks
+from ramify.recursion.mechanism import Site
+from tests.trees import mixed, random_mechanism
+
+#: What tasks have by turns.
+ROWS = ((0, 1, 2, 3, 4, 5), (3, 4, 5), (1,))
 
 #: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies.
 GOLDEN = {
@@ -78,11 +83,30 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
     robot, frames = chain(length, tips)
     sites = tuple(robot.site(name) for name in frames)
     counts = totals(robot, frames)
-    chosen = choose(robot.mechanism, sites, "local")
+    chosen = choose(robot.mechanism, sites)
     assert counts[chosen] == min(counts[m] for m in CANDIDATES)
     # that one is ahead on shallow trees, but slower there
     others = [counts[m] for m in METHODS if m != "sparse_factorization"]
     assert counts[chosen] <= 1.004 * min(others)
+
+
+def agreement(robot: rf.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
+    """What stations save, by formulas and by counts, as shares of all operations."""
+    without, with_stations = (count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in CANDIDATES)
+    return saved_by_stations(robot.mechanism, sites) / without, 1.0 - with_stations / without
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_choice_by_formulas_is_that_by_counts(seed: int) -> None:
+    """Random trees of all joint kinds, with tasks of any rows anywhere."""
+    robot, rng = random_mechanism("tree", mixed(25, seed), seed, branching=0.2).ramify(), np.random.default_rng(seed)
+    moving = [name for name in robot.frames if robot.site(name).node >= 0]
+    for number in (2, 4, 8, 16, 25):
+        frames = rng.choice(moving, number)
+        sites = tuple(replace(robot.site(str(f)), rows=ROWS[i % len(ROWS)]) for i, f in enumerate(frames))
+        formulas, counts = agreement(robot, sites)
+        assert abs(formulas - counts) < 0.06
+        assert formulas * counts >= 0 or abs(counts) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -92,7 +116,7 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
 def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tuple[int, ...], rows: int) -> None:
     robot, frames = tree(length, limbs, 2)
     sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
-    assert choose(robot.mechanism, sites, "local") == method
+    assert choose(robot.mechanism, sites) == method
 
 
 def test_segments_are_ahead_with_few_rows_only() -> None:
@@ -108,10 +132,9 @@ def test_segments_are_ahead_with_few_rows_only() -> None:
 
 
 def test_choosing_is_quick() -> None:
-    robot = asimo35("two_arms_two_legs")
-    sites = tuple(robot.site(name) for name in asimo35_tasks("two_arms_two_legs"))
-    choose(robot.mechanism, sites, "local")
-    others = sites[::-1]
+    """Also for joints that were never seen before: nothing is traced."""
+    robot = random_mechanism("new", mixed(60, 7), 7, armature=0.3, branching=0.2).ramify()
+    sites = tuple(robot.site(f"link{i}") for i in range(20, 60))
     start = time.perf_counter()
-    choose(robot.mechanism, others, "local")
+    choose(robot.mechanism, sites)
     assert time.perf_counter() - start < 0.1

@@ -62,7 +62,7 @@ class FrameTasks:
 
     @cached_property
     def _chosen(self) -> str:
-        return chosen(self._method, self._reference, self._mechanism, self._sites)
+        return chosen(self._method, self._mechanism, self._sites)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:

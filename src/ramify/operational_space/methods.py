@@ -13,10 +13,10 @@ from ramify.recursion.mechanism import Mechanism, Site
 METHODS = tuple(operational_space.METHODS)
 
 
-def chosen(method: str, reference: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
+def chosen(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
     """The name of the algorithm that a choice means for some tasks of a mechanism."""
     if method == "auto":
-        return choose(mechanism, sites, reference)
+        return choose(mechanism, sites)
     if method not in METHODS:
         raise UnknownNameError("method", method, ("auto", *METHODS))
     return method
