@@ -100,14 +100,14 @@ def _require_name(task: object, frame: object) -> None:
         raise InputError(f"a {type(task).__name__} takes names of frames, got {type(frame).__name__}")
 
 
-def chosen_rows(task: object, rows: object) -> tuple[int, ...]:
-    """Numbers of the components that a choice of rows means."""
+def chosen_rows(task: object, rows: Any) -> tuple[int, ...]:
+    """Numbers of the components that a choice of rows means. Those of a task that was made are such numbers already."""
     if isinstance(rows, str):
         if rows not in ROWS:
             raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}")
         return ROWS[rows]
     try:
-        numbers: tuple[Any, ...] = tuple(rows)  # type: ignore[arg-type]
+        numbers = tuple(rows)
     except TypeError:
         raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}") from None
     if not numbers:
@@ -142,11 +142,11 @@ def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
 def _refuse_duplicates(tasks: Sequence[AnyTask], what: str) -> None:
     seen: dict[Any, set[int]] = {}
     for task in tasks:
-        rows = set(task.rows)
+        rows = set(chosen_rows(task, task.rows))
         same = seen.setdefault(replace(task, rows="position"), set())
         if same & rows:
             raise InputError(f"{what}: rows {sorted(same & rows)} of the {task} are asked for twice")
-        same |= rows  # type: ignore[arg-type]
+        same |= rows
 
 
 def site_of(task: Task, find: Callable[[str], Site]) -> Site:
@@ -154,4 +154,4 @@ def site_of(task: Task, find: Callable[[str], Site]) -> Site:
     site = find(task.frame)
     place = Transform(site.placement)
     moved = Transform.of(place.E, place.r + place.E.T @ np.array(task.offset))
-    return Site(site.name, site.node, moved.data, task.rows)  # type: ignore[arg-type]
+    return Site(site.name, site.node, moved.data, chosen_rows(task, task.rows))

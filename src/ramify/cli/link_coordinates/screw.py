@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -31,20 +31,21 @@ from ramify.cli.link_coordinates.number import Number, Tally
 from ramify.spatial.value import Array
 
 X, Z = 0, 2
-_F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def _changes_coordinates(run: _F) -> _F:
+def _changes_coordinates(run: Callable[Concatenate[Screw, _P], _R]) -> Callable[Concatenate[Screw, _P], _R]:
     """Count what a method does as a change of coordinates."""
 
     @wraps(run)
-    def wrapped(self: Screw, *args: Any) -> Any:
+    def wrapped(self: Screw, *args: _P.args, **named: _P.kwargs) -> _R:
         self.tally.transforms = True
-        result = run(self, *args)
+        result = run(self, *args, **named)
         self.tally.transforms = False
         return result
 
-    return wrapped  # type: ignore[return-value]
+    return wrapped
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ class Screw:
         """s c, s², 2 s c and 1 − 2 s²."""
         c, s = self._cosine_and_sine()
         if self.constant:
-            sc, ss = c.value * s.value, s.value * s.value
-            return tuple(Number(x, self.tally) for x in (sc, ss, 2.0 * sc, 1.0 - 2.0 * ss))  # type: ignore[return-value]
+            sc, ss, sc2, c2 = self.tally.numbers(
+                [c.value * s.value, s.value**2, 2 * c.value * s.value, 1 - 2 * s.value**2]
+            )
+            return sc, ss, sc2, c2
         sc, ss = s * c, s * s
         return sc, ss, sc + sc, 1 - (ss + ss)
 
