@@ -39,7 +39,7 @@ def _changes_coordinates(run: Callable[Concatenate[Screw, _P], _R]) -> Callable[
     """Count what a method does as a change of coordinates."""
 
     @wraps(run)
-    def wrapped(self: Screw, *args: _P.args, **named: _P.kwargs) -> _R:
+    def wrapped(self: Screw, /, *args: _P.args, **named: _P.kwargs) -> _R:
         self.tally.transforms = True
         result = run(self, *args, **named)
         self.tally.transforms = False
