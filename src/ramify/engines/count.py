@@ -175,7 +175,7 @@ class _Runs:
         return port_of(self.mechanism, node)
 
     def numbers(self, loop: Loop, meant: dict[Role, int]) -> Sequence[int]:
-        """The columns or rows that an inner loop runs over; for a frame's support, as many."""
+        """The columns or rows that an inner loop runs over; for a frame's support, and elsewhere, as many."""
         which = -1 if loop.over is None else meant[loop.over]
         after = None if loop.after is None else meant[loop.after]
         if loop.source == "ancestors":
@@ -212,6 +212,7 @@ class _Runs:
             "following": lambda: self.rows.following(which),
             "frame_rows": lambda: self.rows.of(which),
             "descendants": lambda: range(starts[which + 1], starts[topology.subtree_end(which)]),
+            "elsewhere": lambda: range(nv - (starts[topology.subtree_end(which)] - starts[which])),
             "onward": lambda: range(starts[which], nv),
             "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in self.rows.support(which))),
         }

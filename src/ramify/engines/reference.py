@@ -197,6 +197,12 @@ class ReferenceTree(Tree):
         end = self._mechanism.topology.subtree_end(number - 1)
         return self._columns(start + (length or 0), self._mechanism.v_starts[end])
 
+    def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
+        (start, _), _ = k.span("v")
+        (number, _), _ = k.span("node")
+        end = self._mechanism.v_starts[self._mechanism.topology.subtree_end(number - 1)]
+        return self._loop(ColumnRole((c, 0)) for c in (*range(start), *range(end, self._mechanism.nv)))
+
     def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
         (start, _), _ = k.span("v")
         return self._columns(start, self._mechanism.nv)

@@ -345,6 +345,9 @@ class TracedTree(Tree):
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
         return self._column_loop("descendants", _role(k))
 
+    def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
+        return self._column_loop("elsewhere", _role(k))
+
     def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
         return self._column_loop("onward", _role(k))
 

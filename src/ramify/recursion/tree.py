@@ -63,6 +63,10 @@ class Tree(ABC):
         """The degrees of freedom of all nodes that k carries, without its own: contiguous columns."""
 
     @abstractmethod
+    def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
+        """The degrees of freedom of all nodes but k and those that it carries."""
+
+    @abstractmethod
     def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
         """The degrees of freedom from k's first to the last of the mechanism: contiguous columns."""
 

@@ -130,13 +130,19 @@ def forward_dynamics_derivatives(
         own_v = G.matrix().T @ lambda_v.matrix() - k.D.solve(felt_v)
         k.E_q = k.psi_rate_rate - lambda_q + _motions(S.matrix() @ own_q + k.J_hat @ k.psi_rate.matrix()[:3] * 2.0)
         k.E_v = k.both_rates - lambda_v + _motions(S.matrix() @ own_v + k.J_hat @ S.matrix()[:3] * 2.0)
-        for c in tree.columns():
+        for c in tree.elsewhere(k):
             inward = A[parent, c]
-            row = Minv[k, c] - G.along(inward)
+            row = -G.along(inward)
             Minv[k, c] = row
             A[k, c] = inward + S @ row
             dq[c, k] = -Y_q.along(inward)
             dv[c, k] = -Y_v.along(inward)
+        for carried in (k.columns(), tree.descendants(k)):
+            for c in carried:
+                inward = A[parent, c]
+                row = Minv[k, c] - G.along(inward)
+                Minv[k, c] = row
+                A[k, c] = inward + S @ row
         dq[k, k], dv[k, k] = own_q, own_v
 
     for k, _ in tree.gather():

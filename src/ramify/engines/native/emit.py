@@ -267,6 +267,13 @@ class _Emitter:
             with self.f.loop(first, last, 2) as run:
                 start, end = memory.number(runs, run), memory.number(runs, memory.sum(run, 1))
                 self.contiguous(loop, scope, start, end)
+        elif loop.source == "elsewhere" and loop.over is not None:
+            begin, end = (memory.number(memory.rows[loop.over], table.NODE[place]) for place in ("v", "end"))
+            with self.f.loop(0, 2) as side:
+                before = self.f.let(f"icmp eq i64 {side}, 0")
+                start = self.f.let(f"select i1 {before}, i64 0, i64 {end}")
+                stop = self.f.let(f"select i1 {before}, i64 {begin}, i64 {memory.sizes['v']}")
+                self.contiguous(loop, scope, start, stop)
         else:
             self.contiguous(loop, scope, *self.bounds(loop))
 
