@@ -1,4 +1,4 @@
-"""Two hands hold one object and lift it: what the hands feel of each other, and how hard they squeeze.
+"""Two hands lift one object: what one hand feels of the other, and how to move both as if they were one.
 
 Run it with `python examples/two_hands.py`.
 """
@@ -9,30 +9,67 @@ import numpy as np
 
 import ramify as rf
 
+STEP = 1e-3  # [s]
+HEIGHT, DURATION = 0.15, 1.0  # how far up [m], and how long it takes [s]
+HANDS = ["left_hand", "right_hand"]
+UP = np.array([0.0, 0.0, 1.0])
+
+
+def lift(t: float) -> tuple[float, float, float]:
+    """Height, velocity and acceleration along a smooth way up, from rest to rest."""
+    s, rate = t / DURATION, 1.0 / DURATION
+    way = 10 * s**3 - 15 * s**4 + 6 * s**5
+    return (
+        HEIGHT * way,
+        HEIGHT * rate * (30 * s**2 - 60 * s**3 + 30 * s**4),
+        HEIGHT * rate**2 * (60 * s - 180 * s**2 + 120 * s**3),
+    )
+
+
+def grasp(robot: rf.Model, q: np.ndarray) -> np.ndarray:
+    """Where the right hand is, as the left hand sees it [m]."""
+    left, right = robot.poses(q, HANDS)
+    return left[:3, :3].T @ (right[:3, 3] - left[:3, 3])
+
 
 def main() -> float:
-    """Lift, and keep the hands together; returns how far accelerations are from those wanted."""
-    robot = rf.zoo.humanoid24()
-    rng = np.random.default_rng(1)
-    q, v = robot.random_configuration(rng), rng.uniform(-0.5, 0.5, robot.nv)
+    """Lift for one second; returns how far the hands slip on the object [m]."""
+    robot = rf.zoo.humanoid24()  # stands on its right foot
+    bent = {"shoulder_pitch": -0.5, "elbow": -1.1}  # forearms forward
+    q = robot.q_from_dict({f"{side}_{joint}": angle for side in ("left", "right") for joint, angle in bent.items()})
+    v = np.zeros(robot.nv)
 
-    # Λ of both hands at once: its off-diagonal blocks are what one hand feels of the other
-    both = robot.operational_space(q, ["left_hand", "right_hand"])
-    own, other = both.inverse_inertia[3:6, 3:6], both.inverse_inertia[9:12, 3:6]
-    print(f"A push on one hand moves the other {np.linalg.norm(other) / np.linalg.norm(own):.1%} as much.")
+    # Λ⁻¹ of both hands at once: the blocks off its diagonal are what one hand feels of the other.
+    # Rows 0 to 2 turn the left hand, 3 to 5 move it; 6 to 11 are the same of the right hand.
+    A = robot.operational_space(q, HANDS).inverse_inertia
+    share = np.linalg.norm(A[9:12, 3:6]) / np.linalg.norm(A[3:6, 3:6])
+    print(f"A push on one hand accelerates the other one, too: by {share:.1%} of its own acceleration.")
 
-    # the grasp as a relative task, the object's motion as the left hand's
-    tasks = [rf.RelativeTask("left_hand", "right_hand"), rf.Task("left_hand", "position")]
-    space = robot.operational_space(q, tasks, v)
-    wanted = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0, 0.2])  # hands stay together, the object goes up
-    force = space.inertia @ wanted + space.bias
-    tau = space.jacobian.T @ force + space.nullspace.T @ rng.uniform(-1.0, 1.0, robot.nv)
+    # The grasp is a relative task: hands that hold one object do not move relative to each other. The motion of the
+    # object is that of the left hand, seen along the axes of the world. Of the twelve rows only the last three move.
+    tasks = [rf.RelativeTask(*HANDS), "left_hand"]
+    start, before = robot.poses(q, HANDS)[0, :3, 3], grasp(robot, q)
+    slip = 0.0
+    for i in range(round(DURATION / STEP)):
+        height, speed, acceleration = lift(i * STEP)
+        space = robot.operational_space(q, tasks, v, reference="local_world_aligned")
+        rates = space.jacobian @ v
+        error = start + height * UP - robot.poses(q, HANDS)[0, :3, 3]
+        lifting = acceleration * UP + 400.0 * error + 40.0 * (speed * UP - rates[9:])
+        wanted = np.concatenate([-40.0 * rates[:9], lifting])
 
-    a = robot.forward_dynamics(q, v, tau)
-    got = space.jacobian @ a + space.jacobian_dot_v
-    print("Squeeze [N m, N]:", np.array2string(force[:6], precision=2))
-    print("Acceleration of the object [m/s²]:", np.array2string(got[6:], precision=3))
-    return float(np.abs(got - wanted).max())
+        # What the tasks need, and in their null space what holds the rest of the body still.
+        force = space.inertia @ wanted + space.bias
+        rest = robot.bias_forces(q, v) - robot.mass_matrix(q) @ (10.0 * v)
+        tau = space.jacobian.T @ force + space.nullspace.T @ rest
+
+        v = v + STEP * robot.forward_dynamics(q, v, tau)
+        q = robot.integrate(q, v, STEP)
+        slip = max(slip, float(np.linalg.norm(grasp(robot, q) - before)))
+
+    risen = robot.poses(q, HANDS)[:, 2, 3].mean() - start[2]
+    print(f"The hands rise by {risen * 100:.1f} cm, and slip by {slip * 1e3:.2f} mm.")
+    return slip
 
 
 if __name__ == "__main__":
