@@ -31,9 +31,7 @@ def main() -> float:
         # The mass that a push feels if nothing else holds the chest: one over what a unit force accelerates it.
         ahead, down = (1.0 / (axis @ space.inverse_inertia @ axis) for axis in (forward, up))
         free = round(float(np.trace(space.nullspace)))
-        print(
-            f"{name:12} a push forward feels {ahead:.0f} kg, one down {down:3.0f} kg; {free} of {robot.nv} freedoms left"
-        )
+        print(f"{name:12} a push forward feels {ahead:.0f} kg, one down {down:3.0f} kg; {free} freedoms are left")
 
     # On two feet, the last of the three: accelerate the chest upwards, and hold everything else.
     force = space.inertia @ (1.0 * up) + space.bias

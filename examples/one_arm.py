@@ -44,6 +44,7 @@ def main() -> float:
         velocity = 0.1 * speed * np.array([-np.sin(angle), np.cos(angle), 0.0])
         acceleration = 0.1 * speed**2 * np.array([-np.cos(angle), -np.sin(angle), 0.0])
 
+        # the tool's motion along the axes of the world, as the circle is given
         space = robot.operational_space(q, task, v, reference="local_world_aligned")
         error = wanted - robot.poses(q, ["tool"])[0, :3, 3]
         rate = velocity - space.jacobian @ v
@@ -57,8 +58,9 @@ def main() -> float:
         q = robot.integrate(q, v, STEP)
         if i > 500:
             worst = max(worst, float(np.linalg.norm(error)))
-    print(f"The tool stays within {worst * 1e3:.2f} mm of the circle; Λ has rank {space.rank}, and weighs")
-    print(np.array2string(space.inertia, precision=2), "kg")
+    print(f"The tool stays within {worst * 1e3:.2f} mm of the circle.")
+    print(f"The mass that is felt at it in the end (Λ, of rank {space.rank}) in kg:")
+    print(np.array2string(space.inertia, precision=2))
     return worst
 
 
