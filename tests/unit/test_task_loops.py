@@ -233,33 +233,38 @@ def test_groups_make_all_pairs_that_pass(loop: str) -> None:
     assert np.array_equal(result, in_order_asked(expected))
 
 
-def test_groups_of_all_rows() -> None:
+def test_tasks_in_the_order_asked_for() -> None:
     @declare
     def blocks(tree: Any, q: Any, seen: Any) -> None:
-        marks = tree.array("row", "row")
-        for one in tree.rows():
-            for other in tree.rows():
+        marks = tree.array("rows", "rows")
+        for one in tree.asked():
+            for other in tree.asked():
                 marks[one, other] = 0.0
-        for group, before, beyond in tree.row_groups():
-            for i, one in enumerate(group.rows):
+        for task, before, beyond in tree.tasks():
+            for i, one in enumerate(task.rows):
                 marks[one, one] = 7.0 + i
             for other in before:
-                for i, one in enumerate(group.rows):
+                for i, one in enumerate(task.rows):
                     marks[other, one] = marks[other, one] + (1.0 + i)
             for other in beyond:
-                for i, one in enumerate(group.rows):
+                for i, one in enumerate(task.rows):
                     marks[other, one] = marks[other, one] - (1.0 + i)
-        for group, _, _ in tree.row_groups():
-            for other in tree.rows():
-                for one in group.rows:
-                    seen[other, one] = marks[other, one]
+        for one in tree.asked():
+            for other in tree.asked():
+                seen[one, other] = marks[one, other]
+            for other in tree.asked(one):
+                seen[one, other] = seen[one, other] + 20.0
 
-    expected = np.zeros((ROWS.count, ROWS.count))
-    for group in ROWS.groups:
-        for i, row in enumerate(group):
-            expected[: group.start, row], expected[row, row], expected[group.stop :, row] = 1.0 + i, 7.0 + i, -1.0 - i
-    assert np.array_equal(on_both_engines(blocks), in_order_asked(expected))
-    assert count(blocks, ROBOT.mechanism, SITES).additions == ROWS.count**2 - sum(len(g) ** 2 for g in ROWS.groups)
+    n = ROWS.places_count
+    expected = 20.0 * np.triu(np.ones((n, n)))
+    for task in ROWS.tasks:
+        for i, row in enumerate(task):
+            expected[: task.start, row] += 1.0 + i
+            expected[row, row] += 7.0 + i
+            expected[task.stop :, row] -= 1.0 + i
+    assert np.array_equal(on_both_engines(blocks), expected)
+    pairs = n * n - sum(len(task) ** 2 for task in ROWS.tasks)
+    assert count(blocks, ROBOT.mechanism, SITES).additions == pairs + n * (n + 1) // 2
 
 
 def test_operations_of_new_loops_are_counted() -> None:

@@ -154,8 +154,8 @@ class _Runs:
             find = self.rows.carried_groups if source == "carried_groups" else self.stations.passing_groups
             groups = self.rows.groups if source == "carried_groups" else self.stations.groups
             return [((len(groups[place]),), (place,), 1) for place in find(meant[loop.over])]
-        if source == "row_groups":
-            return [((len(group),), (place,), 1) for place, group in enumerate(self.rows.groups)]
+        if source == "tasks":
+            return [((len(task),), (place,), 1) for place, task in enumerate(self.rows.tasks)]
         if source == "frames":
             return [(frame_variant(self.mechanism, site), (i, site.node), 1) for i, site in enumerate(self.sites)]
         if source == "relatives":
@@ -180,10 +180,10 @@ class _Runs:
         after = None if loop.after is None else meant[loop.after]
         if loop.source == "ancestors":
             return self.climb(self.mechanism.column_parents[self.mechanism.v_starts[which]] if after is None else after)
-        if loop.source == "before_row_groups" and after is not None:
-            return range(self.rows.groups[after].start)
-        if loop.source == "beyond_row_groups" and after is not None:
-            return range(self.rows.groups[after].stop, self.rows.count)
+        if loop.source == "before_task" and after is not None:
+            return range(self.rows.tasks[after].start)
+        if loop.source == "beyond_task" and after is not None:
+            return range(self.rows.tasks[after].stop, self.rows.places_count)
         if loop.source == "beyond_carried_groups" and after is not None:
             return range(self.rows.groups[after].stop, self.rows.carried(which).stop)
         if loop.source == "beyond_passing_groups" and after is not None:

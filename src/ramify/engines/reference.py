@@ -221,8 +221,14 @@ class ReferenceTree(Tree):
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(range(self._rows.count), after)
 
-    def asked(self) -> Iterator[RowRole]:
-        return self._loop(RowRole(None, (place, 0)) for place in range(self._rows.places_count))
+    def asked(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        start = 0
+        if after is not None:
+            (start, _), _ = after.span("rows")
+        return self._asked_loop(range(start, self._rows.places_count))
+
+    def _asked_loop(self, places: range) -> Iterator[RowRole]:
+        return self._loop(RowRole(None, (place, 0)) for place in places)
 
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
         (number, _), _ = k.span("node")
@@ -252,14 +258,17 @@ class ReferenceTree(Tree):
         (number, _), _ = k.span("node")
         return self._groups(self._stations.passing_groups(number - 1), self._stations.passing(number - 1), False)
 
-    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-        def groups() -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-            for place, own in enumerate(self._rows.groups):
-                rows = tuple(RowRole((r, 0), (self._rows.places[r], 0)) for r in own)
-                before, beyond = range(own.start), range(own.stop, self._rows.count)
-                yield GroupRole(place, rows), self._row_loop(before, None), self._row_loop(beyond, None)
+    def tasks(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+        def tasks() -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+            for place, own in enumerate(self._rows.tasks):
+                group = GroupRole(place, tuple(RowRole(None, (r, 0)) for r in own))
+                yield (
+                    group,
+                    self._asked_loop(range(own.start)),
+                    self._asked_loop(range(own.stop, self._rows.places_count)),
+                )
 
-        return self._loop(groups())
+        return self._loop(tasks())
 
     def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop(self._rows.of(frame.index[0]), after)

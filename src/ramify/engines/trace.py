@@ -290,10 +290,13 @@ class TracedTree(Tree):
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("rows", None, after)
 
-    def asked(self) -> Iterator[RowRole]:
+    def asked(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        return self._asked_loop("asked", None if after is None else _of_loop(after.asked))
+
+    def _asked_loop(self, source: str, after: Role | None) -> Iterator[RowRole]:
         if not self.variants.frames:
             return iter(())
-        loop, role = Loop("asked", None), Role("asked")
+        loop, role = Loop(source, None, after), Role("asked")
         loop.roles[()] = (role,)
         return self._run(loop, [()], lambda _: RowRole(None, (Position(role, "asked"), 0)))
 
@@ -307,18 +310,27 @@ class TracedTree(Tree):
         loop, over = Loop(source, _role(k)), _role(k)
 
         def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole]]:
-            group = _group(loop, variant)
-            return group, self._rows_in(f"beyond_{source}", over, group.index)
+            (size,) = variant
+            if variant not in loop.roles:
+                loop.roles[variant] = (Role("group"),)
+            (role,) = loop.roles[variant]
+            first, asked = Position(role, "row"), Position(role, "rows")
+            own = source == "carried_groups"
+            rows = tuple(RowRole((first, i), (asked, i) if own else None) for i in range(size))
+            return GroupRole(role, rows), self._rows_in(f"beyond_{source}", over, role)
 
         return self._run(loop, [(size,) for size in sorted(sizes)], roles)
 
-    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-        loop = Loop("row_groups", None)
+    def tasks(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+        loop = Loop("tasks", None)
 
         def roles(variant: tuple[Any, ...]) -> tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]:
-            group = _group(loop, variant)
-            before, beyond = (self._rows_in(f"{side}_row_groups", None, group.index) for side in ("before", "beyond"))
-            return group, before, beyond
+            (size,) = variant
+            if variant not in loop.roles:
+                loop.roles[variant] = (Role("task"),)
+            (role,) = loop.roles[variant]
+            rows = tuple(RowRole(None, (Position(role, "asked"), i)) for i in range(size))
+            return GroupRole(role, rows), self._asked_loop("before_task", role), self._asked_loop("beyond_task", role)
 
         return self._run(loop, [(size,) for size in sorted(self.variants.sizes)], roles)
 
@@ -367,17 +379,6 @@ class TracedTree(Tree):
             raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
 
 
-def _group(loop: Loop, variant: tuple[Any, ...]) -> GroupRole:
-    """The group of rows in a loop's body; only those of tasks have places in the order asked for."""
-    (size,) = variant
-    if variant not in loop.roles:
-        loop.roles[variant] = (Role("group"),)
-    (role,) = loop.roles[variant]
-    first, asked = Position(role, "row"), Position(role, "rows")
-    of_tasks = loop.source != "passing_groups"
-    return GroupRole(role, tuple(RowRole((first, i), (asked, i) if of_tasks else None) for i in range(size)))
-
-
 def _role(node: NodeRole) -> Role:
     (base, _), _ = node.span("node")
     role: Role = base.role
@@ -387,7 +388,7 @@ def _role(node: NodeRole) -> Role:
 def _of_loop(index: tuple[Any, int] | None) -> Role:
     """The role of a row or column that a loop yielded."""
     base, offset = index or (None, 0)
-    if not isinstance(base, Position) or base.what not in ("row", "column") or offset:
+    if not isinstance(base, Position) or base.what not in ("row", "column", "asked") or offset:
         refuse("a loop over rows or columns can start only at one that a loop has yielded")
     role: Role = base.role
     return role

@@ -86,7 +86,7 @@ def loop_variants(source: str, variants: Variants) -> list[tuple[Any, ...]]:
         return list(variants.relatives)
     if source in ("meetings", "joins"):
         return [(port,) for port in variants.ports]
-    if source.endswith("groups"):
+    if source.endswith("groups") or source == "tasks":
         return [(size,) for size in range(1, 7)]
     if source.startswith("ways"):
         return list(dict.fromkeys((kind.name,) for kind, _ in variants.nodes))

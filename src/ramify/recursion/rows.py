@@ -81,6 +81,12 @@ class Rows:
         return range(self.starts[frame], self.starts[frame] + len(self._sites[frame].rows))
 
     @cached_property
+    def tasks(self) -> tuple[range, ...]:
+        """The places of each task's rows in the order asked for."""
+        tasks = ((start, site) for start, site in zip(self.asked, self._sites, strict=True) if site.part != "near")
+        return tuple(range(start, start + len(site.rows)) for start, site in tasks)
+
+    @cached_property
     def relatives(self) -> tuple[tuple[int, int], ...]:
         """The near and the far end of each relative task."""
         return tuple((i, i + 1) for i, site in enumerate(self._sites) if site.part == "near")

@@ -83,8 +83,8 @@ class Tree(ABC):
         """All rows of all tasks, or those from a row on: contiguous."""
 
     @abstractmethod
-    def asked(self) -> Iterator[RowRole]:
-        """The rows in the order asked for, in which both ends of a relative task share their places: contiguous."""
+    def asked(self, after: RowRole | None = None) -> Iterator[RowRole]:
+        """The rows in the order asked for, or those from one on: contiguous. Ends of a relative task share theirs."""
 
     @abstractmethod
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
@@ -102,8 +102,11 @@ class Tree(ABC):
         """
 
     @abstractmethod
-    def row_groups(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-        """All tasks, in the order of their rows, each with loops over the rows before it and over those that follow."""
+    def tasks(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
+        """All tasks, in the order asked for, each with loops over the rows before it and over those that follow.
+
+        Their rows are those of `asked`, but with all rows of one task at a time.
+        """
 
     @abstractmethod
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:

@@ -48,7 +48,12 @@ def inverse_inertia(method: str, reference: str) -> Algorithm:
 def inertia(method: str, reference: str) -> Algorithm:
     """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`."""
     declare = algorithm(
-        q=("q",), inertia=("rows", "rows"), spread=(), outputs=("inertia", "spread"), sparse=("spread",)
+        q=("q",),
+        inertia=("rows", "rows"),
+        spread=(),
+        outputs=("inertia", "spread"),
+        symmetric=("inertia",),
+        sparse=("spread",),
     )
     return replace(declare(inertia_by(METHODS[method](VIEWS[reference]))), name=f"inertia_{method}_{reference}")
 

@@ -46,20 +46,20 @@ def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inerti
         inertia: Λ, (r, r).
         spread: At least ‖W^(½) Λ W^(½)‖², at most twice that, ().
     """
-    B, weight = tree.array("row", "row"), tree.array("row")
-    for one in tree.rows():
+    B, weight = tree.array("rows", "rows"), tree.array("rows")
+    for one in tree.asked():
         weight[one] = 0.0
-        for other in tree.rows(one):
+        for other in tree.asked(one):
             B[one, other] = A[one, other]
-    for one in tree.rows():
+    for one in tree.asked():
         own = scale[one, one]
-        for other in tree.rows():
+        for other in tree.asked():
             weight[other] = weight[other] + own * means[one, other]
 
     sweep(tree, B)
     distrust(tree, B, weight, spread)
-    for one in tree.rows():
-        for other in tree.rows(one):
+    for one in tree.asked():
+        for other in tree.asked(one):
             inertia[one, other] = -B[one, other]
 
 
@@ -67,12 +67,14 @@ def inertia_by(inverse_inertia: Callable[..., None]) -> Callable[..., None]:
     """Λ by way of one of the methods for Λ⁻¹, in one go."""
 
     def inertia(tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed) -> None:
-        B, weight = tree.array("row", "row"), tree.array("row")
+        B, weight = tree.array("rows", "rows"), tree.array("rows")
         inverse_inertia(tree, q, B)
         weigh(tree, B, weight)
         sweep(tree, B)
         distrust(tree, B, weight, spread)
-        hand_over(tree, B, inertia)
+        for one in tree.asked():
+            for other in tree.asked(one):
+                inertia[one, other] = -B[one, other]
 
     return inertia
 
@@ -91,7 +93,7 @@ def weigh(tree: Tree, B: Indexed, weight: Indexed) -> None:
 def sweep(tree: Tree, B: Indexed) -> None:
     """Turn Λ⁻¹, the upper triangle of B, into −Λ."""
     # One array for each row that a task may have: C, and C D⁻¹.
-    crossing, turned = ([tree.array("row") for _ in range(6)] for _ in range(2))
+    crossing, turned = ([tree.array("rows") for _ in range(6)] for _ in range(2))
 
     def exchange(D: Factor, column: list[Any], other: Any) -> Array:
         solved = D.solve(np.array(column))
@@ -99,8 +101,8 @@ def sweep(tree: Tree, B: Indexed) -> None:
             crossing[n][other], turned[n][other] = entry, turned_entry
         return solved
 
-    for group, before, beyond in tree.row_groups():
-        own = group.rows
+    for task, before, beyond in tree.tasks():
+        own = task.rows
         D = Factor.of(np.array([[B[own[min(i, j)], own[max(i, j)]] for j in range(len(own))] for i in range(len(own))]))
         for other in before:
             for row, entry in zip(own, exchange(D, [B[other, row] for row in own], other), strict=True):
@@ -115,29 +117,21 @@ def sweep(tree: Tree, B: Indexed) -> None:
             for n in range(len(own)):
                 crossing[n][row] = turned[n][row] = 0.0  # what follows is for the rest
 
-        for one in tree.rows():
+        for one in tree.asked():
             entries = [array[one] for array in crossing[: len(own)]]
-            for other in tree.rows(one):
+            for other in tree.asked(one):
                 B[one, other] = B[one, other] - sum(x * y[other] for x, y in zip(entries, turned, strict=False))
 
 
 def distrust(tree: Tree, B: Indexed, weight: Indexed, spread: Indexed) -> None:
     """Add up `spread`, which starts at zero."""
-    squares = tree.array("row")
-    for one in tree.rows():
+    squares = tree.array("rows")
+    for one in tree.asked():
         squares[one] = 0.0
-    for one in tree.rows():
+    for one in tree.asked():
         share = weight[one]
-        for other in tree.rows(one):
+        for other in tree.asked(one):
             squares[other] = squares[other] + share * (B[one, other] * B[one, other])
     # Entries off the diagonal count twice; twice the sum of all is enough.
-    for one in tree.rows():
+    for one in tree.asked():
         spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])
-
-
-def hand_over(tree: Tree, B: Indexed, inertia: Indexed) -> None:
-    """Give Λ in the order in which tasks were asked for."""
-    for one in tree.rows():
-        for other in tree.rows(one):
-            inertia[one, other] = -B[one, other]
-            inertia[other, one] = -B[one, other]

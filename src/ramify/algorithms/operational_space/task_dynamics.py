@@ -33,53 +33,57 @@ def task_dynamics(view: View) -> Callable[..., None]:
     def task_dynamics(
         tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed, consistent: Indexed, nullspace: Indexed
     ) -> None:
-        chi, force, B = tree.array("row"), tree.array("row"), tree.array("row", "row")
-        felt, weight = [tree.array("row") for _ in range(6)], tree.array("row")
-        J, answer, A = tree.array("row", "v"), tree.array("v", "row"), tree.array("node", "row")
-        J_bar, N = tree.array("v", "row"), tree.array("v", "v")
+        chi, block, felt = tree.array("row"), tree.array("row", "row"), [tree.array("row") for _ in range(6)]
+        S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "row")
+        B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
+        J_bar, N = tree.array("v", "rows"), tree.array("v", "v")
         task_space.place(tree, q, view, chi)
-        task_space.clear(tree, B)
-        for row in tree.rows():
-            force[row] = chi[row]
-            A[tree.world, row] = Motion.zero()
+        task_space.clear(tree, block)
+        for k, _ in tree.scatter():
+            for c in k.columns():
+                S[c] = c.of(k.S)
+        for frame, _ in tree.frames():
+            rows = list(frame.rows())
+            forces = [chi[row] for row in rows]
+            for c in tree.support(frame):
+                for row, force in zip(rows, forces, strict=True):
+                    J[row, c] = force.data @ S[c].data
 
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
             for row in tree.carried(k):
-                for c, entry in zip(k.columns(), k.S.along(chi[row]), strict=True):
-                    J[row, c] = entry
-                for c, entry in zip(k.columns(), k.D.solve(k.S.along(force[row])), strict=True):  # Eqs. 58c, 58d
+                for c, entry in zip(k.columns(), k.D.solve(k.S.along(chi[row])), strict=True):  # Eqs. 58c, 58d
                     answer[c, row] = entry
-            task_space.feel(k, tree.carried_groups, force, felt, B)  # Eq. 58a
+            task_space.feel(k, tree.carried_groups, chi, felt, block)  # Eq. 58a
 
+        task_space.hand_over(tree, block, B)
         inversion.weigh(tree, B, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
-        for one in tree.rows():
-            for other in tree.rows(one):
+        for one in tree.asked():
+            A[tree.world, one] = Motion.zero()
+            for other in tree.asked(one):
                 B[other, one] = B[one, other]
-        inversion.hand_over(tree, B, inertia)
+        for one in tree.asked():
+            for other in tree.asked():
+                inertia[one, other] = -B[one, other]
 
         for k, parent in tree.scatter():
             for c in k.columns():
-                for row in tree.rows():
+                for row in tree.asked():
                     J_bar[c, row] = 0.0
             for group, _ in tree.carried_groups(k):
                 for c in k.columns():
                     entries = [answer[c, row] for row in group.rows]
-                    for other in tree.rows():
-                        J_bar[c, other] = J_bar[c, other] - sum(
-                            x * B[row, other] for x, row in zip(entries, group.rows, strict=True)
-                        )
-            for row in tree.rows():
+                    for other in tree.asked():
+                        felt_force = sum(x * B[row, other] for x, row in zip(entries, group.rows, strict=True))
+                        J_bar[c, other] = J_bar[c, other] - felt_force
+            for row in tree.asked():
                 own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.along(A[parent, row])  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):
                     J_bar[c, row] = entry
+                    consistent[c, row] = entry
                 A[k, row] = A[parent, row] + k.S @ own  # Eq. 58g
-
-        for c in tree.columns():
-            for row in tree.rows():
-                consistent[c, row] = J_bar[c, row]
 
         for c in tree.columns():
             for o in tree.columns():

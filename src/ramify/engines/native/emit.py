@@ -38,7 +38,6 @@ _TABLES = {
 }
 _TABLES["scatter_stations"] = _TABLES["gather_stations"] = _TABLES["stations"]
 _TABLES["carried_groups"] = _TABLES["passing_groups"] = _TABLES["groups"]
-_TABLES["row_groups"] = (table.LISTS["groups"], table.N_FRAMES, table.LIST_ROWS["groups"])  # those of tasks come first
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
 
@@ -174,9 +173,9 @@ class _Emitter:
             k, parent = roles
             self.bind_node(k, row)
             self.bind_record(parent, row, table.NODE, "parent_")
-        elif loop.source.endswith("groups"):
+        elif loop.over is not None or loop.source == "tasks":
             (group,) = roles
-            for i, what in enumerate(("row", "beyond"), start=1):
+            for i, what in enumerate(("asked" if loop.source == "tasks" else "row", "beyond"), start=1):
                 memory.positions[Position(group, what)] = memory.number(row, i)
         elif loop.source == "frames":
             frame, carrier = roles
@@ -229,10 +228,11 @@ class _Emitter:
         if loop.source == "rows":
             return 0 if loop.after is None else memory.positions[Position(loop.after, "row")], memory.sizes["row"]
         if loop.source == "asked":
-            return 0, memory.sizes["rows"]
-        if loop.source in ("before_row_groups", "beyond_row_groups") and loop.after is not None:
-            side = memory.positions[Position(loop.after, "row" if loop.source.startswith("before") else "beyond")]
-            return (0, side) if loop.source.startswith("before") else (side, memory.sizes["row"])
+            return 0 if loop.after is None else memory.positions[Position(loop.after, "asked")], memory.sizes["rows"]
+        if loop.source == "before_task" and loop.after is not None:
+            return 0, memory.positions[Position(loop.after, "asked")]
+        if loop.source == "beyond_task" and loop.after is not None:
+            return memory.positions[Position(loop.after, "beyond")], memory.sizes["rows"]
         row = memory.rows[loop.over] if loop.over else ""
         if loop.source in _BEYOND and loop.after is not None:
             return memory.positions[Position(loop.after, "beyond")], memory.number(row, _BEYOND[loop.source])

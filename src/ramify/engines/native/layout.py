@@ -29,9 +29,20 @@ from ramify.spatial.value import Array
  V_LINE, ROW_LINE, ASKED_LINE, PASSING_LINE, FRAME_LINE) = range(18)  # fmt: skip
 # Rows of lists: the variant, then for each role the place of its node or frame among the rows of nodes or frames, −1
 # for the world. Groups of rows have their first row and the one after their last instead.
-LIST_ROWS = {"meetings": 4, "joins": 4, "ways_one": 4, "ways_other": 4, "stations": 3, "groups": 3, "relatives": 5}
+LIST_ROWS = {
+    "meetings": 4,
+    "joins": 4,
+    "ways_one": 4,
+    "ways_other": 4,
+    "stations": 3,
+    "groups": 3,
+    "tasks": 3,
+    "relatives": 5,
+}
 LISTS = {name: 18 + 2 * i for i, name in enumerate(LIST_ROWS)}
-INPUTS, ARRAYS, HEAD = 32, 40, 72
+INPUTS = 18 + 2 * len(LISTS)
+ARRAYS = INPUTS + 8
+HEAD = ARRAYS + 32
 # One row per node. A range is a start and the column after it.
 NODE_COLUMNS = (
     "variant", "record", "parent_record", "param", "q", "v", "node", "parent_node", "depth", "parent_depth",
@@ -292,6 +303,7 @@ def _lists(
         "ways_one": filled("ways_one", lambda: way("one")),
         "ways_other": filled("ways_other", lambda: way("other")),
         "groups": filled("groups", lambda: (((len(rows),), (rows.start, rows.stop)) for rows in groups)),
+        "tasks": filled("tasks", lambda: (((len(rows),), (rows.start, rows.stop)) for rows in order.tasks)),
         "stations": filled(
             "stations", lambda: (((port(k), port(a)), (places[k], places.get(a, -1))) for k, a in above)
         ),
