@@ -48,8 +48,8 @@ So {here:.0%} here become {links:.0%} in link coordinates, of the published 78 %
 is {without:.0%}. What is left cannot be decided: the paper takes the costs of single steps from a table that it does
 not print.
 
-RJK/SFA rises by {alone:.0%} in link coordinates if each pair of end-effectors goes its own way, as the paper describes
-it, and by {shared:.0%} if pairs share what they have in common.
+RJK/SFA rises by {alone:.0%} in link coordinates if each pair of end-effectors goes its own way, as the paper's text has
+it, and by {shared:.0%} if pairs share what they have in common, as the optimised RJK that it cites may do.
 """
 
 _Parts = Mapping[str, Mapping[str, Mapping[str, Count]]]
