@@ -7,34 +7,40 @@ import pytest
 
 import ramify as rf
 from ramify.errors import UnknownNameError
-from tests.laws.cases import model
+from ramify.model import discretization
+from tests.laws.cases import configuration_rate, model
 from tests.tolerance import assert_close
 
 METHODS = ("semi_implicit_euler", "rk4")
 
 
+class Exact:
+    """A robot whose forward dynamics takes complex numbers: the reference engine."""
+
+    def __init__(self, robot: rf.Model) -> None:
+        self.forward_dynamics = robot.forward_dynamics.engine("reference")
+        self.integrate = robot.integrate
+        self.bracket = lambda x: robot.bracket(x.real) + 1j * robot.bracket(x.imag)  # linear
+
+
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["every kind", "legged"])
+@pytest.mark.parametrize("name", ["every kind", "every kind, armature", "legged"])
 def test_derivatives_of_a_step(name: str, method: str) -> None:
-    """Against central differences of fourth order, whose error is that of rounding over the step."""
-    robot = model(name)
+    """Against complex steps through a whole time step, along directions of q, v and the joint forces."""
+    robot, h = model(name), 1e-30
     rng = np.random.default_rng(3)
     q = robot.random_configuration(rng)
-    v, tau = rng.uniform(-1.0, 1.0, (2, robot.nv))
+    v, tau, dq, dv, dtau = rng.uniform(-1.0, 1.0, (5, robot.nv))
     force = {robot.bodies[-1].name: np.ones(6)}
     A, B = robot.discretize(q, v, tau, 0.05, method, f_ext=force)
-    after, _ = robot.step(q, v, tau, 0.05, method, f_ext=force)
-    n = robot.nv
-
-    def moved(x: np.ndarray) -> np.ndarray:
-        end = robot.step(
-            robot.integrate(q, x[..., :n]), v + x[..., n : 2 * n], tau + x[..., 2 * n :], 0.05, method, f_ext=force
-        )
-        return np.concatenate([robot.difference(after, end[0]), end[1]], axis=-1)
-
-    h, units = 1e-3, np.eye(3 * n)
-    columns = (8 * (moved(h * units) - moved(-h * units)) - (moved(2 * h * units) - moved(-2 * h * units))) / (12 * h)
-    assert_close(np.concatenate([A, B], axis=-1), columns.T, 1e-8)
+    after = robot.step(q, v, tau, 0.05, method, f_ext=force)
+    moved = q + 1j * h * configuration_rate(robot, q, dq), v + 1j * h * dv, tau + 1j * h * dtau
+    end, rate = discretization.step(Exact(robot), *moved, 0.05, method, force)
+    assert_close(end.real, after[0], 1e-13)
+    assert_close(rate.real, after[1], 1e-12)
+    expected = np.concatenate([robot.tangent_map(after[0]) @ end.imag, rate.imag]) / h
+    terms = A @ np.concatenate([dq, dv]), B @ dtau
+    assert_close(terms[0] + terms[1], expected, 1e-12, float(np.max(np.abs(terms))))
 
 
 @pytest.mark.parametrize(("method", "order"), [("semi_implicit_euler", 1), ("rk4", 4)])

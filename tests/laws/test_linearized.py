@@ -17,6 +17,10 @@ NAMES = ("one", "every kind", "every kind, armature", "forest", "10 km away", "l
 CASES = cases(long=False, complex_step=True, names=NAMES)
 
 
+#: How exact derivatives are, whatever the condition of the mass matrix.
+EXACT = 1e-12
+
+
 def tolerance_of(case: Case, function: str) -> float:
     """What rounding explains: forward dynamics solves with the mass matrix, and its derivative once more."""
     return case.tolerance if function == "inverse_dynamics" else case.solving_tolerance
@@ -24,10 +28,21 @@ def tolerance_of(case: Case, function: str) -> float:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_change_along_a_direction(case: Case, function: str) -> None:
+def test_complex_steps(case: Case, function: str) -> None:
+    """Of jvp, of the matrices and of vjp, with wrenches, each against the same exact change along a direction."""
     step, forces = directions(case), wrenches(case)
-    change = getattr(case.robot, function).engine(case.engine).jvp(*case.state, *step, f_ext=forces)
-    assert_close(change, along(case, function, step, f_ext=forces), tolerance_of(case, function))
+    exact = along(case, function, step, f_ext=forces)
+    differentiated = getattr(case.robot, function).engine(case.engine)
+    tolerance = min(tolerance_of(case, function), EXACT)
+    assert_close(differentiated.jvp(*case.state, *step, f_ext=forces), exact, tolerance)
+    matrices = case.on(MATRICES[function], *case.state, f_ext=forces)
+    terms = [(matrix @ d[..., None])[..., 0] for matrix, d in zip(matrices, step, strict=True)]
+    assert_close(sum(terms), exact, tolerance, peak(*terms))
+    weights = np.random.default_rng(7).uniform(-1.0, 1.0, (*case.shape, case.robot.nv))
+    gradients = differentiated.vjp(*case.state, weights, f_ext=forces)
+    products = [np.sum(gradient * d, axis=-1) for gradient, d in zip(gradients, step, strict=True)]
+    scale = peak(np.sum(np.abs(weights * exact), axis=-1), *products)
+    assert_close(sum(products), np.sum(weights * exact, axis=-1), tolerance, scale)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

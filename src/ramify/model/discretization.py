@@ -39,8 +39,8 @@ _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
 
 
 def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None) -> Any:
-    """Configuration and velocity after a step; see `Model.step`."""
-    q, v = np.asarray(q, dtype=float), np.asarray(v, dtype=float)
+    """Configuration and velocity after a step; see `Model.step`. As exact as its scalars: complex ones too."""
+    q, v = np.asarray(q), np.asarray(v)
     if _chosen(method) == "semi_implicit_euler":
         after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         return robot.integrate(q, after, dt), after
