@@ -1,8 +1,8 @@
 """A robot that floats in space reaches for a point: torques by gradient descent through a rollout.
 
-The gradient with respect to the torques of all steps takes one sweep backwards of `forward_dynamics.vjp`: it costs about
-as much as the rollout, however many torques there are. Nothing holds the trunk, so that it turns away when the arm
-moves, and its orientation is a quaternion: `dintegrate` carries gradients along the tangent.
+The gradient with respect to the torques of all steps takes one sweep backwards of `forward_dynamics.vjp`: a few times
+the rollout, however many torques there are. Nothing holds the trunk, so that it turns away when the arm moves, and its
+orientation is a quaternion: `dintegrate` carries gradients along the tangent.
 
 Run it with `python examples/reach.py`, or `python examples/reach.py reach.png` for a picture.
 """
