@@ -55,6 +55,13 @@ def test_linearised_dynamics(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "from n = 16 on by the paper's formulas" in result.output
     assert "Not credible" in result.output
+    assert "Here they are 36 and" in result.output
+    assert "[259n − 129] M + [232n − 123] A" in result.output
+    assert "[n³/6 + 3n²/2 + 952n/3 − 153] M" in result.output
+    rows = [
+        line.split() for line in result.output.splitlines() if len(line.split()) == 13 and line.split()[0].isdigit()
+    ]
+    assert [int(row[0]) for row in rows if row[0] != "1" or row[1] != "1"] == list(range(1, 51))
     assert picture.read_bytes().startswith(b"\x89PNG")
     found = json.loads(CliRunner().invoke(app, ["flops", "--paper", "003", "--json"]).output)
     assert found["crossover"]["published"] == 16
