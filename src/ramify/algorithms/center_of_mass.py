@@ -8,6 +8,8 @@ end.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ramify.algorithms import tree_frame
@@ -78,8 +80,31 @@ def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
 
     for k, parent in tree.gather():
         if F is not None:
-            momenta = k.S.map(lambda s, R=k.R: R @ s)
-            for c in k.columns():
-                F[c] = c.of(momenta)
+            _put_momenta(k, F)
         parent.R += k.R
         parent.moment += k.moment
+
+
+def column_momenta(tree: Tree, F: Indexed) -> Any:
+    """Fill F with the momentum per unit velocity of each degree of freedom, once bodies are placed.
+
+    Returns:
+        The mass of all bodies.
+    """
+    tree.world.R = RigidInertia.zero()
+
+    for k, _ in tree.scatter():
+        k.R = k.C.congruence(k.M)
+
+    for k, parent in tree.gather():
+        _put_momenta(k, F)
+        parent.R += k.R
+
+    return tree.world.R.mass
+
+
+def _put_momenta(k: Any, F: Indexed) -> None:
+    """R S of a node's own degrees of freedom, R being the inertia of all that they move."""
+    momenta = k.S.map(lambda s: k.R @ s)
+    for c in k.columns():
+        F[c] = c.of(momenta)

@@ -68,8 +68,12 @@ def _velocities(view: View) -> Callable[..., None]:
     return velocities
 
 
-def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> None:
-    """Give `put` each frame, each degree of freedom that moves it, and the motion it causes, as `view` shows it."""
+def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> Indexed:
+    """Give `put` each frame, each degree of freedom that moves it, and the motion it causes, as `view` shows it.
+
+    Returns:
+        The motion that each degree of freedom causes, in the frame of its tree.
+    """
     S = tree.array("v")
     tree_frame.start(tree)
 
@@ -78,10 +82,11 @@ def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Mo
         for c in k.columns():
             S[c] = c.of(k.S)
 
-    for frame, carrier in tree.frames():
+    for frame, carrier in tree.frames("frame"):
         seen = view(frame.X @ carrier.C, carrier.origin)
         for c in tree.support(frame):
             put(frame, c, seen @ S[c])
+    return S
 
 
 def _jacobians(view: View) -> Callable[..., None]:
@@ -108,14 +113,25 @@ def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
 
         for frame, carrier in tree.frames():
             seen = view(frame.X @ carrier.C, carrier.origin)
-            alpha = seen @ carrier.alpha
-            if aligned:
-                # the view's origin moves with the frame, its axes do not turn
-                V = seen @ carrier.V
-                alpha = Motion.of(alpha.angular, alpha.linear + cross(V.angular, V.linear))
-            acceleration[frame] = alpha.data
+            acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
 
     return jacobian_dot_v
+
+
+def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
+    """Rate of a motion V, as `seen` shows it, when its own rate is α.
+
+    Args:
+        seen: Shows motions.
+        aligned: The origin of `seen` moves with the body, but its axes do not turn.
+        V: A motion of the body.
+        alpha: Its rate.
+    """
+    rate = seen @ alpha
+    if not aligned:
+        return rate
+    shown = seen @ V
+    return Motion.of(rate.angular, rate.linear + cross(shown.angular, shown.linear))
 
 
 def for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:

@@ -11,13 +11,12 @@ from ramify.algorithms.inverse_dynamics import bias_forces
 from ramify.algorithms.kinematics import VIEWS
 from ramify.engines.function import Function
 from ramify.errors import InputError, UnknownNameError
-from ramify.operational_space.composed import ComposedTasks
 from ramify.operational_space.frames import FrameTasks, Guard, TaskSet
 from ramify.operational_space.hot import Inertia, TaskDynamicsFunction
 from ramify.operational_space.inverse import CUT, Inverse, require_policy
 from ramify.operational_space.methods import METHODS
 from ramify.operational_space.space import OperationalSpace, SupportedSpace
-from ramify.operational_space.tasks import AnyTask, Task, read_tasks, site_of
+from ramify.operational_space.tasks import AnyTask, Task, read_tasks, sites_of
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.spatial.value import Array
 
@@ -61,28 +60,24 @@ class Spaces:
             require_policy(singular, cut)
         return make(self._numbers(q, "q", self._mechanism.nq), self._velocity(v), singular, cut)
 
-    def tasks(self, tasks: Sequence[AnyTask], method: str, reference: str) -> TaskSet:
+    def tasks(self, tasks: Sequence[AnyTask], method: str, reference: str) -> FrameTasks:
         """What computes the rows of some tasks."""
         if method != "auto" and method not in METHODS:
             raise UnknownNameError("method", method, ("auto", *METHODS))
         if reference not in VIEWS:
             raise UnknownNameError("reference", reference, tuple(VIEWS))
-        if all(isinstance(task, Task) for task in tasks):
-            sites = tuple(site_of(task, self._find) for task in tasks)  # type: ignore[arg-type]
-            return FrameTasks(self._mechanism, sites, method, reference, self._guard)
-        return ComposedTasks(self._mechanism, tasks, self._find, method, reference, self._guard, self._mass_guard)
+        sites = tuple(site for task in tasks for site in sites_of(task, self._find))
+        return FrameTasks(self._mechanism, sites, method, reference, self._guard, self._mass_guard)
 
     def inertia(self, tasks: Sequence[AnyTask], method: str, reference: str, singular: str, cut: float) -> Inertia:
         """Λ of some tasks as a function of q."""
         rows = self.tasks(tasks, method, reference)
-        return Inertia(
-            rows.inertia if isinstance(rows, FrameTasks) else None, *self._fallback(tasks, rows, singular, cut)
-        )
+        return Inertia(rows.inertia if rows.plain else None, *self._fallback(tasks, rows, singular, cut))
 
     def dynamics(self, tasks: Sequence[AnyTask], reference: str, singular: str, cut: float) -> TaskDynamicsFunction:
         """Λ, J̄ and N of some tasks as a function of q."""
         rows = self.tasks(tasks, "auto", reference)
-        kernel = rows.dynamics if isinstance(rows, FrameTasks) else None
+        kernel = rows.dynamics if rows.plain else None
         return TaskDynamicsFunction(kernel, *self._fallback(tasks, rows, singular, cut))
 
     def _fallback(

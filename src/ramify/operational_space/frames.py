@@ -1,18 +1,20 @@
-"""Tasks of single frames: all of their quantities come straight out of recursions."""
+"""Tasks of frames, of pairs of frames and of the centre of mass: all quantities come straight out of recursions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 
-from ramify.algorithms.kinematics import JACOBIANS_DOT_V
 from ramify.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
-from ramify.algorithms.operational_space.response import RESPONSES, TASK_JACOBIANS
+from ramify.algorithms.operational_space.drift import task_drift
+from ramify.algorithms.operational_space.response import response, task_jacobian
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.operational_space.function import TaskFunction
 from ramify.operational_space.methods import chosen
+from ramify.recursion.algorithm import Algorithm
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.spatial.value import Array
 
@@ -37,70 +39,83 @@ class TaskSet(Protocol):
     def response(self) -> Callable[..., Array]:
         """M⁻¹Jᵀ of q, (…, nv, r)."""
 
-    def drift(self, q: Array, v: Array) -> Array:
-        """J̇v, (…, r)."""
+    @property
+    def drift(self) -> Callable[..., Array]:
+        """J̇v of q and v, (…, r)."""
 
 
 class FrameTasks:
-    """Rows of frames, seen from a reference.
+    """Rows of frames, of pairs of frames and of the centre of mass.
 
     Args:
         mechanism: The robot.
-        sites: The frames, with their rows.
+        sites: The frames, with their rows and their parts in tasks.
         method: Name of the algorithm for Λ⁻¹, or "auto".
-        reference: From where motions are seen.
+        reference: From where motions of single frames are seen.
         guard: Raises for mechanisms without an inverse mass matrix.
+        mass_guard: Raises for mechanisms without mass, which have no centre.
     """
 
     def __init__(
-        self, mechanism: Mechanism, sites: tuple[Site, ...], method: str, reference: str, guard: Guard | None
+        self,
+        mechanism: Mechanism,
+        sites: tuple[Site, ...],
+        method: str,
+        reference: str,
+        guard: Guard | None,
+        mass_guard: Guard | None,
     ) -> None:
         self._mechanism, self._sites, self._guard = mechanism, sites, guard
         self._method, self._reference = method, reference
-        self.groups = row_groups([site.rows for site in sites])
-        self._asked = np.array([6 * i + row for i, site in enumerate(sites) for row in site.rows])
+        self._parts = Parts.of(sites)
+        self._mass_guard = mass_guard if self._parts.mass else None
+        self.groups = row_groups([site.rows for site in sites if site.part != "near"])
+
+    @property
+    def plain(self) -> bool:
+        """Whether all tasks are motions of single frames."""
+        return self._parts == PLAIN
 
     @cached_property
     def _chosen(self) -> str:
+        """The name of the algorithm for Λ⁻¹."""
         return chosen(self._method, self._mechanism, self._sites)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
-        algorithm = inverse_inertia(self._chosen, self._reference)
-        return TaskFunction("inverse_inertia", self._mechanism, algorithm, self._sites, self._guard)
+        return self._function("inverse_inertia", inverse_inertia(self._chosen, self._reference, self._parts), True)
 
     @cached_property
     def inertia(self) -> TaskFunction:
         """Λ of q, (…, r, r), and its spread, (…)."""
-        algorithm = inertia(self._chosen, self._reference)
-        return TaskFunction("inertia", self._mechanism, algorithm, self._sites, self._guard)
+        return self._function("inertia", inertia(self._chosen, self._reference), True)
 
     @cached_property
     def dynamics(self) -> TaskFunction:
         """Λ of q, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
-        algorithm = task_dynamics(self._reference)
-        return TaskFunction("task_dynamics", self._mechanism, algorithm, self._sites, self._guard)
+        return self._function("task_dynamics", task_dynamics(self._reference), True)
 
     @cached_property
     def jacobian(self) -> TaskFunction:
-        algorithm = TASK_JACOBIANS[self._reference]
-        return TaskFunction("jacobian", self._mechanism, algorithm, self._sites)
+        return self._function("jacobian", task_jacobian(self._reference, self._parts))
 
     @cached_property
     def response(self) -> TaskFunction:
-        algorithm = RESPONSES[self._reference]
-        return TaskFunction("response", self._mechanism, algorithm, self._sites, self._guard)
+        return self._function("response", response(self._reference, self._parts), True)
 
     @cached_property
-    def _accelerations(self) -> TaskFunction:
-        algorithm = JACOBIANS_DOT_V[self._reference]
-        return TaskFunction("jacobian_dot_v", self._mechanism, algorithm, self._sites)
+    def drift(self) -> TaskFunction:
+        return self._function("jacobian_dot_v", task_drift(self._reference, self._parts))
 
-    def drift(self, q: Array, v: Array) -> Array:
-        """J̇v, (…, r)."""
-        accelerations = self._accelerations(q, v)
-        flat: Array = accelerations.reshape(*accelerations.shape[:-2], 6 * len(self._sites))
-        return flat[..., self._asked]
+    def _function(self, name: str, algorithm: Algorithm, inverts: bool = False) -> TaskFunction:
+        guards = (self._mass_guard, self._guard if inverts else None)
+        return TaskFunction(name, self._mechanism, algorithm, self._sites, partial(_require_all, guards))
+
+
+def _require_all(guards: tuple[Guard | None, ...], mechanism: Mechanism) -> None:
+    for guard in guards:
+        if guard is not None:
+            guard(mechanism)
 
 
 def row_groups(rows: list[tuple[int, ...]]) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ramify.errors import InputError
 from ramify.recursion.mechanism import Site
+from ramify.recursion.topology import WORLD
 from ramify.spatial.transform import Transform
 
 #: Names of choices of rows. Angular components come first.
@@ -149,9 +150,17 @@ def _refuse_duplicates(tasks: Sequence[AnyTask], what: str) -> None:
         same |= rows
 
 
-def site_of(task: Task, find: Callable[[str], Site]) -> Site:
-    """The frame of a task with its offset and rows."""
+def sites_of(task: AnyTask, find: Callable[[str], Site]) -> tuple[Site, ...]:
+    """The frames of a task, with their rows and parts in it."""
+    rows = chosen_rows(task, task.rows)
+    if isinstance(task, CenterOfMassTask):
+        return (Site(str(task), WORLD, Transform.identity().data, rows, "mass"),)
+    if isinstance(task, RelativeTask):
+        near, far = (find(frame) for frame in (task.frame_a, task.frame_b))
+        if near.node == far.node:
+            raise InputError(f"{task}: they are fixed to the same body, so neither moves relative to the other")
+        return replace(near, rows=rows, part="near"), replace(far, rows=rows, part="far")
     site = find(task.frame)
     place = Transform(site.placement)
     moved = Transform.of(place.E, place.r + place.E.T @ np.array(task.offset))
-    return Site(site.name, site.node, moved.data, chosen_rows(task, task.rows))
+    return (Site(site.name, site.node, moved.data, rows),)

@@ -17,10 +17,11 @@ from ramify.algorithms.operational_space.pv_osim_r import pv_osim_r
 from ramify.algorithms.operational_space.rjk import rjk
 from ramify.algorithms.operational_space.sparse_factorization import sparse_factorization
 from ramify.algorithms.operational_space.task_dynamics import task_dynamics as task_dynamics_seen
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.algorithm import Algorithm, algorithm
 
 #: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
-METHODS: dict[str, Callable[[View], Callable[..., None]]] = {
+METHODS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
     "definition": definition,
     "chang_khatib": chang_khatib,
     "rjk": rjk,
@@ -33,15 +34,20 @@ METHODS: dict[str, Callable[[View], Callable[..., None]]] = {
 
 
 @cache
-def inverse_inertia(method: str, reference: str) -> Algorithm:
+def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Λ⁻¹ of the rows of all tasks, (Σr, Σr), by a method and seen from a reference.
 
     Args:
         method: One of `METHODS`.
         reference: One of `ramify.algorithms.kinematics.VIEWS`.
+        parts: What there is among the tasks.
     """
-    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",))
-    return replace(declare(METHODS[method](VIEWS[reference])), name=f"{method}_{reference}")
+    result = "inverse_inertia"
+    # entries of relative tasks are added up, so they start from zero
+    sparse = (result,) if parts.relative else ()
+    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse)
+    run = METHODS[method](VIEWS[reference], parts)
+    return replace(declare(run), name=f"{method}_{reference}{parts.suffix}")
 
 
 @cache
@@ -55,7 +61,7 @@ def inertia(method: str, reference: str) -> Algorithm:
         symmetric=("inertia",),
         sparse=("spread",),
     )
-    return replace(declare(inertia_by(METHODS[method](VIEWS[reference]))), name=f"inertia_{method}_{reference}")
+    return replace(declare(inertia_by(METHODS[method](VIEWS[reference], PLAIN))), name=f"inertia_{method}_{reference}")
 
 
 @cache

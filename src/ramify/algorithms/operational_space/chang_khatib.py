@@ -24,17 +24,18 @@ from collections.abc import Callable
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import mobility, task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 
 
-def chang_khatib(view: View) -> Callable[..., None]:
+def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, tip, block = tree.array("row"), tree.array("row"), tree.array("row", "row")
         reach, response = tree.array("node", "row"), tree.array("node", "row")
-        task_space.place(tree, q, view, chi, any_basis=True)
+        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
         task_space.clear(tree, block)
         for row in tree.rows():
             tip[row] = chi[row]
@@ -60,6 +61,6 @@ def chang_khatib(view: View) -> Callable[..., None]:
                 for other in tree.rows(one):
                     block[one, other] = tip[one].data @ response[carrier, other].data  # Eq. 22
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return chang_khatib

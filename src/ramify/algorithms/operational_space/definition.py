@@ -19,11 +19,12 @@ import numpy as np
 from ramify.algorithms import tree_frame
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.inertia import RigidInertia
 
 
-def definition(view: View) -> Callable[..., None]:
+def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def definition(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
@@ -46,7 +47,7 @@ def definition(view: View) -> Callable[..., None]:
             k.R = k.C.congruence(k.M)
             for c in k.columns():
                 S[c] = c.of(k.S)
-        task_space.rows(tree, view, chi)
+        task_space.rows(tree, view, chi, parts)
 
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
@@ -67,6 +68,13 @@ def definition(view: View) -> Callable[..., None]:
                 for row in tree.rows_of(frame):
                     Y[c, row] = chi[row].data @ S[c].data
 
+        if parts.mass:
+            share = 1.0 / tree.world.R.mass
+            for center, _ in tree.frames("mass"):
+                for c in tree.columns():
+                    for row in center.rows():
+                        Y[c, row] = X[c].data[row.component] * share  # momentum of what the column moves
+
         for p in tree.columns():
             reciprocal = 1.0 / M[p, p]
             for c in tree.columns(p):
@@ -85,6 +93,6 @@ def definition(view: View) -> Callable[..., None]:
                 for column in tree.rows(row):
                     block[row, column] = block[row, column] + factor * pivot_rows[column]
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.hand_over(tree, block, inverse_inertia, parts)
 
     return definition

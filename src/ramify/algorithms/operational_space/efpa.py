@@ -19,17 +19,18 @@ from collections.abc import Callable
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 
 
-def efpa(view: View) -> Callable[..., None]:
+def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
         reach, response = tree.array("node", "row"), tree.array("node", "row")
-        task_space.place(tree, q, view, chi, any_basis=True)
+        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
         task_space.clear(tree, block)
         for row in tree.rows():
             response[tree.world, row] = Motion.zero()
@@ -51,6 +52,6 @@ def efpa(view: View) -> Callable[..., None]:
                 for s in tree.rows_of(other, r):
                     block[r, s] = reach[k, r].data @ response[k, s].data  # Eq. 14
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return efpa

@@ -23,17 +23,18 @@ from collections.abc import Callable
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
 from ramify.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 
 
-def efpa_segments(view: View) -> Callable[..., None]:
+def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def efpa_segments(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
         reach, response = tree.array("node", "row"), tree.array("node", "row")
-        sweep(tree, q, view, chi, block)
+        sweep(tree, q, view, chi, block, parts)
 
         extend(tree, chi, reach)  # Eq. 11 over segments
         for row in tree.rows():
@@ -45,6 +46,6 @@ def efpa_segments(view: View) -> Callable[..., None]:
                 response[k, row] = Motion(moved)  # Eq. 13 over a segment
 
         join(tree, reach, response, block)  # Eq. 14
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return efpa_segments

@@ -17,22 +17,23 @@ from collections.abc import Callable
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 
 
-def pv_osim(view: View) -> Callable[..., None]:
+def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def pv_osim(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
         felt = [tree.array("row") for _ in range(6)]
-        task_space.place(tree, q, view, chi, any_basis=True)
+        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
         task_space.clear(tree, block)
 
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
             task_space.feel(k, tree.carried_groups, chi, felt, block)
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return pv_osim

@@ -24,6 +24,7 @@ import numpy as np
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import mobility, task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.roles import NodeRole
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.inertia import Compliance
@@ -31,13 +32,13 @@ from ramify.spatial.motion import Force
 from ramify.spatial.value import Array
 
 
-def pv_osim_r(view: View) -> Callable[..., None]:
+def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def pv_osim_r(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
         reach, response = tree.array("node", "row"), tree.array("node", "row")
-        sweep(tree, q, view, chi, block)
+        sweep(tree, q, view, chi, block, parts)
 
         tree.world.V = Compliance.zero()
         for k, above in tree.scatter_stations():
@@ -49,15 +50,15 @@ def pv_osim_r(view: View) -> Callable[..., None]:
                 response[k, row] = k.V @ reach[k, row]
 
         join(tree, reach, response, block)
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return pv_osim_r
 
 
-def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed) -> None:
+def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, parts: Parts) -> None:
     """Take every source through the joints to the station where it ends: χ becomes its P, the block its Ω."""
     felt = [tree.array("passing") for _ in range(6)]
-    task_space.place(tree, q, view, chi, any_basis=True)
+    task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
     task_space.clear(tree, block)
     for k, _ in tree.gather_stations():
         for i, one in enumerate(tree.units(k)):

@@ -24,16 +24,17 @@ from collections.abc import Callable
 
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import mobility, task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 
 
-def rjk(view: View) -> Callable[..., None]:
+def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def rjk(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
         Omega, moved = tree.array("frames", "frames"), tree.array("row")
-        task_space.place(tree, q, view, chi, any_basis=True)
+        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
         task_space.clear(tree, block)
 
         for k, parent in tree.gather():
@@ -55,6 +56,6 @@ def rjk(view: View) -> Callable[..., None]:
                 for s in tree.rows_of(other, r):
                     block[r, s] = moved[r] @ chi[s].data  # Eq. 60
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return rjk

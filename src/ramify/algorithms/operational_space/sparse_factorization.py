@@ -27,14 +27,15 @@ import numpy as np
 from ramify.algorithms import tree_frame
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.roles import ColumnRole
 from ramify.recursion.tree import Indexed, Tree
-from ramify.spatial.inertia import RigidInertia
+from ramify.spatial.inertia import ArticulatedInertia, RigidInertia
 from ramify.spatial.symmetric import Factor
 from ramify.spatial.value import Array
 
 
-def sparse_factorization(view: View) -> Callable[..., None]:
+def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def sparse_factorization(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
@@ -50,7 +51,7 @@ def sparse_factorization(view: View) -> Callable[..., None]:
             tree_frame.move(k, parent, q)
             k.S = k.H.basis(k.C, k.armature)
             k.R = k.C.congruence(k.M)
-        task_space.rows(tree, view, chi)
+        task_space.rows(tree, view, chi, parts)
 
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
@@ -85,7 +86,13 @@ def sparse_factorization(view: View) -> Callable[..., None]:
                 for row in tree.carried(k):
                     Y[i, row] = Y[i, row] + sum(part * felt[n][row] for n, part in enumerate(give))
 
-        task_space.hand_over(tree, block, inverse_inertia)
+        if parts.mass:  # its rows are felt at hinges, which nothing else here needs
+            tree.world.P = ArticulatedInertia.zero()
+            for k, _ in tree.scatter():
+                k.P = k.C.congruence(k.M).articulated()
+            for k, parent in tree.gather():
+                task_space.hinge(k, parent)
+        task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return sparse_factorization
 

@@ -7,28 +7,62 @@ tree rows of all tasks, wherever they are, can be taken through a joint with the
 
 which is [W12] Eq. 11, χ L X with X = 1, one row at a time.
 
+A row of a relative task is a force between two bodies: χ on the far one, −χ on the near one. Both ends are rows like
+any others until the result is handed over, where those that belong together are added up.
+
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from ramify.algorithms import tree_frame
 from ramify.algorithms.kinematics import View
-from ramify.recursion.roles import GroupRole, RowRole
+from ramify.algorithms.operational_space import mass
+from ramify.recursion.mechanism import Site
+from ramify.recursion.roles import FrameRole, GroupRole, NodeRole, RowRole
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.inertia import ArticulatedInertia
+from ramify.spatial.motion import Force
 from ramify.spatial.symmetric import Factor
+from ramify.spatial.transform import Transform
 from ramify.spatial.value import Array
 
 #: `tree.carried_groups` or `tree.passing_groups`.
 Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 
-def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, any_basis: bool = False) -> None:
+class Parts(NamedTuple):
+    """What there is among the tasks besides the motion of single frames.
+
+    Attributes:
+        relative: Tasks between two frames.
+        mass: The centre of mass.
+    """
+
+    relative: bool = False
+    mass: bool = False
+
+    @classmethod
+    def of(cls, sites: Iterable[Site]) -> Parts:
+        """What there is among the tasks of some sites."""
+        parts = {site.part for site in sites}
+        return cls("near" in parts, "mass" in parts)
+
+    @property
+    def suffix(self) -> str:
+        """Tells apart the names of algorithms."""
+        return "_relative" * self.relative + "_mass" * self.mass
+
+
+#: Nothing but the motion of single frames.
+PLAIN = Parts()
+
+
+def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, parts: Parts = PLAIN, any_basis: bool = False) -> None:
     """Put the mechanism into the frame of its tree, and the rows of all tasks into `chi`.
 
     Args:
@@ -36,6 +70,7 @@ def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, any_basis: bool =
         q: Configuration, (nq,).
         view: How the tasks are seen.
         chi: Filled.
+        parts: What there is among the tasks.
         any_basis: Joint coordinates do not matter, as for Λ⁻¹: S is any basis of each joint's motions. Those of a
             floating base are all motions, in the tree's frame as in its own.
     """
@@ -47,15 +82,41 @@ def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, any_basis: bool =
         k.S = k.H.basis(k.C, k.armature) if any_basis else k.H.map(k.C.back)
         k.P = k.C.congruence(k.M).articulated()
 
-    rows(tree, view, chi)
+    rows(tree, view, chi, parts)
 
 
-def rows(tree: Tree, view: View, chi: Indexed) -> None:
+def rows(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
     """Put the rows of all tasks into `chi`, once the carriers are placed."""
-    for frame, carrier in tree.frames():
+    for frame, carrier in tree.frames("frame"):
         seen = view(frame.X @ carrier.C, carrier.origin)
         for row in frame.rows():
             chi[row] = seen.T @ row.unit()
+    if parts.relative:
+        for near, near_carrier, far, far_carrier in tree.relatives():
+            seen_near, seen_far = between(near, near_carrier, far, far_carrier)
+            for row in near.rows():
+                chi[row] = -(seen_near.T @ row.unit())
+            for row in far.rows():
+                chi[row] = seen_far.T @ row.unit()
+    if parts.mass:
+        for center, _ in tree.frames("mass"):
+            for row in center.rows():
+                chi[row] = Force.zero()  # it acts on no single body: see `mass`
+
+
+def between(
+    near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
+) -> tuple[Transform, Transform]:
+    """How a relative task sees the motions of its two carriers: in the near frame's axes, at the far frame's origin.
+
+    Each starts from the frame of its own tree. Between trees the distance of their origins enters, and nothing else
+    that grows with the distance from the world's origin; in one tree both transforms are the same to the last bit.
+    """
+    axes, point = (near.X @ near_carrier.C).E, (far.X @ far_carrier.C).r
+    return (
+        Transform.of(axes, point + (far_carrier.origin - near_carrier.origin)),
+        Transform.of(axes, point),
+    )
 
 
 def hinge(k: Any, parent: Any) -> None:
@@ -114,9 +175,25 @@ def clear(tree: Tree, block: Indexed) -> None:
             block[one, other] = 0.0
 
 
-def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed) -> None:
-    """Give the result in the order in which tasks were asked for."""
+def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
+    """Add what the centre of mass feels, hinges being known, and hand over."""
+    if parts.mass:
+        tips = tree.array("row")
+        rows(tree, view, tips, parts)
+        mass.feel(tree, tips, block)
+    hand_over(tree, block, inverse_inertia, parts)
+
+
+def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed, parts: Parts = PLAIN) -> None:
+    """Give the result in the order in which tasks were asked for; add up the ends of relative ones."""
+    if not parts.relative:
+        for one in tree.rows():
+            for other in tree.rows(one):
+                inverse_inertia[one, other] = block[one, other]
+                inverse_inertia[other, one] = block[one, other]
+        return
     for one in tree.rows():
+        block[one, one] = 0.5 * block[one, one]  # added twice
         for other in tree.rows(one):
-            inverse_inertia[one, other] = block[one, other]
-            inverse_inertia[other, one] = block[one, other]
+            inverse_inertia[one, other] = inverse_inertia[one, other] + block[one, other]
+            inverse_inertia[other, one] = inverse_inertia[other, one] + block[one, other]

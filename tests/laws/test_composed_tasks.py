@@ -1,0 +1,234 @@
+"""Relative tasks and the centre of mass: every method and engine against a composition in NumPy."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.operational_space.factory import Spaces
+from ramify.operational_space.frames import FrameTasks
+from tests.composition import Composition
+from tests.laws.cases import Array, model
+from tests.laws.test_dynamics import peak
+from tests.tolerance import assert_close, bound, condition
+
+REFERENCES = ("local", "world", "local_world_aligned")
+
+#: Ends on one tree, on two trees, on the world; several tasks with a common end; rows in any order; all with others.
+TASKS: dict[str, tuple[Any, ...]] = {
+    "forest": (
+        rf.RelativeTask("link14", "link6"),
+        rf.RelativeTask("world", "link3", (4, 0)),
+        rf.Task("link7", "position"),
+        rf.CenterOfMassTask(),
+        rf.RelativeTask("link7", "world", (5,)),
+    ),
+    "every kind, armature": (
+        rf.CenterOfMassTask((5, 3)),
+        rf.RelativeTask("link5", "link8"),
+        rf.Task("link2", (1, 5), (0.1, -0.2, 0.3)),
+    ),
+    "10 km away": (rf.RelativeTask("link7", "link9"), rf.CenterOfMassTask((4,)), "link9"),
+    "legged": (
+        "link7",
+        rf.RelativeTask("link5", "link12", (5, 0)),
+        rf.CenterOfMassTask((4,)),
+        rf.RelativeTask("link12", "link7"),
+        rf.CenterOfMassTask((3,)),
+    ),
+    "humanoid24": (rf.RelativeTask("left_hand", "right_hand"),),
+    "asimo35": (rf.CenterOfMassTask(),),
+}
+#: Each reference is compiled; 10 km away, that of the world mixes kilometres with metres.
+CASES = [(name, "local") for name in TASKS] + [("legged", "world"), ("legged", "local_world_aligned")]
+
+every_case = pytest.mark.parametrize(("name", "reference"), CASES)
+
+
+@cache
+def states(name: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    rng = np.random.default_rng(11)
+    robot = model(name)
+    return robot.random_configuration(rng, shape), rng.uniform(-1.0, 1.0, (*shape, robot.nv))
+
+
+def tasks_of(name: str, reference: str = "local") -> FrameTasks:
+    spaces: Spaces = model(name)._spaces
+    return spaces.tasks([rf.Task(task) if isinstance(task, str) else task for task in TASKS[name]], "auto", reference)
+
+
+def tolerance(name: str, q: Array) -> float:
+    return bound(model(name).nv, condition(model(name).mass_matrix(q)))
+
+
+@every_case
+def test_quantities_are_those_of_the_composition(name: str, reference: str) -> None:
+    robot, tasks, expected = model(name), tasks_of(name, reference), Composition(model(name), TASKS[name], reference)
+    q, v = states(name, (3, 3))
+    J, Minv = expected.jacobian(q), robot.mass_matrix_inverse(q)
+    felt = peak(np.abs(J) @ np.abs(Minv) @ np.abs(np.swapaxes(J, -1, -2)))
+    solving = tolerance(name, q)
+    assert_close(tasks.jacobian(q), J, bound(robot.nv))
+    assert_close(tasks.response(q), expected.response(q), solving, peak(np.abs(Minv) @ np.abs(np.swapaxes(J, -1, -2))))
+    assert_close(tasks.inverse_inertia(q), expected.inverse_inertia(q), solving, felt)
+    scale = peak(np.abs(J)) * robot.nv  # of velocities, whose squares are accelerations
+    assert_close(tasks.drift(q, v), expected.drift(q, v), bound(robot.nv), scale**2)
+
+
+@every_case
+def test_engines_agree(name: str, reference: str) -> None:
+    tasks = tasks_of(name, reference)
+    q, v = states(name, ())
+    solving = tolerance(name, q)
+    J = tasks.jacobian(q)
+    for function, arrays, error, scale in (
+        (tasks.jacobian, (q,), bound(model(name).nv), None),
+        (tasks.response, (q,), solving, peak(J) * peak(model(name).mass_matrix_inverse(q))),
+        (tasks.inverse_inertia, (q,), solving, peak(J) ** 2 * peak(model(name).mass_matrix_inverse(q))),
+        (tasks.drift, (q, v), bound(model(name).nv), (peak(J) * model(name).nv) ** 2),
+    ):
+        assert_close(function.engine("reference")(*arrays), function(*arrays), error, scale)
+
+
+@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+def test_methods_agree(method: str) -> None:
+    name = "legged"
+    q, _ = states(name, ())
+    expected = Composition(model(name), TASKS[name])
+    J = expected.jacobian(q)
+    scale = peak(np.abs(J) @ np.abs(model(name).mass_matrix_inverse(q)) @ np.abs(J.T))
+    function = model(name).inverse_inertia(TASKS[name], method=method)
+    for result in (function(q), function.engine("reference")(q)):
+        assert_close(result, expected.inverse_inertia(q), tolerance(name, q), scale)
+        assert np.array_equal(result, result.T)
+    assert function.count().total > 0
+
+
+@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+def test_methods_agree_on_a_forest(method: str) -> None:
+    """Ends on two trees and on the world, and joints of all kinds; on the engine that needs no compiling."""
+    q, _ = states("forest", ())
+    expected = Composition(model("forest"), TASKS["forest"])
+    J = expected.jacobian(q)
+    scale = peak(np.abs(J) @ np.abs(model("forest").mass_matrix_inverse(q)) @ np.abs(J.T))
+    function = model("forest").inverse_inertia(TASKS["forest"], method=method).engine("reference")
+    assert_close(function(q), expected.inverse_inertia(q), tolerance("forest", q), scale)
+
+
+@pytest.mark.parametrize("name", ["legged", "humanoid24"])
+def test_a_sample_has_the_same_bits_in_any_batch(name: str) -> None:
+    q, v = states(name, (11,))
+    tasks = tasks_of(name)
+    for function, arrays in (
+        (tasks.inverse_inertia, (q,)),
+        (tasks.jacobian, (q,)),
+        (tasks.response, (q,)),
+        (tasks.drift, (q, v)),
+    ):
+        together = function(*arrays)
+        home = np.full_like(together, np.nan)
+        assert function(*arrays, out=home) is home
+        assert np.array_equal(home, together)
+        for i in range(11):
+            assert np.array_equal(function(*(array[i] for array in arrays)), together[i])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_moves_both_ends_does_not_move_the_task(name: str) -> None:
+    """Columns of common ancestors are zero to the last bit."""
+    robot, first = model(name), 0
+    J = tasks_of(name).jacobian(states(name, (5,))[0])
+    for task in TASKS[name]:
+        rows = 6 if isinstance(task, str) else len(task.rows)
+        if isinstance(task, rf.RelativeTask):
+            support = [set(robot.topology.support(robot.site(frame).node)) for frame in (task.frame_a, task.frame_b)]
+            for k in support[0] & support[1]:
+                own = slice(*robot.mechanism.v_starts[k : k + 2])
+                assert not J[:, first : first + rows, own].any()
+        first += rows
+
+
+def test_looking_the_other_way() -> None:
+    """Seen from the other end, the same motion: Λ⁻¹ of one direction is a change of axes and place of the other's."""
+    robot = model("humanoid24")
+    q, _ = states("humanoid24", (4,))
+    there, back = (
+        robot.operational_space(q, [rf.RelativeTask(a, b)])
+        for a, b in (("left_hand", "right_hand"), ("right_hand", "left_hand"))
+    )
+    poses = robot.poses(q, ["left_hand", "right_hand"])
+    relative = np.linalg.inv(poses[:, 1]) @ poses[:, 0]  # of the left hand, in the right one's axes
+    R, p = relative[:, :3, :3], relative[:, :3, 3]
+    X = np.zeros((4, 6, 6))
+    X[:, :3, :3] = X[:, 3:, 3:] = R
+    cross = np.cross(p[:, None, :], np.swapaxes(R, -1, -2))  # p × each column of R
+    X[:, 3:, :3] = np.swapaxes(cross, -1, -2)
+    # motion of left seen from right = −X motion of right seen from left, at the left hand's origin
+    expected = X @ there.inverse_inertia @ np.swapaxes(X, -1, -2)
+    angular = (slice(None), slice(0, 3), slice(0, 3))
+    error = tolerance("humanoid24", q)
+    assert_close(back.inverse_inertia[angular], expected[angular], error)
+
+
+def test_a_free_body_moves_its_center_of_mass_alone() -> None:
+    """Whatever the joints do inside, a robot in free space has Λ = m for its centre of mass."""
+    robot = model("legged")
+    q, _ = states("legged", (6,))
+    mass = sum(body.mass for body in robot.bodies)
+    expected = np.broadcast_to(np.eye(3) / mass, (6, 3, 3))
+    assert_close(robot.inverse_inertia([rf.CenterOfMassTask()])(q) * mass, expected * mass, tolerance("legged", q))
+
+
+def test_heavy_rotors_hold_the_center_of_mass() -> None:
+    """Λ⁻¹ keeps its digits where it is far smaller than 1/m: nothing is computed as a difference of large numbers."""
+    b = rf.Builder()
+    for i, parent in enumerate(("world", "link0")):
+        b.add_body(
+            f"link{i}",
+            parent=parent,
+            joint="revolute",
+            axis=(0, 0, 1),
+            placement=(np.eye(3), (0.5 * i, 0.0, 0.0)),
+            mass=1.0,
+            com=(0.25, 0.1, 0.0),
+            inertia=0.01 * np.eye(3),
+            armature=1e12,
+        )
+    robot = b.build()
+    q = np.array([0.3, -0.7])
+    tasks = [rf.CenterOfMassTask((3, 4)), rf.Task("link1", "position")]
+    J = robot.operational_space(q, tasks).jacobian
+    expected = J @ J.T / 1e12
+    np.testing.assert_allclose(robot.inverse_inertia(tasks)(q), expected, rtol=1e-11, atol=1e-11 * peak(expected))
+
+
+def test_functions_are_like_others() -> None:
+    robot = model("humanoid24")
+    function = robot.inverse_inertia(TASKS["humanoid24"])
+    function.compile()
+    assert function.count().total < robot.inverse_inertia(["left_hand", "right_hand"]).count().total * 1.1
+
+
+def test_a_broken_sample_spoils_no_other() -> None:
+    for name in ("humanoid24", "asimo35"):
+        q = states(name, (9,))[0].copy()
+        function = model(name).inverse_inertia(TASKS[name])
+        whole = function(q)
+        q[4, -1] = np.nan
+        broken = function(q)
+        assert np.isnan(broken[4]).any()
+        rest = np.arange(9) != 4
+        assert np.array_equal(broken[rest], whole[rest])
+
+
+def test_the_center_of_no_mass() -> None:
+    b = rf.Builder()
+    b.add_body("ghost", joint="revolute", axis=(0, 0, 1), parent="world", mass=0.0, armature=1.0)
+    robot = b.build()
+    for quantity in ("jacobian", "inverse_inertia"):
+        with pytest.raises(rf.errors.RamifyError, match="mass"):
+            getattr(robot.operational_space(np.zeros(1), [rf.CenterOfMassTask()]), quantity)
