@@ -252,13 +252,10 @@ def test_wide_scratch_drops_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = toy(17)(*inputs)
     with target.use(target.host().with_width(8)):
         binding = toy(17).binding
-        monkeypatch.setattr(target, "cache_bytes", lambda: binding.footprint * 8 * 3)
-        function = Compiled(binding, kernel)
-        assert same_bits(function(*inputs), expected)
-        monkeypatch.setattr(target, "cache_bytes", lambda: binding.footprint)
-        narrow = Compiled(binding, kernel)
-        assert same_bits(narrow(*inputs), expected)
-    assert asked == [2, 1]
+        for lanes in (8, 7, 3, 0):
+            monkeypatch.setattr(target, "cache_bytes", lambda lanes=lanes: binding.footprint * 8 * lanes)
+            assert same_bits(Compiled(binding, kernel)(*inputs), expected)
+    assert asked == [8, 4, 1, 1]
 
 
 @pytest.mark.parametrize("width", target.WIDTHS)

@@ -209,11 +209,9 @@ _drivers_lock = threading.Lock()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:
-    """The widest lanes whose scratch stays in the cache."""
-    width = widest
-    while width > 1 and 8 * width * binding.footprint > target.cache_bytes():
-        width //= 2
-    return width
+    """The widest lanes whose scratch stays in the cache: all, or half of them; fewer hardly beat one sample at a time."""
+    fits = target.cache_bytes() // (8 * max(binding.footprint, 1))
+    return next((width for width in (widest, widest // 2) if 1 < width <= fits), 1)
 
 
 def _lead(array: Array, operand: Operand) -> tuple[int, ...]:
