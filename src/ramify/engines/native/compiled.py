@@ -209,7 +209,7 @@ _drivers_lock = threading.Lock()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:
-    """The widest lanes whose scratch stays in the cache: all, or half of them; fewer hardly beat one sample at a time."""
+    """The widest lanes whose scratch stays in the cache: all, or half of them; fewer hardly beat single samples."""
     fits = target.cache_bytes() // (8 * max(binding.footprint, 1))
     return next((width for width in (widest, widest // 2) if 1 < width <= fits), 1)
 

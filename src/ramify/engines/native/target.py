@@ -100,7 +100,8 @@ def cache_bytes() -> int:
     """How much scratch lanes may take before they stop paying: half of the last cache, which cores share.
 
     Measured on chains of 50 to 10,000 bodies: up to there eight lanes are 2 to 4 times as fast as one sample at a time
-    (M⁻¹, which runs over several columns at once anyway, less), from there on slower than half as many. Where the system does not tell the size, 16 MB are assumed.
+    (M⁻¹, which runs over several columns at once anyway, less), from there on slower than half as many. Where the
+    system does not tell the size, 16 MB are assumed.
     """
     try:
         texts = [file.read_text().strip() for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
