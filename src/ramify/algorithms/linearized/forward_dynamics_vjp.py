@@ -16,10 +16,10 @@ By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w comes out of the same
 from __future__ import annotations
 
 from ramify.algorithms import articulated_inertia
+from ramify.algorithms.linearized.forward_dynamics_jvp import motion, push
 from ramify.algorithms.linearized.inverse_dynamics_vjp import gradient, hand_down
 from ramify.recursion.algorithm import algorithm
 from ramify.recursion.tree import Indexed, Tree
-from ramify.spatial.inertia import CoriolisInertia
 from ramify.spatial.motion import Force, Motion
 
 
@@ -64,17 +64,11 @@ def forward_dynamics_vjp(
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
         k.V_plus = k.X @ parent.V
-        k.V = k.V_plus + k.H @ v[k]
-        k.a = k.coriolis(k.V, v[k])
-        k.M_hat = CoriolisInertia.of(k.M, k.V)
-        k.z = k.f = k.M_hat @ k.V  # the gyroscopic force, by Eq. 2.7
+        motion(k, k.V_plus, v[k])
         k.z_w = Force.zero()
-        k.P = k.M.articulated()
 
     for frame, carrier in tree.frames():
-        push = frame.X.T @ Force(wrench[frame])
-        carrier.z -= push
-        carrier.f -= push
+        push(carrier, frame.X.T @ Force(wrench[frame]))
 
     for k, parent in tree.gather():
         z, z_w = k.z + k.P @ k.a, k.z_w
