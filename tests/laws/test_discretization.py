@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ramify as rf
-from ramify.errors import UnknownNameError
+from ramify.errors import InputError, UnknownNameError
 from ramify.model import discretization
 from tests.laws.cases import configuration_rate, model
 from tests.tolerance import assert_close
@@ -73,3 +73,21 @@ def test_batches_and_names() -> None:
         np.testing.assert_allclose(made.A[1, 2], one.A, rtol=0.0, atol=1e-14)
     with pytest.raises(UnknownNameError, match="rk4"):
         robot.step(q, v, v, 0.01, "euler")
+
+
+def test_bad_input() -> None:
+    robot = rf.zoo.cart_pole()
+    q, v, tau = robot.random_configuration(0, (3,)), np.zeros((4, 2)), np.zeros(2)
+    for method in METHODS:
+        with pytest.raises(InputError, match=r"batch shapes do not broadcast: q \(3,\), v \(4,\), tau \(\)"):
+            robot.discretize(q, v, tau, 0.01, method)
+        for function in (robot.step, robot.discretize):
+            for dt in ("0.1", [0.1, 0.2], 1j, None):
+                with pytest.raises(InputError, match="dt is one number.*seconds"):
+                    function(q, v[:3], tau, dt, method)
+            with pytest.raises(InputError, match="shape"):
+                function(q, v[:3], np.zeros(3), 0.01, method)
+            wrong = q.copy()
+            wrong[1, 0] = np.nan
+            for part in function(wrong, v[:3], tau, 0.01, method):
+                assert np.isfinite(part[[0, 2]]).all()

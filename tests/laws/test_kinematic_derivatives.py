@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ramify.errors import InputError
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.tolerance import assert_close
 
@@ -57,3 +58,6 @@ def test_inverse_inertia_derivative(name: str, reference: str) -> None:
     assert_close(actual, expected, case.solving_tolerance)
     several = case.robot.inverse_inertia_derivative(np.stack([q, q]), d, frames, reference)
     assert several.shape == (2, 12, 12)
+    for wrong in ("tip0", []):
+        with pytest.raises(InputError, match="sequence of names, at least one"):
+            case.robot.inverse_inertia_derivative(q, d, wrong)

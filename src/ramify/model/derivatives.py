@@ -99,9 +99,11 @@ class Derivatives:
         Args:
             q: Configuration, (…, nq).
             dq: The tangent, (…, nv).
-            frames: Names of m frames.
+            frames: Names of m frames, at least one.
             reference: As for `jacobian`.
         """
+        if isinstance(frames, str) or not frames:
+            raise InputError(f"inverse_inertia_derivative: frames is a sequence of names, at least one; got {frames!r}")
         J = np.concatenate([self.jacobian(q, frame, reference) for frame in frames], axis=-2)
         rate = np.concatenate([self.jacobian_rate(q, dq, frame, reference) for frame in frames], axis=-2)
         response = self.mass_matrix_inverse(q) @ np.swapaxes(J, -1, -2)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ramify.errors import UnknownNameError
+from ramify.errors import InputError, UnknownNameError
 from ramify.spatial.value import Array
 
 
@@ -40,7 +40,7 @@ _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
 
 def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None) -> Any:
     """Configuration and velocity after a step; see `Model.step`. As exact as its scalars: complex ones too."""
-    q, v = np.asarray(q), np.asarray(v)
+    q, v, dt = np.asarray(q), np.asarray(v), _seconds(dt)
     if _chosen(method) == "semi_implicit_euler":
         after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         return robot.integrate(q, after, dt), after
@@ -58,9 +58,14 @@ def discretize(
     robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None
 ) -> Discretized:
     """Derivatives of `step` by the chain rule; see `Model.discretize`."""
-    q, v = np.asarray(q, dtype=float), np.asarray(v, dtype=float)
+    q, v, dt = np.asarray(q, dtype=float), np.asarray(v, dtype=float), _seconds(dt)
     n = robot.nv
-    batch = np.broadcast_shapes(q.shape[:-1], v.shape[:-1], np.shape(tau)[:-1])
+    batches = q.shape[:-1], v.shape[:-1], np.shape(tau)[:-1]
+    try:
+        batch = np.broadcast_shapes(*batches)
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in zip(("q", "v", "tau"), batches))
+        raise InputError(f"discretize: batch shapes do not broadcast: {shapes}") from None
     # every derivative below is with respect to (q, v, τ), side by side
     one = np.broadcast_to(np.eye(3 * n), (*batch, 3 * n, 3 * n))
     by_q, by_v, by_tau = one[..., :n, :], one[..., n : 2 * n, :], one[..., 2 * n :, :]
@@ -103,6 +108,12 @@ def _split(dq: Array, dv: Array) -> Discretized:
     n = dq.shape[-2]
     both = np.concatenate([dq, dv], axis=-2)
     return Discretized(both[..., : 2 * n], both[..., 2 * n :])
+
+
+def _seconds(dt: Any) -> float:
+    if np.ndim(dt) or np.asarray(dt).dtype.kind not in "iuf":
+        raise InputError(f"dt is one number, the length of the step in seconds; got {dt!r}")
+    return float(dt)
 
 
 def _chosen(method: str) -> str:
