@@ -56,7 +56,8 @@ def directions(seconds: float) -> Table:
         seconds: How long to go on for each contender.
     """
     table = Table(
-        "jvp and vjp, in costs of the function", ["robot", "function", "jvp", "vjp", "jvp, batch", "vjp, batch"]
+        "jvp, vjp and hvp, in costs of the function",
+        ["robot", "function", "jvp", "vjp", "hvp", "jvp, batch", "vjp, batch", "hvp, batch", "Alg. 3, batch"],
     )
     for name in robots.NAMES:
         robot = robots.load(name).model
@@ -64,13 +65,18 @@ def directions(seconds: float) -> Table:
         for function in ("inverse_dynamics", "forward_dynamics"):
             method = getattr(robot, function)
             arguments = {"function": (q, v, x), "jvp": (q, v, x, x, v, x), "vjp": (q, v, x, v)}
-            calls = {"function": method, "jvp": method.jvp, "vjp": method.vjp}
+            arguments["hvp"] = (*arguments["vjp"], x, v, x)
+            calls = {"function": method, "jvp": method.jvp, "vjp": method.vjp, "hvp": method.hvp}
             pools = {way: [tuple(map(np.array, each)) for each in zip(*arrays)] for way, arrays in arguments.items()}
             one = race({way: (calls[way], pools[way]) for way in calls}, seconds)
             homes = {way: calls[way](*arguments[way]) for way in calls}
-            many = race({way: (partial(calls[way], out=homes[way]), [arguments[way]]) for way in calls}, seconds)
-            ratios = [times[way] / times["function"] for times in (one, many) for way in ("jvp", "vjp")]
-            table.add(name, function.replace("_", " "), *(f"{ratio:.2f}" for ratio in ratios))
+            contenders: dict[str, Any] = {way: (partial(calls[way], out=homes[way]), [arguments[way]]) for way in calls}
+            if function == "forward_dynamics":
+                contenders["Alg. 3"] = (partial(_conventional_change, robot), [arguments["jvp"]])
+            many = race(contenders, seconds)
+            ratios = [times[way] / times["function"] for times in (one, many) for way in ("jvp", "vjp", "hvp")]
+            last = f"{many['Alg. 3'] / many['function']:.2f}" if "Alg. 3" in many else ""
+            table.add(name, function.replace("_", " "), *(f"{ratio:.2f}" for ratio in ratios), last)
     return table
 
 
@@ -119,6 +125,13 @@ def _conventional(robot: Any, q: Any, v: Any, tau: Any) -> Any:
     dq, dv, _ = robot.inverse_dynamics_derivatives(q, v, a)
     inverse = robot.mass_matrix_inverse(q)
     return -inverse @ dq, -inverse @ dv, inverse
+
+
+def _conventional_change(robot: Any, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any) -> Any:
+    """Paper 003's Algorithm 3: the change of the joint forces at fixed accelerations, and a solution with M."""
+    a = robot.forward_dynamics(q, v, tau)
+    rest = robot.inverse_dynamics.jvp(q, v, a, dq, dv, np.zeros_like(a))
+    return np.linalg.solve(robot.mass_matrix(q), (dtau - rest)[..., None])[..., 0]
 
 
 def _states(robot: robots.Robot, count: int) -> tuple[Any, ...]:
