@@ -72,13 +72,12 @@ class Spaces:
     def inertia(self, tasks: Sequence[AnyTask], method: str, reference: str, singular: str, cut: float) -> Inertia:
         """Λ of some tasks as a function of q."""
         rows = self.tasks(tasks, method, reference)
-        return Inertia(rows.inertia if rows.plain else None, *self._fallback(tasks, rows, singular, cut))
+        return Inertia(rows.inertia, *self._fallback(tasks, rows, singular, cut))
 
     def dynamics(self, tasks: Sequence[AnyTask], reference: str, singular: str, cut: float) -> TaskDynamicsFunction:
         """Λ, J̄ and N of some tasks as a function of q."""
         rows = self.tasks(tasks, "auto", reference)
-        kernel = rows.dynamics if rows.plain else None
-        return TaskDynamicsFunction(kernel, *self._fallback(tasks, rows, singular, cut))
+        return TaskDynamicsFunction(rows.dynamics, *self._fallback(tasks, rows, singular, cut))
 
     def _fallback(
         self, tasks: Sequence[AnyTask], rows: TaskSet, singular: str, cut: float

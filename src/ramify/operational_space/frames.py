@@ -11,7 +11,7 @@ import numpy as np
 from ramify.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
 from ramify.algorithms.operational_space.drift import task_drift
 from ramify.algorithms.operational_space.response import response, task_jacobian
-from ramify.algorithms.operational_space.task_space import PLAIN, Parts
+from ramify.algorithms.operational_space.task_space import Parts
 from ramify.operational_space.function import TaskFunction
 from ramify.operational_space.methods import chosen
 from ramify.recursion.algorithm import Algorithm
@@ -71,11 +71,6 @@ class FrameTasks:
         self._mass_guard = mass_guard if self._parts.mass else None
         self.groups = row_groups([site.rows for site in sites if site.part != "near"])
 
-    @property
-    def plain(self) -> bool:
-        """Whether all tasks are motions of single frames."""
-        return self._parts == PLAIN
-
     @cached_property
     def _chosen(self) -> str:
         """The name of the algorithm for Λ⁻¹."""
@@ -88,12 +83,12 @@ class FrameTasks:
     @cached_property
     def inertia(self) -> TaskFunction:
         """Λ of q, (…, r, r), and its spread, (…)."""
-        return self._function("inertia", inertia(self._chosen, self._reference), True)
+        return self._function("inertia", inertia(self._chosen, self._reference, self._parts), True)
 
     @cached_property
     def dynamics(self) -> TaskFunction:
         """Λ of q, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
-        return self._function("task_dynamics", task_dynamics(self._reference), True)
+        return self._function("task_dynamics", task_dynamics(self._reference, self._parts), True)
 
     @cached_property
     def jacobian(self) -> TaskFunction:

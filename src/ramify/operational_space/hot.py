@@ -40,7 +40,7 @@ class HotFunction:
     """What inertias and task dynamics have in common.
 
     Args:
-        kernel: Gives Λ, its spread, and whatever else; None if all samples go through `space`.
+        kernel: Gives Λ, its spread, and whatever else.
         trusted: The spread below which a sample is regular.
         space: The operational space of the same tasks at some q.
         policy: What to do with singular directions.
@@ -50,31 +50,24 @@ class HotFunction:
     quantities: tuple[str, ...] = ("inertia",)
 
     def __init__(
-        self, kernel: TaskFunction | None, trusted: float, space: Callable[[Array], OperationalSpace], policy: str
+        self, kernel: TaskFunction, trusted: float, space: Callable[[Array], OperationalSpace], policy: str
     ) -> None:
         self._kernel, self._trusted, self._space, self._policy = kernel, trusted, space, policy
 
-    def _one_kernel(self) -> TaskFunction:
-        if self._kernel is None:
-            raise InputError("relative tasks and the centre of mass are put together from several kernels")
-        return self._kernel
-
     def engine(self, name: str) -> Self:
         """The same function on another engine: "native" or "reference"."""
-        return type(self)(self._one_kernel().engine(name), self._trusted, self._space, self._policy)
+        return type(self)(self._kernel.engine(name), self._trusted, self._space, self._policy)
 
     def compile(self) -> None:
         """Compile now what later calls need."""
-        self._one_kernel().compile()
+        self._kernel.compile()
 
     def count(self) -> Count:
         """Operations of one evaluation, where no task is singular."""
-        return self._one_kernel().count()
+        return self._kernel.count()
 
     def _results(self, q: Any, out: tuple[Any, ...] | None) -> Any:
         """Λ, spread and the rest, right for all samples."""
-        if self._kernel is None:
-            return self._by_space(np.asarray(q, dtype=np.float64), out)
         if out is None:
             results = self._kernel(q)
         else:
@@ -95,14 +88,6 @@ class HotFunction:
             # An error tells the places of samples in the whole batch.
             self._again(np.asarray(q, dtype=np.float64), ... if self._policy == "raise" else doubtful, results)
         return results
-
-    def _by_space(self, q: Array, out: tuple[Any, ...] | None) -> Any:
-        space = self._space(q)
-        results = [getattr(space, name) for name in self.quantities]
-        for given, result in zip(out or (), results, strict=False):
-            given[...] = result
-        first, *rest = out or results
-        return first, None, *rest
 
     def _again(self, q: Array, which: Any, results: Any) -> None:
         space = self._space(q[which])

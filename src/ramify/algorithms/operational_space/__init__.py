@@ -51,7 +51,7 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
 
 
 @cache
-def inertia(method: str, reference: str) -> Algorithm:
+def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`."""
     declare = algorithm(
         q=("q",),
@@ -61,11 +61,12 @@ def inertia(method: str, reference: str) -> Algorithm:
         symmetric=("inertia",),
         sparse=("spread",),
     )
-    return replace(declare(inertia_by(METHODS[method](VIEWS[reference], PLAIN))), name=f"inertia_{method}_{reference}")
+    run = inertia_by(METHODS[method](VIEWS[reference], parts))
+    return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
 
 @cache
-def task_dynamics(reference: str) -> Algorithm:
+def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference."""
     declare = algorithm(
         q=("q",),
@@ -76,4 +77,5 @@ def task_dynamics(reference: str) -> Algorithm:
         outputs=("inertia", "spread", "consistent", "nullspace"),
         sparse=("spread",),
     )
-    return replace(declare(task_dynamics_seen(VIEWS[reference])), name=f"task_dynamics_{reference}")
+    run = task_dynamics_seen(VIEWS[reference], parts)
+    return replace(declare(run), name=f"task_dynamics_{reference}{parts.suffix}")

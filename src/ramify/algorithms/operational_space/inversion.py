@@ -68,6 +68,7 @@ def inertia_by(inverse_inertia: Callable[..., None]) -> Callable[..., None]:
 
     def inertia(tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed) -> None:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
+        clear(tree, B)
         inverse_inertia(tree, q, B)
         weigh(tree, B, weight)
         sweep(tree, B)
@@ -77,6 +78,13 @@ def inertia_by(inverse_inertia: Callable[..., None]) -> Callable[..., None]:
                 inertia[one, other] = -B[one, other]
 
     return inertia
+
+
+def clear(tree: Tree, B: Indexed) -> None:
+    """Entries start at zero, because what the ends of relative tasks feel is added up."""
+    for one in tree.asked():
+        for other in tree.asked():
+            B[one, other] = 0.0
 
 
 def weigh(tree: Tree, B: Indexed, weight: Indexed) -> None:

@@ -21,13 +21,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ramify.algorithms.center_of_mass import column_momenta
 from ramify.algorithms.kinematics import View
 from ramify.algorithms.operational_space import inversion, task_space
+from ramify.algorithms.operational_space.task_space import PLAIN, Parts
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.motion import Motion
 
 
-def task_dynamics(view: View) -> Callable[..., None]:
+def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ, J̄ and N, seen through a reference."""
 
     def task_dynamics(
@@ -36,9 +38,10 @@ def task_dynamics(view: View) -> Callable[..., None]:
         chi, block, felt = tree.array("row"), tree.array("row", "row"), [tree.array("row") for _ in range(6)]
         S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "row")
         B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
-        J_bar, N = tree.array("v", "rows"), tree.array("v", "v")
-        task_space.place(tree, q, view, chi)
+        J_bar, N, momentum = tree.array("v", "rows"), tree.array("v", "v"), tree.array("v")
+        task_space.place(tree, q, view, chi, parts=parts)
         task_space.clear(tree, block)
+        inversion.clear(tree, B)
         for k, _ in tree.scatter():
             for c in k.columns():
                 S[c] = c.of(k.S)
@@ -56,17 +59,30 @@ def task_dynamics(view: View) -> Callable[..., None]:
                     answer[c, row] = entry
             task_space.feel(k, tree.carried_groups, chi, felt, block)  # Eq. 58a
 
-        task_space.hand_over(tree, block, B)
+        task_space.finish(tree, view, block, B, parts)
         inversion.weigh(tree, B, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
         for one in tree.asked():
-            A[tree.world, one] = Motion.zero()
             for other in tree.asked(one):
                 B[other, one] = B[one, other]
         for one in tree.asked():
             for other in tree.asked():
                 inertia[one, other] = -B[one, other]
+
+        for row in tree.asked():
+            A[tree.world, row] = Motion.zero()
+        if parts.mass:
+            share = 1.0 / column_momenta(tree, momentum)
+            for center, _ in tree.frames("mass"):
+                for row in center.rows():
+                    for c in tree.columns():
+                        J[row, c] = momentum[c].data[row.component] * share
+                for other in tree.asked():
+                    # a force on all masses alike is an acceleration of the world, see `response`
+                    A[tree.world, other] = Motion(
+                        sum(row.unit().data * (B[row, other] * share) for row in center.rows())
+                    )
 
         for k, parent in tree.scatter():
             for c in k.columns():
@@ -93,6 +109,11 @@ def task_dynamics(view: View) -> Callable[..., None]:
                 entries = [J_bar[c, row] for row in frame.rows()]
                 for o in tree.support(frame):
                     N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, frame.rows(), strict=True))
+            if parts.mass:
+                for center, _ in tree.frames("mass"):
+                    entries = [J_bar[c, row] for row in center.rows()]
+                    for o in tree.columns():
+                        N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, center.rows(), strict=True))
             for o in tree.columns():
                 nullspace[c, o] = N[c, o]
 

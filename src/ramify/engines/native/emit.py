@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
 
-from ramify.engines.ir import Block, Loop, Op, Output, Place, Position, Program, Role, Store
+from ramify.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Position, Program, Role, Store
 from ramify.engines.native import layout as table
 from ramify.engines.native.assembly import Function
 from ramify.engines.native.binding import MAX_OUTPUTS
@@ -330,7 +330,7 @@ def _summed_by_place(body: Block, row: Role) -> bool:
     """Whether rows add to their places in the order asked for, which both ends of a relative task share."""
     asked = Position(row, "rows")
     read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
-    return any(isinstance(place, Output) and asked in [base for base, _ in place.at] for place in read)
+    return any(asked in [base for base, _ in place.at] for place in read if isinstance(place, (Output, ArrayEntry)))
 
 
 def _along(place: Place, column: Role) -> list[Any]:
