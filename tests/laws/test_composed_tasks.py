@@ -152,6 +152,37 @@ def test_what_moves_both_ends_does_not_move_the_task(name: str) -> None:
         first += rows
 
 
+@pytest.mark.parametrize("name", ["legged", "humanoid24", "asimo35", "forest"])
+def test_one_kernel_for_inertia_inverse_and_null_space(name: str) -> None:
+    """What an operational space computes one by one; regular samples only, as the others go through it anyway."""
+    robot, tasks = model(name), TASKS[name]
+    if name == "legged":  # as many as it has freedoms for, and the centre of mass in two tasks
+        tasks = (
+            "link7",
+            rf.CenterOfMassTask((4,)),
+            rf.RelativeTask("link5", "link12", (5, 0)),
+            rf.CenterOfMassTask((3,)),
+        )
+    elif name == "forest":
+        tasks = tasks[:3]
+    q, _ = states(name, (9,))
+    space = robot.operational_space(q, tasks)
+    regular = space.rank == len(space.inverse_inertia[0])
+    assert regular.any()
+    together, inertia = robot.task_dynamics(tasks), robot.inertia(tasks)
+    error = tolerance(name, q) * float(np.max(space.condition[regular]))
+    results = together(q)
+    assert_close(inertia(q)[regular], space.inertia[regular], error)
+    for quantity, result in results._asdict().items():
+        assert_close(result[regular], getattr(space, quantity)[regular], error)
+    one = int(np.argmax(regular))
+    for alone, result in zip(together(q[one]), results, strict=True):
+        assert np.array_equal(alone, result[one])
+    for exact, result in zip(together.engine("reference")(q[one]), results, strict=True):
+        assert_close(exact, result[one], error)
+    assert together.count().total > inertia.count().total
+
+
 def test_looking_the_other_way() -> None:
     """Seen from the other end, the same motion: Λ⁻¹ of one direction is a change of axes and place of the other's."""
     robot = model("humanoid24")

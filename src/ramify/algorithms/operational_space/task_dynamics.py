@@ -80,9 +80,8 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                         J[row, c] = momentum[c].data[row.component] * share
                 for other in tree.asked():
                     # a force on all masses alike is an acceleration of the world, see `response`
-                    A[tree.world, other] = Motion(
-                        sum(row.unit().data * (B[row, other] * share) for row in center.rows())
-                    )
+                    lift = sum(row.unit().data * (B[row, other] * share) for row in center.rows())
+                    A[tree.world, other] = A[tree.world, other] + Motion(lift)
 
         for k, parent in tree.scatter():
             for c in k.columns():
