@@ -32,6 +32,10 @@ class TaskSet(Protocol):
         """Λ⁻¹ = J M⁻¹ Jᵀ of q, (…, r, r)."""
 
     @property
+    def dynamics(self) -> Callable[..., tuple[Array, ...]]:
+        """Λ of q, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
+
+    @property
     def jacobian(self) -> Callable[..., Array]:
         """J of q, (…, r, nv)."""
 
@@ -87,7 +91,6 @@ class FrameTasks:
 
     @cached_property
     def dynamics(self) -> TaskFunction:
-        """Λ of q, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
         return self._function("task_dynamics", task_dynamics(self._reference, self._parts), True)
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -15,9 +14,6 @@ from ramify.operational_space.frames import TaskSet
 from ramify.operational_space.inverse import Inverse
 from ramify.operational_space.lazy import lazy
 from ramify.spatial.value import Array
-
-#: Samples that are computed together.
-_PIECE = 64
 
 
 class OperationalSpace:
@@ -94,22 +90,31 @@ class OperationalSpace:
         return _locked(self._invert(self.inverse_inertia, self._scale, self.singular, self.cut))
 
     @lazy
+    def _consistent_and_null(self) -> tuple[Array, Array]:
+        """J̄ and N out of one kernel; those of samples that it does not trust, from what `singular` makes of Λ."""
+        _, spread, consistent, nullspace = self._tasks.dynamics(self.q)
+        trusted = self._invert.trusted(self.cut)
+        which: Any = ...
+        if spread.ndim == 0:
+            again = not spread.item() < trusted
+        else:
+            which = np.logical_not(spread < trusted)
+            again = which.any()
+        if again:
+            inertia, q = self.inertia[which], self.q[which]
+            consistent[which] = self._tasks.response(q) @ inertia
+            nullspace[which] = _one_minus(consistent[which] @ self._tasks.jacobian(q))
+        return _locked(consistent), _locked(nullspace)
+
+    @lazy
     def dynamically_consistent_inverse(self) -> Array:
         """J̄ = M⁻¹JᵀΛ, (…, nv, r): of all inverses of J, the one that moves with the least kinetic energy."""
-        return _locked(_in_pieces(self._consistent, self.q, self.inertia))
-
-    def _consistent(self, q: Array, inertia: Array) -> Array:
-        return self._tasks.response(q) @ inertia
+        return self._consistent_and_null[0]
 
     @lazy
     def nullspace(self) -> Array:
         """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks; velocities N v do not move them."""
-        if "jacobian" in self.__dict__:
-            return _locked(_one_minus(self.dynamically_consistent_inverse @ self.jacobian))
-        return _locked(_in_pieces(self._null, self.q, self.dynamically_consistent_inverse))
-
-    def _null(self, q: Array, consistent: Array) -> Array:
-        return _one_minus(consistent @ self._tasks.jacobian(q))
+        return self._consistent_and_null[1]
 
     @lazy
     def bias(self) -> Array:
@@ -238,22 +243,3 @@ def _one_minus(matrix: Array) -> Array:
 def _locked(array: Array) -> Array:
     array.setflags(write=False)
     return array
-
-
-def _in_pieces(compute: Callable[..., Array], *arrays: Array) -> Array:
-    """Compute a function of the first array's last axis and of the others' last two, piece by piece of a batch.
-
-    What is needed in between then stays in the cache; whole arrays of it would cost more than the arithmetic.
-    """
-    batch = arrays[0].shape[:-1]
-    samples = math.prod(batch)
-    if samples <= _PIECE:
-        return compute(*arrays)
-    flat = [array.reshape(samples, *array.shape[len(batch) :]) for array in arrays]
-    first = compute(*(array[:_PIECE] for array in flat))
-    whole = np.empty((samples, *first.shape[1:]))
-    whole[:_PIECE] = first
-    for start in range(_PIECE, samples, _PIECE):
-        whole[start : start + _PIECE] = compute(*(array[start : start + _PIECE] for array in flat))
-    result: Array = whole.reshape(*batch, *first.shape[1:])
-    return result
