@@ -149,6 +149,23 @@ def test_ends_come_with_their_carriers() -> None:
     np.testing.assert_allclose(on_both_engines(depths), expected, rtol=1e-15)
 
 
+def test_paths_of_ends_go_through_what_moves_both() -> None:
+    @columns
+    def paths(tree: Any, q: Any, seen: Any) -> None:
+        for frame, _ in tree.frames():
+            for c in tree.path(frame):
+                for row in frame.rows():
+                    seen[row, c] = seen[row, c] + 1.0
+
+    starts, expected = ROBOT.mechanism.v_starts, np.zeros((ROWS.places_count, ROBOT.nv))
+    for first, one in zip(ROWS.asked, SITES, strict=True):
+        for k in TOPOLOGY.support(one.node) if one.node != WORLD else ():
+            expected[first : first + len(one.rows), starts[k] : starts[k + 1]] += 1.0
+    assert expected.max() == 2.0
+    assert np.array_equal(on_both_engines(paths), expected)
+    assert count(paths, ROBOT.mechanism, SITES).additions == expected.sum()
+
+
 def test_support_of_ends() -> None:
     @columns
     def marks(tree: Any, q: Any, seen: Any) -> None:

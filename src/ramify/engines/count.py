@@ -175,7 +175,7 @@ class _Runs:
         return port_of(self.mechanism, node)
 
     def numbers(self, loop: Loop, meant: dict[Role, int]) -> Sequence[int]:
-        """The columns or rows that an inner loop runs over; for a frame's support, and elsewhere, as many."""
+        """The columns or rows that an inner loop runs over; where they are not contiguous, as many."""
         which = -1 if loop.over is None else meant[loop.over]
         after = None if loop.after is None else meant[loop.after]
         if loop.source == "ancestors":
@@ -215,6 +215,7 @@ class _Runs:
             "elsewhere": lambda: range(nv - (starts[topology.subtree_end(which)] - starts[which])),
             "onward": lambda: range(starts[which], nv),
             "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in self.rows.support(which))),
+            "path": lambda: range(sum(self.mechanism.kinds[k].nv for k in self.rows.path(which))),
         }
         return ranges[source]()
 

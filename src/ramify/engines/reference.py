@@ -208,7 +208,13 @@ class ReferenceTree(Tree):
         return self._columns(start, self._mechanism.nv)
 
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
-        starts, nodes = self._mechanism.v_starts, self._rows.support(frame.index[0])
+        return self._columns_of(self._rows.support(frame.index[0]))
+
+    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._columns_of(self._rows.path(frame.index[0]))
+
+    def _columns_of(self, nodes: tuple[int, ...]) -> Iterator[ColumnRole]:
+        starts = self._mechanism.v_starts
         return self._loop(ColumnRole((c, 0)) for k in nodes for c in range(starts[k], starts[k + 1]))
 
     def _frame(self, i: int) -> FrameRole:

@@ -369,6 +369,9 @@ class TracedTree(Tree):
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
         return self._column_loop("support", frame.index[0].role)
 
+    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._column_loop("path", frame.index[0].role)
+
     def array(self, *over: str) -> Indexed:
         self.program.arrays.append((over, 0))
         return SymbolicArray(self, len(self.program.arrays) - 1, over)

@@ -93,11 +93,15 @@ class Rows:
 
     def support(self, frame: int) -> tuple[int, ...]:
         """The nodes that move a frame, base first; of an end of a relative task, those that do not move both ends."""
-        part, own = self._sites[frame].part, self._topology.support(self._sites[frame].node)
+        part, own = self._sites[frame].part, self.path(frame)
         if part not in _PARTNER:
             return own
-        both = set(self._topology.support(self._sites[frame + _PARTNER[part]].node))
+        both = set(self.path(frame + _PARTNER[part]))
         return tuple(k for k in own if k not in both)
+
+    def path(self, frame: int) -> tuple[int, ...]:
+        """The nodes from the base to the one that carries a frame."""
+        return self._topology.support(self._sites[frame].node)
 
     @cached_property
     def meetings(self) -> tuple[tuple[int, int, int], ...]:

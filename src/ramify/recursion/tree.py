@@ -75,6 +75,10 @@ class Tree(ABC):
         """The degrees of freedom that move a frame; of an end of a relative task, those that do not move both ends."""
 
     @abstractmethod
+    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        """The degrees of freedom of all nodes from the base to the one that carries a frame."""
+
+    @abstractmethod
     def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
         """The degrees of freedom of all nodes that carry k, without its own, tips to base; or those from one on."""
 

@@ -83,16 +83,18 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                     lift = sum(row.unit().data * (B[row, other] * share) for row in center.rows())
                     A[tree.world, other] = A[tree.world, other] + Motion(lift)
 
+        for c in tree.columns():
+            for row in tree.asked():
+                J_bar[c, row] = 0.0
+        for frame, _ in tree.frames():
+            rows = list(frame.rows())
+            for c in tree.path(frame):
+                entries = [answer[c, row] for row in rows]
+                for other in tree.asked():
+                    given = sum(x * B[row, other] for x, row in zip(entries, rows, strict=True))
+                    J_bar[c, other] = J_bar[c, other] - given
+
         for k, parent in tree.scatter():
-            for c in k.columns():
-                for row in tree.asked():
-                    J_bar[c, row] = 0.0
-            for group, _ in tree.carried_groups(k):
-                for c in k.columns():
-                    entries = [answer[c, row] for row in group.rows]
-                    for other in tree.asked():
-                        felt_force = sum(x * B[row, other] for x, row in zip(entries, group.rows, strict=True))
-                        J_bar[c, other] = J_bar[c, other] - felt_force
             for row in tree.asked():
                 own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.along(A[parent, row])  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):

@@ -261,9 +261,9 @@ class _Emitter:
         memory = self.memory
         if loop.source == "ancestors":
             self.climb(loop, scope)
-        elif loop.source == "support" and loop.over is not None:
-            runs = self.f.at("%tables", memory.number("%tables", table.SUPPORT), "i64")
-            first, last = (memory.number(memory.rows[loop.over], table.FRAME["support"] + i) for i in (0, 1))
+        elif loop.source in ("support", "path") and loop.over is not None:
+            runs = self.f.at("%tables", memory.number("%tables", table.RUNS), "i64")
+            first, last = (memory.number(memory.rows[loop.over], table.FRAME[loop.source] + i) for i in (0, 1))
             with self.f.loop(first, last, 2) as run:
                 start, end = memory.number(runs, run), memory.number(runs, memory.sum(run, 1))
                 self.contiguous(loop, scope, start, end)

@@ -25,7 +25,7 @@ from ramify.spatial.value import Array
 # The head of the tables: one number each, then start and length of each list, the start of each input and of each of
 # the tree's arrays.
 (N_NODES, NQ, NV, N_FRAMES, N_ROWS, N_ASKED, N_PASSING,
- NODE_ROWS, FRAME_ROWS, SUPPORT, COLUMN_PARENTS, ASKED, GRAVITY,
+ NODE_ROWS, FRAME_ROWS, RUNS, COLUMN_PARENTS, ASKED, GRAVITY,
  V_LINE, ROW_LINE, ASKED_LINE, PASSING_LINE, FRAME_LINE) = range(18)  # fmt: skip
 # Rows of lists: the variant, then for each role the place of its node or frame among the rows of nodes or frames, −1
 # for the world. Groups of rows have their first row and the one after their last instead.
@@ -53,7 +53,8 @@ NODE = {name: i for i, name in enumerate(NODE_COLUMNS)}
 NODE_ROW = len(NODE_COLUMNS)
 # One row per frame.
 FRAME_COLUMNS = (
-    "variant", "record", "node", "depth", "param", "frame", "support", "support_end", "row", "rows_end", "asked",
+    "variant", "record", "node", "depth", "param", "frame", "support", "support_end",
+    "path", "path_end", "row", "rows_end", "asked",
 )  # fmt: skip
 FRAME = {name: i for i, name in enumerate(FRAME_COLUMNS)}
 FRAME_ROW = len(FRAME_COLUMNS)
@@ -215,18 +216,14 @@ def tables(
             stations.passing_groups(k).start,
             stations.passing_groups(k).stop,
         )
-    support: list[int] = []
+    runs: list[int] = []
     frame_rows = np.zeros((len(sites), FRAME_ROW), dtype=np.int64)
     n_params = int(param_of[-1])
     for i, (row, site) in enumerate(zip(frame_rows, sites, strict=True)):
-        first = len(support)
-        for k in order.support(i) if "support" in loops else ():
-            # Runs of neighbouring columns: the start of each, and the column after it.
-            if len(support) > first and support[-1] == starts[k]:
-                support.pop()
-            else:
-                support.append(starts[k])
-            support.append(starts[k + 1])
+        support = len(runs)
+        runs += _runs(order.support(i) if "support" in loops else (), starts)
+        path = len(runs)
+        runs += _runs(order.path(i) if "path" in loops else (), starts)
         row[:] = (
             carriers[frame_variant(mechanism, site)],
             record_of[site.node],
@@ -234,8 +231,10 @@ def tables(
             depths[site.node] if site.node != WORLD else 0,
             n_params + 3 + 12 * i,
             i,
-            first,
-            len(support),
+            support,
+            path,
+            path,
+            len(runs),
             order.of(i).start,
             order.of(i).stop,
             order.asked[i],
@@ -247,10 +246,10 @@ def tables(
     head[[N_ROWS, N_ASKED, N_PASSING]] = order.count, order.places_count, stations.count
     parents = mechanism.column_parents if "ancestors" in loops else ()
     parts = [rows.reshape(-1), frame_rows.reshape(-1), *(list_rows.reshape(-1) for list_rows in lists.values())]
-    parts += [np.array(numbers, dtype=np.int64) for numbers in (order.places, support, parents)]
+    parts += [np.array(numbers, dtype=np.int64) for numbers in (order.places, runs, parents)]
     starts_of_parts = HEAD + np.cumsum([0, *(part.size for part in parts[:-1])])
     list_starts = [LISTS[name] for name in lists]
-    head[[NODE_ROWS, FRAME_ROWS, *list_starts, ASKED, SUPPORT, COLUMN_PARENTS]] = starts_of_parts
+    head[[NODE_ROWS, FRAME_ROWS, *list_starts, ASKED, RUNS, COLUMN_PARENTS]] = starts_of_parts
     head[[start + 1 for start in list_starts]] = [len(list_rows) for list_rows in lists.values()]
     head[GRAVITY] = n_params
     head[[*LINES.values()]] = [lines[dimension] for dimension in LINES]
@@ -264,6 +263,18 @@ def tables(
     constants = np.concatenate([mechanism.total_parameters, mechanism.gravity, *(site.placement for site in sites)])
     table = np.concatenate([head, *parts])
     return np.ascontiguousarray(constants, dtype=np.float64), table, int(record)
+
+
+def _runs(nodes: Sequence[int], starts: Sequence[int]) -> list[int]:
+    """Runs of neighbouring columns: the start of each, and the column after it."""
+    runs: list[int] = []
+    for k in nodes:
+        if runs and runs[-1] == starts[k]:
+            runs.pop()
+        else:
+            runs.append(starts[k])
+        runs.append(starts[k + 1])
+    return runs
 
 
 def _lists(
