@@ -58,20 +58,23 @@ def test_columns_after_one() -> None:
     assert np.array_equal(on_both_engines(after), np.triu(np.ones((ROBOT.nv, ROBOT.nv)), 1))
 
 
-def test_elsewhere_is_all_but_a_subtree() -> None:
+def test_a_subtree_and_elsewhere_are_all() -> None:
     @columns
     def outside(tree: Any, q: Any, seen: Any) -> None:
         for k, _ in tree.scatter():
             for c in tree.elsewhere(k):
                 for own in k.columns():
                     seen[own, c] = seen[own, c] + 1.0
+            for c in tree.subtree(k):
+                for own in k.columns():
+                    seen[own, c] = seen[own, c] + 3.0
 
     starts = ROBOT.mechanism.v_starts
     expected = np.ones((ROBOT.nv, ROBOT.nv))
     for k in range(len(TOPOLOGY)):
-        expected[starts[k] : starts[k + 1], starts[k] : starts[TOPOLOGY.subtree_end(k)]] = 0.0
+        expected[starts[k] : starts[k + 1], starts[k] : starts[TOPOLOGY.subtree_end(k)]] = 3.0
     assert np.array_equal(on_both_engines(outside), expected)
-    assert count(outside, ROBOT.mechanism).additions == expected.sum()
+    assert count(outside, ROBOT.mechanism).additions == ROBOT.nv**2
 
 
 def test_ancestors_climb_the_expanded_parent_array() -> None:

@@ -212,6 +212,7 @@ class _Runs:
             "following": lambda: self.rows.following(which),
             "frame_rows": lambda: self.rows.of(which),
             "descendants": lambda: range(starts[which + 1], starts[topology.subtree_end(which)]),
+            "subtree": lambda: range(starts[which], starts[topology.subtree_end(which)]),
             "elsewhere": lambda: range(nv - (starts[topology.subtree_end(which)] - starts[which])),
             "onward": lambda: range(starts[which], nv),
             "support": lambda: range(sum(self.mechanism.kinds[k].nv for k in self.rows.support(which))),

@@ -192,16 +192,22 @@ class ReferenceTree(Tree):
         return self._loop(climb())
 
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
-        (start, _), length = k.span("v")
-        (number, _), _ = k.span("node")
-        end = self._mechanism.topology.subtree_end(number - 1)
-        return self._columns(start + (length or 0), self._mechanism.v_starts[end])
+        start, own, end = self._subtree(k)
+        return self._columns(start + own, end)
+
+    def subtree(self, k: NodeRole) -> Iterator[ColumnRole]:
+        start, _, end = self._subtree(k)
+        return self._columns(start, end)
 
     def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
-        (start, _), _ = k.span("v")
-        (number, _), _ = k.span("node")
-        end = self._mechanism.v_starts[self._mechanism.topology.subtree_end(number - 1)]
+        start, _, end = self._subtree(k)
         return self._loop(ColumnRole((c, 0)) for c in (*range(start), *range(end, self._mechanism.nv)))
+
+    def _subtree(self, k: NodeRole) -> tuple[int, int, int]:
+        """The first column of a node, how many are its own, and the column after those that it carries."""
+        (start, _), own = k.span("v")
+        (number, _), _ = k.span("node")
+        return start, own or 0, self._mechanism.v_starts[self._mechanism.topology.subtree_end(number - 1)]
 
     def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
         (start, _), _ = k.span("v")

@@ -357,6 +357,9 @@ class TracedTree(Tree):
     def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
         return self._column_loop("descendants", _role(k))
 
+    def subtree(self, k: NodeRole) -> Iterator[ColumnRole]:
+        return self._column_loop("subtree", _role(k))
+
     def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
         return self._column_loop("elsewhere", _role(k))
 

@@ -63,6 +63,10 @@ class Tree(ABC):
         """The degrees of freedom of all nodes that k carries, without its own: contiguous columns."""
 
     @abstractmethod
+    def subtree(self, k: NodeRole) -> Iterator[ColumnRole]:
+        """The degrees of freedom of k and of all nodes that it carries: contiguous columns."""
+
+    @abstractmethod
     def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
         """The degrees of freedom of all nodes but k and those that it carries."""
 

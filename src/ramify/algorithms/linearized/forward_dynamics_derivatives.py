@@ -137,12 +137,11 @@ def forward_dynamics_derivatives(
             A[k, c] = inward + S @ row
             dq[c, k] = -Y_q.along(inward)
             dv[c, k] = -Y_v.along(inward)
-        for carried in (k.columns(), tree.descendants(k)):
-            for c in carried:
-                inward = A[parent, c]
-                row = Minv[k, c] - G.along(inward)
-                Minv[k, c] = row
-                A[k, c] = inward + S @ row
+        for c in tree.subtree(k):
+            inward = A[parent, c]
+            row = Minv[k, c] - G.along(inward)
+            Minv[k, c] = row
+            A[k, c] = inward + S @ row
         dq[k, k], dv[k, k] = own_q, own_v
 
     for k, _ in tree.gather():

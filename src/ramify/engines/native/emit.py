@@ -238,6 +238,8 @@ class _Emitter:
             return memory.positions[Position(loop.after, "beyond")], memory.number(row, _BEYOND[loop.source])
         if loop.source == "onward":
             return memory.number(row, table.NODE["v"]), memory.sizes["v"]
+        if loop.source == "subtree":
+            return memory.number(row, table.NODE["v"]), memory.number(row, table.NODE["end"])
         start, end = (memory.number(row, _RANGES[loop.source] + i) for i in (0, 1))
         if loop.after is not None:
             after = memory.positions[Position(loop.after, "row")]

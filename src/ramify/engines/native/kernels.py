@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from ramify.engines.ir import Op, Output, verify, walk
+from ramify.engines.ir import Op, Output, Program, verify, walk
 from ramify.engines.native import cache, target
 from ramify.engines.native.binding import Binding, Operand
 from ramify.engines.native.compiled import Compiled
@@ -33,12 +33,7 @@ class Kernels:
 
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
-        program = trace(self.algorithm, self.variants)
-        for stage in (simplify, fuse):
-            verify(program)
-            program = stage(program)
-        verify(program)
-        layout = Layout.of(program, self.variants)
+        program, layout = _prepared(self.algorithm, self.variants)
         text = emit(program, self.algorithm, self.variants, layout, width, chosen.width)
         loads = [item.attr for _, item in walk(program.top) if isinstance(item, Op) and item.code == "load"]
         reread = sorted({place.number for place in loads if isinstance(place, Output)})
@@ -67,6 +62,17 @@ class Kernels:
         if not self._metadata:
             self.library(1)
         return self._metadata
+
+
+@lru_cache(maxsize=2)
+def _prepared(algorithm: Algorithm, variants: Variants) -> tuple[Program, Layout]:
+    """A program, ready to be emitted: the same for all lane widths, which are most often asked for in a row."""
+    program = trace(algorithm, variants)
+    for stage in (simplify, fuse):
+        verify(program)
+        program = stage(program)
+    verify(program)
+    return program, Layout.of(program, variants)
 
 
 def _cache_name(kernels: Kernels, width: int, chosen: target.Target) -> str | None:
