@@ -46,7 +46,6 @@ format: $(VENV)/stamp-test ## format and mend what can be mended
 bench: $(VENV)/stamp-bench ## print the benchmark tables
 	$(BLAS) $(BIN)/python -m benchmarks.foundation
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space
-	$(BLAS) $(BIN)/python -m benchmarks.linearized
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ do with singular directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -66,28 +66,23 @@ class HotFunction:
         """Operations of one evaluation, where no task is singular."""
         return self._kernel.count()
 
-    def _results(self, q: Any, out: tuple[Any, ...] | None) -> Any:
-        """Λ, spread and the rest, right for all samples."""
-        if out is None:
-            results = self._kernel(q)
-        else:
-            # Samples may be computed again after the kernel has written: q must still be what it was.
-            if isinstance(q, np.ndarray) and any(
-                np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)
-            ):
-                q = q.copy()
-            first, *rest = out
-            results = self._kernel(q, out=(first, np.empty(np.shape(q)[:-1]), *rest))
-        spread = results[1]
-        if spread.ndim == 0:
-            if not spread.item() < self._trusted:
-                self._again(np.asarray(q, dtype=np.float64), ..., results)
-            return results
-        doubtful = np.logical_not(spread < self._trusted)
+    def _into(self, q: Any, out: Sequence[Any]) -> Any:
+        """Λ, spread and the rest in a user's arrays, right for all samples."""
+        # Samples may be computed again after the kernel has written: q must still be what it was.
+        if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
+            q = q.copy()
+        first, *rest = out
+        results = self._kernel(q, out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        self._mend(q, results)
+        return results
+
+    def _mend(self, q: Any, results: Any) -> None:
+        """Compute samples again that are not trusted."""
+        doubtful = np.logical_not(results[1] < self._trusted)
         if doubtful.any():
             # An error tells the places of samples in the whole batch.
-            self._again(np.asarray(q, dtype=np.float64), ... if self._policy == "raise" else doubtful, results)
-        return results
+            alone = doubtful.ndim == 0 or self._policy == "raise"
+            self._again(np.asarray(q, dtype=np.float64), ... if alone else doubtful, results)
 
     def _again(self, q: Array, which: Any, results: Any) -> None:
         space = self._space(q[which])
@@ -100,7 +95,13 @@ class Inertia(HotFunction):
 
     def __call__(self, q: Any, out: Any = None) -> Array:
         """Λ, (…, r, r)."""
-        inertia: Array = self._results(q, None if out is None else (out,))[0]
+        inertia: Array
+        if out is not None:
+            inertia, _ = self._into(q, (out,))
+            return inertia
+        inertia, spread = results = self._kernel(q)
+        if spread.ndim or not spread.item() < self._trusted:  # a single sample is judged in no time
+            self._mend(q, results)
         return inertia
 
 
@@ -114,5 +115,10 @@ class TaskDynamicsFunction(HotFunction):
         if out is not None and (not isinstance(out, (tuple, list)) or len(out) != len(self.quantities)):
             given = f"{len(out)} arrays" if isinstance(out, (tuple, list)) else type(out).__name__
             raise InputError(f"task_dynamics: out is a tuple of three arrays, for Λ, J̄ and N; got {given}")
-        inertia, _, consistent, nullspace = self._results(q, out)
+        if out is not None:
+            inertia, _, consistent, nullspace = self._into(q, out)
+            return TaskDynamics(inertia, consistent, nullspace)
+        inertia, spread, consistent, nullspace = results = self._kernel(q)
+        if spread.ndim or not spread.item() < self._trusted:
+            self._mend(q, results)
         return TaskDynamics(inertia, consistent, nullspace)

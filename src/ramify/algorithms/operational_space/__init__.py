@@ -61,7 +61,7 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
         symmetric=("inertia",),
         sparse=("spread",),
     )
-    run = inertia_by(METHODS[method](VIEWS[reference], parts))
+    run = inertia_by(METHODS[method](VIEWS[reference], parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
 

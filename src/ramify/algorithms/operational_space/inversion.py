@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.algorithms.operational_space.task_space import Parts
 from ramify.recursion.algorithm import algorithm
 from ramify.recursion.tree import Indexed, Tree
 from ramify.spatial.symmetric import Factor
@@ -63,12 +64,13 @@ def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inerti
             inertia[one, other] = -B[one, other]
 
 
-def inertia_by(inverse_inertia: Callable[..., None]) -> Callable[..., None]:
+def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[..., None]:
     """Λ by way of one of the methods for Λ⁻¹, in one go."""
 
     def inertia(tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed) -> None:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
-        clear(tree, B)
+        if parts.relative:
+            clear(tree, B)
         inverse_inertia(tree, q, B)
         weigh(tree, B, weight)
         sweep(tree, B)

@@ -41,7 +41,8 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         J_bar, N, momentum = tree.array("v", "rows"), tree.array("v", "v"), tree.array("v")
         task_space.place(tree, q, view, chi, parts=parts)
         task_space.clear(tree, block)
-        inversion.clear(tree, B)
+        if parts.relative:
+            inversion.clear(tree, B)
         for k, _ in tree.scatter():
             for c in k.columns():
                 S[c] = c.of(k.S)
