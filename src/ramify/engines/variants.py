@@ -22,11 +22,13 @@ class Variants:
         nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
         frames: Port of the node that carries a frame asked for, the rows of its task and its part in it, each once.
         relatives: Ports of the nodes that carry the ends of a relative task, and its rows, each once.
+        in_order: Rows of tasks are numbered in the order asked for. For algorithms with rows only.
     """
 
     nodes: tuple[tuple[NodeKind, str], ...]
     frames: tuple[tuple[str, tuple[int, ...], str], ...]
     relatives: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    in_order: bool = False
 
     @classmethod
     def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
@@ -54,7 +56,7 @@ class Variants:
         nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
         frames = ",".join(f"{port}:{part}:{''.join(map(str, rows))}" for port, rows, part in self.frames)
         relatives = ",".join(f"{near}>{far}:{''.join(map(str, rows))}" for near, far, rows in self.relatives)
-        return f"{nodes};{frames};{relatives}"
+        return f"{nodes};{frames};{relatives};{self.in_order}"
 
     @property
     def sizes(self) -> set[int]:

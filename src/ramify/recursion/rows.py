@@ -1,7 +1,8 @@
 """Rows of tasks: one scalar direction of a frame each.
 
-Rows are numbered so that those carried by any subtree are contiguous, like columns: by the node that carries them,
-then in the order asked for. Inputs and outputs keep the order asked for.
+Rows are numbered so that those carried by any subtree are contiguous, like columns, and those of a node itself come
+first: in the order asked for if that will do, else by the node that carries them. Inputs and outputs keep the order
+asked for.
 
 The two ends of a relative task have rows of their own, which share their places in the order asked for: what is asked
 for is the sum of both.
@@ -9,7 +10,7 @@ for is the sum of both.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -40,7 +41,10 @@ class Rows:
         )
         self.count = sum(len(site.rows) for site in sites)
         self.places_count = ends[-1] if ends else 0
-        self._order = sorted(range(len(sites)), key=lambda i: (sites[i].node, i))
+        self._order = list(range(len(sites)))
+        if any(site.part == "near" for site in sites) or not self._together():
+            self._order.sort(key=lambda i: sites[i].node)
+            self.__dict__.pop("_spans", None)
         starts, self._firsts = [0] * len(sites), [0]
         for i in self._order:
             starts[i] = self._firsts[-1]
@@ -52,9 +56,28 @@ class Rows:
         """For each row, its place in the order asked for."""
         return tuple(self.asked[i] + local for i in self._order for local in range(len(self._sites[i].rows)))
 
+    @property
+    def in_order(self) -> bool:
+        """Whether rows are numbered in the order asked for."""
+        return self.places == tuple(range(self.count))
+
     @cached_property
-    def _nodes(self) -> list[int]:
-        return [self._sites[i].node for i in self._order]
+    def _spans(self) -> dict[int, range]:
+        """Places in the order of rows between the first and the last frame that each node and its subtree carry."""
+        spans: dict[int, range] = {}
+        for place, i in enumerate(self._order):
+            for k in self.path(i):
+                spans[k] = range(spans[k].start if k in spans else place, place + 1)
+        return spans
+
+    def _together(self) -> bool:
+        """Whether what every node and its subtree carry comes in a row, and what it carries itself first."""
+        carried = Counter(k for i in self._order for k in self.path(i))
+        own = Counter(site.node for site in self._sites if site.node != WORLD)
+        return all(
+            len(span) == carried[k] and all(self._sites[self._order[p]].node == k for p in span[: own[k]])
+            for k, span in self._spans.items()
+        )
 
     @cached_property
     def groups(self) -> tuple[range, ...]:
@@ -63,8 +86,7 @@ class Rows:
 
     def carried_groups(self, node: int) -> range:
         """Places in `groups` of the frames that a node and its subtree carry."""
-        first = bisect_left(self._nodes, node)
-        return range(first, bisect_left(self._nodes, self._topology.subtree_end(node)))
+        return self._spans.get(node, range(0))
 
     def carried(self, node: int) -> range:
         """The rows of all frames that a node and its subtree carry."""

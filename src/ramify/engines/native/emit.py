@@ -79,7 +79,7 @@ class _Emitter:
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
         pointers += [f"ptr noalias %out{i}" for i in range(MAX_OUTPUTS)]
         self.f = Function(f"define void @kernel(ptr noalias %ws, {', '.join(pointers)}) nounwind")
-        self.memory = Memory(self.f, algorithm, layout, width, self.declared)
+        self.memory = Memory(self.f, algorithm, layout, width, self.declared, variants.in_order)
 
     def text(self) -> str:
         self.block(self.program.top, _Scope(self.width))

@@ -20,6 +20,7 @@ from ramify.engines.trace import trace
 from ramify.engines.variants import Variants
 from ramify.recursion.algorithm import Algorithm, Argument
 from ramify.recursion.mechanism import Mechanism, Site
+from ramify.recursion.rows import Rows
 
 
 class Kernels:
@@ -104,6 +105,8 @@ def bind(
         single: There is one frame, and results have no axis for it.
     """
     variants = Variants.of(mechanism, sites)
+    if any("rows" in argument.dimensions for argument in (*algorithm.inputs, *algorithm.outputs)):
+        variants = replace(variants, in_order=Rows(mechanism, sites).in_order)
     made = kernels(algorithm, variants)
     constants, table, workspace = tables(algorithm, variants, mechanism, sites, made.metadata())
     sizes = algorithm.sizes(mechanism, sites)

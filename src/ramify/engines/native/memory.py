@@ -61,6 +61,8 @@ class Memory:
     layout: Layout
     width: int
     declared: set[str]
+    #: Whether rows of tasks are numbered in the order asked for.
+    in_order: bool
     #: Numbers of nodes, columns and frames, and starts of their parts of q and v.
     positions: dict[Position, Number] = field(default_factory=dict)
     #: Records of nodes, constants of nodes and frames, rows of the tables.
@@ -146,6 +148,8 @@ class Memory:
         """The place of a row in the order asked for; of a frame, where its rows start."""
         if Position(role, "rows") in self.positions:
             return self.positions[Position(role, "rows")]
+        if self.in_order:
+            return self.positions[Position(role, "row")]
         places = self.f.at("%tables", self.number("%tables", table.ASKED), "i64")
         return self.number(places, self.positions[Position(role, "row")])
 
@@ -233,7 +237,8 @@ class Memory:
 
     def _permuted(self, place: Place, columns: ColumnLanes) -> bool:
         """Whether neighbouring rows of tasks need not be neighbours in a place that keeps the order asked for."""
-        return Position(columns.role, "rows") in (base for base, _ in getattr(place, "at", ()))
+        asked = Position(columns.role, "rows")
+        return not self.in_order and asked in (base for base, _ in getattr(place, "at", ()))
 
     def _spread(self, place: Place, pointer: str, stride: Number, columns: ColumnLanes) -> str:
         """Pointers to the same place of neighbouring columns."""

@@ -1,0 +1,99 @@
+"""The order in which tasks are asked for changes the order of the result, and nothing else.
+
+Rows are numbered in the order asked for where that keeps together what each subtree carries. Kernels differ then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ramify as rf
+from ramify.recursion.rows import Rows
+from tests.tolerance import assert_close, bound, condition
+
+ROBOT = rf.zoo.random_tree(14, kinds=("revolute", "spherical"), seed=3)
+TOPOLOGY = ROBOT.mechanism.topology
+BODIES = {ROBOT.site(body.name).node: body.name for body in ROBOT.bodies}
+
+
+def outward(backwards: bool) -> list[int]:
+    """Nodes, each before those that it carries, with siblings in order or backwards."""
+    ordered: list[int] = []
+    waiting = [k for k in range(len(TOPOLOGY)) if ROBOT.mechanism.parents[k] < 0]
+    while waiting:
+        k = waiting.pop(0)
+        ordered.append(k)
+        children = list(TOPOLOGY.children[k])
+        waiting = (children[::-1] if backwards else children) + waiting
+    return ordered
+
+
+def tasks_in(nodes: list[int]) -> list[Any]:
+    """A task on every second node, two on every sixth, with six rows or three."""
+    tasks: list[Any] = []
+    for k in nodes:
+        if k % 2 == 0:
+            tasks.append(rf.Task(BODIES[k], "all" if k % 4 else "position"))
+        if k % 6 == 0:
+            tasks.append(rf.Task(BODIES[k], "orientation", (0.1, 0.2, 0.3)))
+    return tasks
+
+
+ORDERS = {
+    "as numbered": tasks_in(outward(False)),
+    "siblings backwards": tasks_in(outward(True)),
+    "tips first": tasks_in(outward(False)[::-1]),
+    "mixed": [tasks_in(outward(False))[i] for i in np.random.default_rng(0).permutation(len(tasks_in(outward(False))))],
+}
+
+
+def sites(tasks: list[Any]) -> tuple[Any, ...]:
+    return ROBOT._spaces.tasks(tuple(tasks), "auto", "local")._sites
+
+
+def places(tasks: list[Any]) -> list[int]:
+    """Where the rows of tasks are among those of the first order."""
+    first = ORDERS["as numbered"]
+    starts = np.cumsum([0, *(len(task.rows) for task in first)])
+    return [starts[first.index(task)] + i for task in tasks for i in range(len(task.rows))]
+
+
+def test_which_orders_are_kept() -> None:
+    assert any(len(children) > 1 for children in TOPOLOGY.children)
+    kept = {name: Rows(ROBOT.mechanism, sites(tasks)).in_order for name, tasks in ORDERS.items()}
+    assert kept == {"as numbered": True, "siblings backwards": True, "tips first": False, "mixed": False}
+    assert ORDERS["siblings backwards"] != ORDERS["as numbered"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+def test_inverse_inertia(method: str, order: str) -> None:
+    q = ROBOT.random_configuration(1, (9,))
+    expected = ROBOT.inverse_inertia(ORDERS["mixed"], method="definition").engine("reference")(q[0])
+    back = np.argsort(places(ORDERS["mixed"]))
+    rows = back[places(ORDERS[order])]
+    function = ROBOT.inverse_inertia(ORDERS[order], method=method)
+    tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q)))
+    result = function(q)
+    assert_close(result[0], expected[np.ix_(rows, rows)], tolerance)
+    assert np.array_equal(function(q[0]), result[0])
+    assert_close(function.engine("reference")(q[8]), result[8], tolerance)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_other_quantities(order: str) -> None:
+    tasks = [task for task in ORDERS[order] if task.frame in (BODIES[4], BODIES[6], BODIES[10])]
+    same = [task for task in ORDERS["mixed"] if task in tasks]
+    q, v = ROBOT.random_configuration(2), np.random.default_rng(2).uniform(-1, 1, ROBOT.nv)
+    space, other = ROBOT.operational_space(q, tasks, v), ROBOT.operational_space(q, same, v)
+    starts = dict(zip(same, np.cumsum([0, *(len(task.rows) for task in same)]), strict=False))
+    rows = [starts[task] + i for task in tasks for i in range(len(task.rows))]
+    tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))) * float(np.linalg.cond(space.inverse_inertia))
+    assert_close(space.jacobian, other.jacobian[rows], bound(ROBOT.nv))
+    assert_close(space.jacobian_dot_v, other.jacobian_dot_v[rows], bound(ROBOT.nv))
+    assert_close(space.inertia, other.inertia[np.ix_(rows, rows)], tolerance)
+    assert_close(space.dynamically_consistent_inverse, other.dynamically_consistent_inverse[:, rows], tolerance)
+    assert_close(space.nullspace, other.nullspace, tolerance)
