@@ -4,7 +4,8 @@ Candidates are the algorithms whose operations take about the same time. The oth
 and `rjk` repeat what the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
 counts are up to a fifth lower on shallow trees, spends a third longer on each operation: its loops go from column to
 column through a list. On four real robots with one to eight frames the choice took at most 7 % longer than the fastest
-of the six that were timed (all but `definition` and `chang_khatib`), with one exception: in single calls, `sparse_factorization` is 12 % ahead for eight frames on nine joints.
+of the six that were timed (all but `definition` and `chang_khatib`), with one exception: in single calls,
+`sparse_factorization` is 12 % ahead for eight frames on nine joints.
 
 The candidates differ only in what passes the joints and in what stations do, so only that is counted, by formulas for
 the steps and without tracing a program: that would take a hundred times as long as to load the compiled kernel. The
