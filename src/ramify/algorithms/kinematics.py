@@ -99,17 +99,22 @@ def _jacobians(view: View) -> Callable[..., None]:
     return jacobians
 
 
+def drifting(tree: Tree, q: Indexed, v: Indexed) -> None:
+    """Leave V at every node, and α: what it accelerates by when all joint accelerations are zero."""
+    tree_frame.start(tree)
+    tree.world.V = Motion.zero()
+    tree.world.alpha = Motion.zero()
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        own = k.S @ v[k]
+        k.V = parent.V + own
+        k.alpha = parent.alpha + k.V.cross(own)
+
+
 def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
     def jacobian_dot_v(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
-        tree_frame.start(tree)
-        tree.world.V = Motion.zero()
-        tree.world.alpha = Motion.zero()
-
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            own = k.S @ v[k]
-            k.V = parent.V + own
-            k.alpha = parent.alpha + k.V.cross(own)
+        drifting(tree, q, v)
 
         for frame, carrier in tree.frames():
             seen = view(frame.X @ carrier.C, carrier.origin)

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.algorithms import tree_frame
-from ramify.algorithms.kinematics import VIEWS, seen_rate
+from ramify.algorithms.kinematics import VIEWS, drifting, seen_rate
 from ramify.algorithms.operational_space.task_space import PLAIN, Parts, between
 from ramify.recursion.algorithm import Algorithm, algorithm
 from ramify.recursion.roles import FrameRole
@@ -38,15 +37,7 @@ def _drift(reference: str, parts: Parts) -> Callable[..., None]:
             for row in frame.rows():
                 drift[row] = rate[row.component]
 
-        tree_frame.start(tree)
-        tree.world.V = Motion.zero()
-        tree.world.alpha = Motion.zero()
-
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            own = k.S @ v[k]
-            k.V = parent.V + own
-            k.alpha = parent.alpha + k.V.cross(own)
+        drifting(tree, q, v)
 
         for frame, carrier in tree.frames("frame"):
             seen = view(frame.X @ carrier.C, carrier.origin)
