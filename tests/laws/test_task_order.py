@@ -97,3 +97,12 @@ def test_other_quantities(order: str) -> None:
     assert_close(space.inertia, other.inertia[np.ix_(rows, rows)], tolerance)
     assert_close(space.dynamically_consistent_inverse, other.dynamically_consistent_inverse[:, rows], tolerance)
     assert_close(space.nullspace, other.nullspace, tolerance)
+
+
+@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+def test_the_centre_of_mass_may_come_last(method: str) -> None:
+    frames = [task for task in ORDERS["as numbered"] if task.frame in (BODIES[4], BODIES[10])]
+    q = ROBOT.random_configuration(3)
+    first = ROBOT.inverse_inertia([rf.CenterOfMassTask(), *frames], method="definition").engine("reference")(q)
+    last = ROBOT.inverse_inertia([*frames, rf.CenterOfMassTask()], method=method)(q)
+    assert_close(np.roll(last, 3, (0, 1)), first, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))))

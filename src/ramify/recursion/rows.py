@@ -1,8 +1,8 @@
 """Rows of tasks: one scalar direction of a frame each.
 
 Rows are numbered so that those carried by any subtree are contiguous, like columns, and those of a node itself come
-first: in the order asked for if that will do, else by the node that carries them. Inputs and outputs keep the order
-asked for.
+first: in the order asked for if all are rows of single frames and that will do, else by the node that carries them, the
+world first. Inputs and outputs keep the order asked for.
 
 The two ends of a relative task have rows of their own, which share their places in the order asked for: what is asked
 for is the sum of both.
@@ -42,7 +42,8 @@ class Rows:
         self.count = sum(len(site.rows) for site in sites)
         self.places_count = ends[-1] if ends else 0
         self._order = list(range(len(sites)))
-        if any(site.part == "near" for site in sites) or not self._together():
+        # Ends of relative tasks share places, and rows of the centre of mass come first.
+        if any(site.part != "frame" for site in sites) or not self._together():
             self._order.sort(key=lambda i: sites[i].node)
             self.__dict__.pop("_spans", None)
         starts, self._firsts = [0] * len(sites), [0]
