@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ramify.errors import ContractError, InputError
-from ramify.recursion.algorithm import Algorithm, Argument, places
+from ramify.recursion.algorithm import Algorithm, Argument, Entries, places
 from ramify.recursion.contract import author_line, describe, frozen, refuse, type_name
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.node import WORLD_PORT, NodeKind
-from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
+from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Index, Ledger, NodeRole, RowRole
 from ramify.recursion.rows import Rows
 from ramify.recursion.stations import UNITS, Stations
 from ramify.recursion.tree import Indexed, Tree
@@ -51,28 +51,21 @@ class _Cell:
         return None if value is None else describe(value)
 
 
-class _Argument:
-    """An input or output, indexed by roles."""
+class _Argument(Entries):
+    """An input or output in an array."""
 
     def __init__(self, argument: Argument, data: Array, readable: bool, writable: bool) -> None:
-        self.argument, self.data, self.readable, self.writable = argument, data, readable, writable
+        super().__init__(argument, readable, writable)
+        self.data = data
 
-    def __getitem__(self, keys: Any) -> Any:
-        if not self.readable:
-            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        scalars = [self.data[_position(index)] for index in indices]
-        return frozen(np.array(scalars, dtype=self.data.dtype).reshape(shape))
+    def load(self, index: tuple[Index, ...]) -> Any:
+        return self.data[_position(index)]
 
-    def __setitem__(self, keys: Any, value: Any) -> None:
-        if not self.writable:
-            refuse(f"`{self.argument.name}` is an input and cannot be written")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        value = np.asarray(value)
-        if value.shape != shape:
-            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
-        for index, scalar in zip(indices, value.reshape(-1), strict=True):
-            self.data[_position(index)] = scalar
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        self.data[_position(index)] = scalar
+
+    def joined(self, scalars: list[Any]) -> Array:
+        return np.array(scalars, dtype=self.data.dtype)
 
 
 def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:

@@ -13,19 +13,20 @@ import numpy as np
 
 from ramify.engines.ir import ArrayEntry, Field, Place, Position, Role, Store
 from ramify.engines.variants import WORLD_CLASS
-from ramify.recursion.algorithm import Argument, places
+from ramify.recursion.algorithm import Argument, Entries, places
 from ramify.recursion.contract import components, describe, frozen, rebuild, refuse, type_name
 from ramify.recursion.node import WORLD_PORT
+from ramify.recursion.roles import Index
 from ramify.spatial.value import Array
 
 if TYPE_CHECKING:
-    from ramify.engines.trace import TracedTree
+    from ramify.engines.recorder import Recorder
 
 
 class SymbolicCell:
     """A symbolic node: its fields are loads and stores."""
 
-    def __init__(self, tree: TracedTree, role: Role, kind: Any, parameters: Array) -> None:
+    def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
         self.block = tree.program.current
         self.values: dict[str, Any] = {}
@@ -68,31 +69,23 @@ def size_of(description: tuple[Any, ...]) -> int:
     return int(kind.size_of(*details))
 
 
-class SymbolicArgument:
-    """An input or output, or one of the tree's arrays, whose entries are loads and stores."""
+class SymbolicArgument(Entries):
+    """An input or output whose entries are loads and stores."""
 
     def __init__(
-        self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+        self, tree: Recorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
     ) -> None:
-        self.tree, self.argument, self.place = tree, argument, place
-        self.readable, self.writable = readable, writable
+        super().__init__(argument, readable, writable)
+        self.tree, self.place = tree, place
 
-    def __getitem__(self, keys: Any) -> Any:
-        if not self.readable:
-            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        ops = [self.tree.load(self.place(index)) for index in indices]
-        return frozen(object_array(ops).reshape(shape))
+    def load(self, index: tuple[Index, ...]) -> Any:
+        return self.tree.load(self.place(index))
 
-    def __setitem__(self, keys: Any, value: Any) -> None:
-        if not self.writable:
-            refuse(f"`{self.argument.name}` is an input and cannot be written")
-        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        value = np.asarray(value)
-        if value.shape != shape:
-            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
-        for index, x in zip(indices, value.reshape(-1), strict=True):
-            self.tree.store(self.place(index), x)
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        self.tree.store(self.place(index), scalar)
+
+    def joined(self, scalars: list[Any]) -> Array:
+        return object_array(scalars)
 
 
 def object_array(items: list[Any]) -> Array:
@@ -105,7 +98,7 @@ def object_array(items: list[Any]) -> Array:
 class SymbolicArray:
     """What `tree.array` gives."""
 
-    def __init__(self, tree: TracedTree, number: int, over: tuple[str, ...]) -> None:
+    def __init__(self, tree: Recorder, number: int, over: tuple[str, ...]) -> None:
         self.tree, self.number, self.over = tree, number, over
         self.description: tuple[Any, ...] | None = None
 

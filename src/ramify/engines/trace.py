@@ -1,39 +1,22 @@
 """Tracing: runs an algorithm once on symbols, and writes down what it does.
 
 Each loop yields one symbolic node per variant (kind of the node × whether its parent is the world), whatever the
-number of bodies; a Python generator knows when the body has ended, because it is resumed. Each body is traced twice,
-in two orders of the variants, and must leave the same items both times: what is carried from one iteration to the next
-in a Python variable would show.
+number of bodies. `ramify.engines.recorder` keeps what its body does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ramify.engines.ir import (
-    ArrayEntry,
-    Block,
-    Input,
-    Loop,
-    Op,
-    Output,
-    Param,
-    Place,
-    Position,
-    Program,
-    Role,
-    Store,
-    Uniform,
-    canonical,
-)
+from ramify.engines.ir import Input, Loop, Output, Param, Position, Program, Role, Uniform
+from ramify.engines.recorder import Recorder
 from ramify.engines.symbolic import OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
 from ramify.engines.variants import WORLD_CLASS, Variants, loop_variants
-from ramify.errors import ContractError
 from ramify.recursion.algorithm import Algorithm
-from ramify.recursion.contract import author_line, refuse, type_name
+from ramify.recursion.contract import refuse
 from ramify.recursion.roles import ColumnRole, FrameRole, GroupRole, Ledger, NodeRole, RowRole
 from ramify.recursion.stations import UNITS
 from ramify.recursion.tree import Indexed, Tree
@@ -41,112 +24,19 @@ from ramify.spatial.motion import Motion
 from ramify.spatial.value import Array
 
 
-class TracedTree(Tree):
+class TracedTree(Recorder, Tree):
     """Runs an algorithm on symbols."""
 
     def __init__(self, variants: Variants) -> None:
-        self.program = Program()
+        super().__init__()
         self.variants = variants
-        #: Type of each field on each class of node.
-        self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._settled: set[tuple[str, str]] = set()  # fields set before the loop that is being traced
-        self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
-        self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
-        self._open: list[str] = []
-        self._direction = ""
-        self._world_role = Role("world", (WORLD_CLASS,))
-        self._world_cell = SymbolicCell(self, self._world_role, None, np.zeros(0))
         self.world = NodeRole(self._world_cell, "world", "set", Ledger())
         self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
-
-    # Fields
-
-    def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
-        """The type of a field read through a role, or None if it cannot have been set."""
-        if role.name == "k" or role is self._world_role:
-            cls = role.classes[0]
-            return self.types.get((name, cls)) if (name, cls) in self._settled or role is self._world_role else None
-        found = [self.types[name, cls] for cls in role.classes if (name, cls) in self.types]
-        if not found:
-            return None
-        if any(t != found[0] for t in found):
-            refuse(f"field {name} differs between kinds of nodes, and is read through {role.name}")
-        if self._direction == "scatter":
-            self._parent_reads.append((name, role.classes, author_line()))
-        elif any((name, cls) not in self._settled for cls in role.classes):
-            return None
-        return found[0]
-
-    def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
-        """Note the type with which a field is set."""
-        for cls in role.classes:
-            known = self.types.setdefault((name, cls), description)
-            if known != description:
-                refuse(f"field {name} is set as {type_name(description)}, but was {type_name(known)} before")
-
-    # Entries of outputs and arrays
-
-    def load(self, place: Place) -> Op:
-        """The value at a place: the one stored there in this block, or a load."""
-        if place not in self._values:
-            self._values[place] = self.program.load(place)
-        return self._values[place]
-
-    def store(self, place: Place, value: Any) -> None:
-        """Put a value into a place of an output or array."""
-        op = self.program.lift(value)
-        self.program.current.items.append(Store(place, op))
-        if isinstance(place, (ArrayEntry, Output)):
-            # another index of the same array may be the same entry
-            same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.at != place.at]
-            for other in same:
-                del self._values[other]
-        self._values[place] = op
-
-    # Loops
-
-    def _run(
-        self, loop: Loop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
-    ) -> Iterator[Any]:
-        """Trace the body of a loop for each variant, twice."""
-        program = self.program
-        outer, outer_values = program.current, self._values
-        self._open.append(author_line())
-        outermost = outer is program.top
-        if outermost:
-            self._settled = set(self.types)
-        for variant in (*variants, *reversed(variants)):
-            body = program.current = Block(program, outer)
-            self._values = {}
-            yield roles(variant)
-            if program.current is not body:
-                raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
-            program.current = outer
-            first = loop.bodies.setdefault(variant, body)
-            if first is not body and canonical(first) != canonical(body):
-                raise ContractError(
-                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: "
-                    "something is carried from one iteration to the next outside of the tree's fields"
-                )
-        self._open.pop()
-        outer.items.append(loop)
-        self._values = {} if outer_values else outer_values
-        if outermost:
-            self._world_cell.values.clear()
-            self._check_parent_reads()
-
-    def _check_parent_reads(self) -> None:
-        for name, classes, where in self._parent_reads:
-            if missing := [cls for cls in classes if (name, cls) not in self.types]:
-                raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
-            if len({self.types[name, cls] for cls in classes}) > 1:
-                raise ContractError(f"{where}: field {name} differs between kinds of nodes, and is read on parents")
-        self._parent_reads.clear()
 
     def _sweep(self, direction: str, parent_right: str) -> Iterator[tuple[NodeRole, NodeRole]]:
         if self.program.current is not self.program.top:
             refuse("loops over nodes cannot be nested")
-        self._direction = direction
+        self.direction = direction
         loop = Loop(direction, None)
         kinds = {(kind.name, parent): kind for kind, parent in self.variants.nodes}
 
@@ -162,7 +52,7 @@ class TracedTree(Tree):
             parent_cell = SymbolicCell(self, parent_role, above, np.zeros(0))
             return NodeRole(k, "k", "set", ledger), NodeRole(parent_cell, "parent", parent_right, ledger)
 
-        return self._run(loop, loop_variants(direction, self.variants), roles)
+        return self.run(loop, loop_variants(direction, self.variants), roles)
 
     def _parameters(self, role: Role, count: int) -> Array:
         return object_array([self.program.load(Param(role, i)) for i in range(count)])
@@ -174,7 +64,7 @@ class TracedTree(Tree):
         return self._sweep("gather", "add")
 
     def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
-        self._direction = "frames"
+        self.direction = "frames"
         loop = Loop("frames", None)
 
         def roles(variant: tuple[Any, ...]) -> tuple[FrameRole, NodeRole]:
@@ -184,7 +74,7 @@ class TracedTree(Tree):
             frame, carrier = loop.roles[variant]
             return self._frame(frame, rows), self._carrier(carrier, port, "add")
 
-        return self._run(loop, [v for v in loop_variants("frames", self.variants) if part in ("", v[2])], roles)
+        return self.run(loop, [v for v in loop_variants("frames", self.variants) if part in ("", v[2])], roles)
 
     def _carrier(self, role: Role, port: str, right: str) -> NodeRole:
         """A node of which no more than the port is known."""
@@ -192,7 +82,7 @@ class TracedTree(Tree):
         return NodeRole(cell, "carrier", right, Ledger())
 
     def relatives(self) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
-        self._direction = "relatives"
+        self.direction = "relatives"
         loop = Loop("relatives", None)
 
         def roles(variant: tuple[Any, ...]) -> tuple[FrameRole, NodeRole, FrameRole, NodeRole]:
@@ -208,7 +98,7 @@ class TracedTree(Tree):
                 self._carrier(far_carrier, far_port, "read"),
             )
 
-        return self._run(loop, loop_variants("relatives", self.variants), roles)
+        return self.run(loop, loop_variants("relatives", self.variants), roles)
 
     def _frame(self, role: Role, rows: tuple[int, ...]) -> FrameRole:
         row, asked = Position(role, "row"), Position(role, "rows")
@@ -216,7 +106,7 @@ class TracedTree(Tree):
 
     def _pairs(self, source: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         """A node of known port, and two frames."""
-        self._direction = source
+        self.direction = source
         loop = Loop(source, None)
 
         def roles(variant: tuple[str, ...]) -> tuple[NodeRole, FrameRole, FrameRole]:
@@ -227,7 +117,7 @@ class TracedTree(Tree):
             cell = SymbolicCell(self, node, OfPort(port), np.zeros(0))
             return NodeRole(cell, "meeting", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
 
-        return self._run(loop, loop_variants(source, self.variants), roles)
+        return self.run(loop, loop_variants(source, self.variants), roles)
 
     def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         return self._pairs("meetings")
@@ -236,7 +126,7 @@ class TracedTree(Tree):
         return self._pairs("joins")
 
     def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        self._direction = "ways"
+        self.direction = "ways"
         loop = Loop(f"ways_{to}", None)
         kinds: dict[tuple[str, ...], Any] = {(kind.name,): kind for kind, _ in self.variants.nodes}
 
@@ -248,10 +138,10 @@ class TracedTree(Tree):
             cell = SymbolicCell(self, k, kind, self._parameters(k, kind.parameter_count))
             return NodeRole(cell, "k", "read", Ledger()), self._frame(one, ()), self._frame(other, ())
 
-        return self._run(loop, loop_variants(loop.source, self.variants), roles)
+        return self.run(loop, loop_variants(loop.source, self.variants), roles)
 
     def _station_sweep(self, direction: str) -> Iterator[tuple[NodeRole, NodeRole]]:
-        self._direction = direction
+        self.direction = direction
         loop = Loop(f"{direction}_stations", None)
 
         def roles(variant: tuple[str, ...]) -> tuple[NodeRole, NodeRole]:
@@ -265,7 +155,7 @@ class TracedTree(Tree):
             next_one = SymbolicCell(self, above_role, OfPort(above) if above != WORLD_CLASS else None, np.zeros(0))
             return NodeRole(station, "station", "set", ledger), NodeRole(next_one, "above", "read", ledger)
 
-        return self._run(loop, loop_variants(loop.source, self.variants), roles)
+        return self.run(loop, loop_variants(loop.source, self.variants), roles)
 
     def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
         return self._station_sweep("scatter")
@@ -285,7 +175,7 @@ class TracedTree(Tree):
         loop, role = Loop(source, over, after), Role("row")
         loop.roles[()] = (role,)
         asked = None if "passing" in source else (Position(role, "rows"), 0)
-        return self._run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), asked))
+        return self.run(loop, [()], lambda _: RowRole((Position(role, "row"), 0), asked))
 
     def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("rows", None, after)
@@ -298,7 +188,7 @@ class TracedTree(Tree):
             return iter(())
         loop, role = Loop(source, None, after), Role("asked")
         loop.roles[()] = (role,)
-        return self._run(loop, [()], lambda _: RowRole(None, (Position(role, "asked"), 0)))
+        return self.run(loop, [()], lambda _: RowRole(None, (Position(role, "asked"), 0)))
 
     def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
         return self._row_loop("carried", _role(k), after)
@@ -319,7 +209,7 @@ class TracedTree(Tree):
             rows = tuple(RowRole((first, i), (asked, i) if own else None) for i in range(size))
             return GroupRole(role, rows), self._rows_in(f"beyond_{source}", over, role)
 
-        return self._run(loop, [(size,) for size in sorted(sizes)], roles)
+        return self.run(loop, [(size,) for size in sorted(sizes)], roles)
 
     def tasks(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
         loop = Loop("tasks", None)
@@ -332,7 +222,7 @@ class TracedTree(Tree):
             rows = tuple(RowRole(None, (Position(role, "asked"), i)) for i in range(size))
             return GroupRole(role, rows), self._asked_loop("before_task", role), self._asked_loop("beyond_task", role)
 
-        return self._run(loop, [(size,) for size in sorted(self.variants.sizes)], roles)
+        return self.run(loop, [(size,) for size in sorted(self.variants.sizes)], roles)
 
     def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
         return self._groups("carried_groups", k, self.variants.sizes)
@@ -349,7 +239,7 @@ class TracedTree(Tree):
         loop = Loop(source, over, None if after is None else _of_loop(after.index))
         role = Role("column")
         loop.roles[()] = (role,)
-        return self._run(loop, [()], lambda _: ColumnRole((Position(role, "column"), 0)))
+        return self.run(loop, [()], lambda _: ColumnRole((Position(role, "column"), 0)))
 
     def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
         return self._column_loop("columns", None, after)
@@ -378,11 +268,6 @@ class TracedTree(Tree):
     def array(self, *over: str) -> Indexed:
         self.program.arrays.append((over, 0))
         return SymbolicArray(self, len(self.program.arrays) - 1, over)
-
-    def finish(self) -> None:
-        """Refuse a loop that was left before its end."""
-        if self._open:
-            raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
 
 
 def _role(node: NodeRole) -> Role:

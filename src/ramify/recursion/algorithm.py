@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ramify.recursion.contract import refuse
+import numpy as np
+
+from ramify.recursion.contract import frozen, refuse
 from ramify.recursion.mechanism import Mechanism, Site
 from ramify.recursion.roles import Index
+from ramify.spatial.value import Array
 
 #: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "rows" (by row of a
 #: task), or a fixed length.
@@ -98,6 +102,41 @@ def algorithm(
         )
 
     return declare
+
+
+class Entries(ABC):
+    """An input or output while an algorithm runs, indexed by roles: what may be read or written, on every engine."""
+
+    def __init__(self, argument: Argument, readable: bool, writable: bool) -> None:
+        self.argument, self.readable, self.writable = argument, readable, writable
+
+    @abstractmethod
+    def load(self, index: tuple[Index, ...]) -> Any:
+        """The scalar at an index."""
+
+    @abstractmethod
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        """Put a scalar at an index."""
+
+    @abstractmethod
+    def joined(self, scalars: list[Any]) -> Array:
+        """Scalars as a flat array."""
+
+    def __getitem__(self, keys: Any) -> Any:
+        if not self.readable:
+            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        return frozen(self.joined([self.load(index) for index in indices]).reshape(shape))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        if not self.writable:
+            refuse(f"`{self.argument.name}` is an input and cannot be written")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        value = np.asarray(value)
+        if value.shape != shape:
+            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
+        for index, scalar in zip(indices, value.reshape(-1), strict=True):
+            self.store(index, scalar)
 
 
 def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
