@@ -41,11 +41,9 @@ class Rows:
         )
         self.count = sum(len(site.rows) for site in sites)
         self.places_count = ends[-1] if ends else 0
-        self._order = list(range(len(sites)))
         # Ends of relative tasks share places, and rows of the centre of mass come first.
-        if any(site.part != "frame" for site in sites) or not self._together():
-            self._order.sort(key=lambda i: sites[i].node)
-            self.__dict__.pop("_spans", None)
+        kept = all(site.part == "frame" for site in sites) and self._together()
+        self._order = sorted(range(len(sites)), key=lambda i: 0 if kept else sites[i].node)
         starts, self._firsts = [0] * len(sites), [0]
         for i in self._order:
             starts[i] = self._firsts[-1]
@@ -64,20 +62,23 @@ class Rows:
 
     @cached_property
     def _spans(self) -> dict[int, range]:
-        """Places in the order of rows between the first and the last frame that each node and its subtree carry."""
+        """Places in the order of rows of the frames that each node and its subtree carry."""
+        return self._between_first_and_last(self._order)
+
+    def _between_first_and_last(self, order: Sequence[int]) -> dict[int, range]:
         spans: dict[int, range] = {}
-        for place, i in enumerate(self._order):
+        for place, i in enumerate(order):
             for k in self.path(i):
                 spans[k] = range(spans[k].start if k in spans else place, place + 1)
         return spans
 
     def _together(self) -> bool:
-        """Whether what every node and its subtree carry comes in a row, and what it carries itself first."""
-        carried = Counter(k for i in self._order for k in self.path(i))
-        own = Counter(site.node for site in self._sites if site.node != WORLD)
+        """Whether what every node and its subtree carry is asked for in a row, what the node itself carries first."""
+        carried = Counter(k for i in range(len(self._sites)) for k in self.path(i))
+        own = Counter(site.node for site in self._sites)
         return all(
-            len(span) == carried[k] and all(self._sites[self._order[p]].node == k for p in span[: own[k]])
-            for k, span in self._spans.items()
+            len(span) == carried[k] and all(self._sites[i].node == k for i in span[: own[k]])
+            for k, span in self._between_first_and_last(range(len(self._sites))).items()
         )
 
     @cached_property
