@@ -73,6 +73,10 @@ class SingularTaskError(RamifyError, ArithmeticError):
         return type(self), (self.tasks, self.rows, self.samples, self.ranks)
 
 
+class SecondDerivativeError(RamifyError, NotImplementedError):
+    """Derivatives that JAX or PyTorch were asked to differentiate again."""
+
+
 class ContractError(RamifyError, TypeError):
     """An algorithm that breaks the rules of the tree language; names the line that does."""
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.model.differentiable import Differentiable
+from ramify.model.differentiable import Differentiable, refuse_second_derivatives
 from ramify.model.model import Model
 
 try:
@@ -32,7 +32,7 @@ try:
     import jax.numpy as jnp
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
-except ImportError as error:  # pragma: no cover
+except ImportError as error:
     raise ImportError('ramify.jax needs JAX: pip install "ramify[jax]"') from error
 
 
@@ -117,10 +117,6 @@ def _gradients(function: Differentiable, *arrays: Any) -> Any:
     return _called(function.joined_gradients, sum(function.sizes), arrays)
 
 
-def _once(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError("derivatives of dynamics cannot be differentiated again")
-
-
 def _batched(arrays: Any, axes: Any, function: Differentiable) -> tuple[Any, int]:
     (size,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}
     fronted = [
@@ -134,7 +130,7 @@ _CHANGE = Primitive("ramify_change")
 _CHANGE.def_impl(_change)
 _CHANGE.def_abstract_eval(lambda _, v, *__, **___: v)  # shaped like v
 mlir.register_lowering(_CHANGE, mlir.lower_fun(_change, multiple_results=False))
-_gradients.defjvp(_once)
-ad.primitive_jvps[_CHANGE] = _once
+_gradients.defjvp(refuse_second_derivatives)
+ad.primitive_jvps[_CHANGE] = refuse_second_derivatives
 ad.primitive_transposes[_CHANGE] = _transposed
 batching.primitive_batchers[_CHANGE] = _batched

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ramify.model.differentiable import Differentiable
+from ramify.model.differentiable import Differentiable, refuse_second_derivatives
 from ramify.model.model import Model
 
 try:
     import torch
-except ImportError as error:  # pragma: no cover
+except ImportError as error:
     raise ImportError('ramify.torch needs PyTorch: pip install "ramify[torch]"') from error
 
 
@@ -74,11 +74,7 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    @staticmethod
-    def backward(_ctx: Any, *_: Any) -> Any:
-        raise NotImplementedError("derivatives of dynamics cannot be differentiated again")
-
-    jvp = backward
+    backward = jvp = staticmethod(refuse_second_derivatives)
 
 
 class _Value(_Kernel):

@@ -8,11 +8,11 @@ are defined for quaternions of any length but zero, and do not depend on it, so 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ramify.errors import InputError
+from ramify.errors import InputError, SecondDerivativeError
 from ramify.model.model import Model
 from ramify.spatial.value import Array
 
@@ -84,3 +84,11 @@ class Differentiable:
         """Joint forces of a wrench on a frame, Jᵀ f."""
         force: Array = np.einsum("...ij,...i->...j", self.robot.jacobian(q, frame), wrench)
         return force
+
+
+def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
+    """Stands where a library would differentiate a derivative."""
+    raise SecondDerivativeError(
+        "derivatives of dynamics cannot be differentiated again; along a direction, use robot.inverse_dynamics.hvp or "
+        "robot.forward_dynamics.hvp"
+    )

@@ -1,0 +1,16 @@
+"""Bridges to libraries that are not installed say what to install."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import pytest
+
+
+@pytest.mark.parametrize(("name", "library"), [("jax", "JAX"), ("torch", "PyTorch")])
+def test_a_missing_library_is_named(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"ramify.{name}", raising=False)
+    with pytest.raises(ImportError, match=rf'ramify\.{name} needs {library}: pip install "ramify\[{name}\]"'):
+        import_module(f"ramify.{name}")
