@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -113,12 +113,7 @@ class Real:
         sites = self.sites[:count]
         return np.asarray(bind(inverse_inertia(method, "local"), self.robot.model.mechanism, sites, method)(self.q))
 
-    @cache  # noqa: B019 (robots live as long as the tests)
-    def by_pinocchio(self, count: int) -> Array:
-        asked = [(number, False) for number in self.numbers[:count]]
-        return np.stack([delassus(self.robot.pinocchio, self.robot.order.to_q(q), asked) for q in self.q])
-
-    @cache  # noqa: B019
+    @cached_property
     def by_mujoco(self) -> Array:
         """For all tasks."""
         frames = [self.robot.pinocchio.frames[number] for number in self.numbers]
@@ -159,6 +154,13 @@ def solved_by_mujoco(model: Any, data: Any, J: Array) -> Array:
     return result
 
 
+@cache
+def by_pinocchio(real: Real, count: int) -> Array:
+    """For the first tasks."""
+    asked = [(number, False) for number in real.numbers[:count]]
+    return np.stack([delassus(real.robot.pinocchio, real.robot.order.to_q(q), asked) for q in real.q])
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_tasks_are_as_described(name: str) -> None:
     """A test of the test: inner bodies, and bodies with several tasks."""
@@ -175,14 +177,14 @@ def test_tasks_are_as_described(name: str) -> None:
 def test_pinocchio_on_real_robots(name: str, method: str) -> None:
     real = Real.load(name)
     for count in COUNTS:
-        assert_close(real.computed(method, count), real.by_pinocchio(count), tolerance(real.robot.model, real.q))
+        assert_close(real.computed(method, count), by_pinocchio(real, count), tolerance(real.robot.model, real.q))
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", TASKS)
 def test_mujoco_on_real_robots(name: str, method: str) -> None:
     real = Real.load(name)
-    expected = real.by_mujoco()
+    expected = real.by_mujoco
     for count in COUNTS:
         rows = slice(6 * count)
         assert_close(real.computed(method, count), expected[:, rows, rows], tolerance(real.robot.model, real.q))

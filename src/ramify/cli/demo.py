@@ -13,6 +13,7 @@ from rich.text import Text
 import ramify as rf
 from ramify.cli import operational_space
 from ramify.cli.check import Check, forward_against_inverse
+from ramify.cli.tables import of_numbers
 from ramify.cli.timing import Cost, cost
 from ramify.errors import SingularMechanismError
 from ramify.model.dynamics import FUNCTIONS
@@ -101,11 +102,9 @@ def _verdict(check: Check, batch: int) -> Text:
 
 def _table(costs: Sequence[Cost]) -> Table:
     """One row per function; times in microseconds."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("function", no_wrap=True)
     threads = f"{rf.get_threads()} thr."
-    for header in ("opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr.", f"sample\n{threads}", "in\n1 ms"):
-        table.add_column(header, justify="right", no_wrap=True)
+    numbers = ("opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr.", f"sample\n{threads}", "in\n1 ms")
+    table = of_numbers("function", numbers)
     for c in costs:
         table.add_row(
             c.name,

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ramify.algorithms.operational_space import METHODS, inverse_inertia
 from ramify.cli.flops_relations import BASE, LIMBS, Relation, growth, ratio, relations
 from ramify.cli.link_coordinates import operations
 from ramify.cli.link_coordinates.number import Tally
+from ramify.cli.tables import of_numbers
 from ramify.engines.count import PASSES, Count, count_passes
 from ramify.model.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
@@ -116,14 +116,14 @@ class Comparison:
     def show(self, console: Console) -> None:
         """The tables of Figures 5 and 6, and the relations."""
         console.print("Operations for Λ⁻¹: hands and feet of the 35-body humanoid, by pass (Figure 5)\n", style="bold")
-        table = _table("method", *PASSES, "total", "multipli-\ncations")
+        table = of_numbers("method", (*PASSES, "total", "multipli-\ncations"), gap=1)
         for method, parts in self.passes[BASE].items():
             whole = sum(parts.values(), Count())
             numbers = [*(part.total for part in parts.values()), whole.total, whole.multiplications]
             table.add_row(method, *(f"{n:,}" for n in numbers))
         console.print(table)
         console.print("\nOperations in thousands, all mechanisms (Figure 6)\n", style="bold")
-        table = _table("mechanism", *_HEADERS)
+        table = of_numbers("mechanism", _HEADERS, gap=1)
         for variant in ASIMO_VARIANTS:
             totals = [self.totals[variant][method] for method in METHODS]
             cells = [f"[bold]{n / 1e3:.1f}[/]" if n == min(totals) else f"{n / 1e3:.1f}" for n in totals]
@@ -136,7 +136,7 @@ class Comparison:
         console.print("\nThe paper's three, here and in link coordinates as the paper counts\n", style="bold")
         names = ("\nSFA/\nEFPA", "\nRJK/\nEFPA")
         headers = ("here" + names[0], names[1], *(f"links\n{name}\n" for name in PUBLISHED), *names)
-        table = _table("\n\nmechanism", *headers)
+        table = of_numbers("\n\nmechanism", headers, gap=1)
         for variant in ASIMO_VARIANTS:
             cells = [f"{self.link_totals[variant][name] / 1e3:.1f}" for name in PUBLISHED]
             here, links = (
@@ -148,7 +148,7 @@ class Comparison:
 
     def _show_relations(self, console: Console) -> None:
         console.print("\nWhat the paper says, and what is counted\n", style="bold")
-        table = _table("relation", "published", "here", "in link coordinates")
+        table = of_numbers("relation", ("published", "here", "in link coordinates"), gap=1)
         table.columns[0].no_wrap = False
         for relation in self.relations():
             table.add_row(relation.claim, relation.published, str(relation.here), str(relation.links))
@@ -217,11 +217,3 @@ def _plain(counts: _Parts) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
         v: {m: {name: asdict(part) for name, part in parts.items()} for m, parts in of.items()}
         for v, of in counts.items()
     }
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for header in others:
-        table.add_column(header, justify="right", no_wrap=True)
-    return table

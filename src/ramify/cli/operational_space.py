@@ -16,6 +16,7 @@ from rich.text import Text
 
 import ramify as rf
 from ramify.cli import timing
+from ramify.cli.tables import of_numbers
 from ramify.spatial.value import Array
 
 HANDS = ("left_hand", "right_hand")
@@ -83,10 +84,8 @@ def _verdict(rows: list[Row], agree: bool, regular: int, samples: int) -> Text:
 
 
 def _table(rows: list[Row]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("algorithm", no_wrap=True)
-    for header in ("opera-\ntions", "differs\nby", "one\ncall", "in\n1 ms", "sample\n1 thr.", "in\n1 ms"):
-        table.add_column(header, justify="right", no_wrap=True)
+    numbers = ("opera-\ntions", "differs\nby", "one\ncall", "in\n1 ms", "sample\n1 thr.", "in\n1 ms")
+    table = of_numbers("algorithm", numbers)
     for row in rows:
         table.add_row(
             row.method,
