@@ -25,7 +25,7 @@ $(VENV)/stamp-%: pyproject.toml | $(BIN)/python
 install: $(VENV)/stamp-test $(VENV)/stamp-bridges ## set up everything for development
 
 run: $(VENV)/stamp-cli ## run the demo on the built-in humanoid
-	$(BIN)/ramify demo
+	$(BIN)/kinetree demo
 
 test: lint types pytest ## run every check
 

@@ -1,4 +1,4 @@
-"""Ramify against its peers, in one process on one core."""
+"""Kinetree against its peers, in one process on one core."""
 
 import os
 

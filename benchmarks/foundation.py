@@ -1,6 +1,6 @@
 """Speed of the classic recursions against Pinocchio and MuJoCo. `make bench`, or `python -m benchmarks.foundation`.
 
-Numbers marked × say how many times as long the peer takes; µs are Ramify's own. The method is in `benchmarks.timing`,
+Numbers marked × say how many times as long the peer takes; µs are Kinetree's own. The method is in `benchmarks.timing`,
 what each peer has to deliver in `benchmarks.peers`.
 """
 
@@ -18,12 +18,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import ramify as rf
+import kinetree as kt
 from benchmarks import linearized, loading, robots, startup
-from benchmarks.peers import FUNCTIONS, Peer, looped, mujoco_peer, pinocchio_peer, ramify_arguments
+from benchmarks.peers import FUNCTIONS, Peer, kinetree_arguments, looped, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
-from ramify.engines.native.threads import set_threads
+from kinetree.engines.native.threads import set_threads
 
 BATCH = 1024
 #: Peers' batches are also timed in pieces that fit a timing block, and the better time counts.
@@ -95,16 +95,16 @@ def against_peers(robot: robots.Robot, seconds: float) -> Table:
         batch = _batch(robot, peers, function, seconds)
         table.add(
             function.replace("_", " "),
-            micro(single["Ramify"]),
+            micro(single["Kinetree"]),
             *(ratio(single, name) for name in ("Pinocchio", "Pinocchio bare", "MuJoCo")),
-            micro(batch["Ramify"]),
+            micro(batch["Kinetree"]),
             *(ratio(batch, name) for name in ("Pinocchio", "MuJoCo")),
         )
     return table
 
 
 def _states(robot: robots.Robot, peer: Peer | None, count: int, letters: str) -> tuple[Any, ...]:
-    """Random states in the coordinates of a peer, or of Ramify."""
+    """Random states in the coordinates of a peer, or of Kinetree."""
     q, v, a = robots.state_pool(robot.model, count)
     if peer is not None:
         q, v, a = peer.q(q), peer.v(v), peer.v(a)
@@ -113,10 +113,10 @@ def _states(robot: robots.Robot, peer: Peer | None, count: int, letters: str) ->
 
 def _single(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
     """Least time of one call of each library [s]."""
-    letters, rest = FUNCTIONS[function], ramify_arguments(robot, function)
+    letters, rest = FUNCTIONS[function], kinetree_arguments(robot, function)
     method = getattr(robot.model, function)
     own = [(*map(np.array, sample), *rest) for sample in zip(*_states(robot, None, POOL, letters))]
-    contenders: dict[str, Any] = {"Ramify": (method, own)}
+    contenders: dict[str, Any] = {"Kinetree": (method, own)}
     for peer in peers:
         samples = [tuple(map(np.array, sample)) for sample in zip(*_states(robot, peer, POOL, letters))]
         for way, call in peer.ways[function].items():
@@ -129,12 +129,12 @@ def _single(robot: robots.Robot, peers: list[Peer], function: str, seconds: floa
 
 def _batch(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
     """Least time per sample of a batch of each library [s]. All fill an array that exists already."""
-    letters, rest = FUNCTIONS[function], ramify_arguments(robot, function)
+    letters, rest = FUNCTIONS[function], kinetree_arguments(robot, function)
     states = _states(robot, None, BATCH, letters)
     method = getattr(robot.model, function)
     home = method(*states, *rest)
-    contenders: dict[str, Any] = {"Ramify": (partial(method, out=home), [(*states, *rest)])}
-    sizes = {"Ramify": BATCH}
+    contenders: dict[str, Any] = {"Kinetree": (partial(method, out=home), [(*states, *rest)])}
+    sizes = {"Kinetree": BATCH}
     for peer in peers:
         arrays = _states(robot, peer, BATCH, letters)
         theirs = np.empty_like(home)
@@ -172,7 +172,7 @@ def _compare(robot: robots.Robot, peer: Peer, function: str, ours: Any, theirs: 
     elif any(joint.kind == "floating" for joint in robot.model.joints) or function == "jacobian":
         return
     if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(theirs)))):
-        raise ValueError(f"{robot.name}: {function} of {peer.name} differs from Ramify's")
+        raise ValueError(f"{robot.name}: {function} of {peer.name} differs from Kinetree's")
 
 
 def against_ourselves(seconds: float) -> Table:
@@ -184,7 +184,7 @@ def against_ourselves(seconds: float) -> Table:
     for function in ("inverse_dynamics", "forward_dynamics"):
         first = None
         for n in LONG_CHAINS:
-            robot = rf.zoo.chain(n)
+            robot = kt.zoo.chain(n)
             method, pool = getattr(robot, function), robots.state_pool(robot, 64)
             samples = list(zip(*pool))
             times = race({"single": (method, samples), "batch": (method, [pool])}, max(seconds, 0.3))
@@ -207,8 +207,8 @@ def micro(seconds: float) -> str:
 
 
 def ratio(times: dict[str, float], name: str) -> str:
-    """How many times as long as Ramify another takes."""
-    return f"{times[name] / times['Ramify']:.2f}×" if name in times else ""
+    """How many times as long as Kinetree another takes."""
+    return f"{times[name] / times['Kinetree']:.2f}×" if name in times else ""
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 from benchmarks.timing import pin_to_one_core, race
-from ramify.algorithms.operational_space import METHODS, inverse_inertia
-from ramify.engines.count import count_passes
-from ramify.engines.native.kernels import bind
-from ramify.recursion.mechanism import Site
+from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.engines.count import count_passes
+from kinetree.engines.native.kernels import bind
+from kinetree.recursion.mechanism import Site
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 #: Cost of the part that depends on tasks, as published, and its order in N, m and d.
@@ -68,9 +68,9 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def comb(stem: int, limb: int, limbs: int, tasks: int) -> tuple[rf.Model, tuple[Site, ...]]:
+def comb(stem: int, limb: int, limbs: int, tasks: int) -> tuple[kt.Model, tuple[Site, ...]]:
     """A stem from the world, and limbs on its end; revolute joints with turned axes."""
-    builder = rf.Builder("comb")
+    builder = kt.Builder("comb")
     rng = np.random.default_rng(1)
 
     def chain(name: str, parent: str, count: int) -> str:
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--operations-only", action="store_true", help="count, but do not time")
     timed = not parser.parse_args().operations_only
     pin_to_one_core()
-    rf.set_threads(1)
+    kt.set_threads(1)
     IMAGES.mkdir(exist_ok=True)
     for name, family in FAMILIES.items():
         print(f"\n{family.title}")

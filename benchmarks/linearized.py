@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks import robots
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
-from ramify.engines.native.threads import set_threads
+from kinetree.engines.native.threads import set_threads
 
 BATCH, PIECE, POOL = 1024, 32, 256
 
@@ -40,11 +40,11 @@ def matrices(seconds: float) -> Table:
             table.add(
                 f"{name}, nv {robot.model.nv}",
                 f"{given}=…",
-                f"{single['Ramify'] * 1e6:.3g} µs",
-                f"{single['Pinocchio'] / single['Ramify']:.2f}×",
-                f"{batch['Ramify'] * 1e6:.3g} µs",
-                f"{batch['Pinocchio'] / batch['Ramify']:.2f}×",
-                f"{batch['conventional'] / batch['Ramify']:.2f}×" if "conventional" in batch else "",
+                f"{single['Kinetree'] * 1e6:.3g} µs",
+                f"{single['Pinocchio'] / single['Kinetree']:.2f}×",
+                f"{batch['Kinetree'] * 1e6:.3g} µs",
+                f"{batch['Pinocchio'] / batch['Kinetree']:.2f}×",
+                f"{batch['conventional'] / batch['Kinetree']:.2f}×" if "conventional" in batch else "",
             )
     return table
 
@@ -90,7 +90,7 @@ def _single(robot: robots.Robot, given: str, theirs: Callable[..., Any], seconds
         expected = robot.order.from_matrix(np.array(other))
         if not np.allclose(mine, expected, rtol=1e-9, atol=1e-9 * float(np.max(np.abs(expected)))):
             raise ValueError(f"{robot.name}: linearize({given}=…) differs from Pinocchio's")
-    return race({"Ramify": (call, own), "Pinocchio": (partial(theirs, model, data), peers)}, seconds)
+    return race({"Kinetree": (call, own), "Pinocchio": (partial(theirs, model, data), peers)}, seconds)
 
 
 def _batch(robot: robots.Robot, given: str, theirs: Callable[..., Any], seconds: float) -> dict[str, float]:
@@ -110,10 +110,10 @@ def _batch(robot: robots.Robot, given: str, theirs: Callable[..., Any], seconds:
     arrays = _states(robot, BATCH)
     pieces = [(i, *(array[i : i + PIECE] for array in arrays)) for i in range(0, BATCH, PIECE)]
     contenders: dict[str, Any] = {
-        "Ramify": (partial(function, out=home), [states]),
+        "Kinetree": (partial(function, out=home), [states]),
         "Pinocchio": (loop, pieces),
     }
-    sizes = {"Ramify": BATCH, "Pinocchio": PIECE, "conventional": BATCH}
+    sizes = {"Kinetree": BATCH, "Pinocchio": PIECE, "conventional": BATCH}
     if given == "tau":
         contenders["conventional"] = (partial(_conventional, robot.model), [states])
     return {name: time / sizes[name] for name, time in race(contenders, seconds).items()}

@@ -6,11 +6,11 @@ import warnings
 
 import pinocchio as pin
 
-import ramify as rf
+import kinetree as kt
 from benchmarks import robots
 from benchmarks.table import Table
 from benchmarks.timing import race
-from ramify.errors import ModelWarning
+from kinetree.errors import ModelWarning
 
 #: Files below `robots.share()`.
 FILES = {
@@ -24,20 +24,20 @@ FILES = {
 
 
 def table(seconds: float) -> Table:
-    """Times of `ramify.load` and `pinocchio.buildModelFromUrdf`, from the path to the model.
+    """Times of `kinetree.load` and `pinocchio.buildModelFromUrdf`, from the path to the model.
 
     Args:
         seconds: How long to go on for each contender.
     """
-    found = Table("Loading a URDF", ["robot", "links", "kB", "Ramify", "Pinocchio", "Pinocchio takes"])
+    found = Table("Loading a URDF", ["robot", "links", "kB", "Kinetree", "Pinocchio", "Pinocchio takes"])
     for name, file in FILES.items():
         path = robots.share() / file
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ModelWarning)
-            links = len(rf.load(path).bodies)
+            links = len(kt.load(path).bodies)
             times = race(
                 {
-                    "Ramify": (rf.load, [(str(path),)]),
+                    "Kinetree": (kt.load, [(str(path),)]),
                     "Pinocchio": (pin.buildModelFromUrdf, [(str(path),)]),
                 },
                 seconds,
@@ -46,8 +46,8 @@ def table(seconds: float) -> Table:
             name,
             str(links),
             f"{path.stat().st_size / 1e3:.0f}",
-            f"{times['Ramify'] * 1e3:.2f} ms",
+            f"{times['Kinetree'] * 1e3:.2f} ms",
             f"{times['Pinocchio'] * 1e3:.2f} ms",
-            f"{times['Pinocchio'] / times['Ramify']:.2f}×",
+            f"{times['Pinocchio'] / times['Kinetree']:.2f}×",
         )
     return found

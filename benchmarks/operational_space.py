@@ -2,7 +2,7 @@
 
 Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together (in one call of `task_dynamics`, and one by one
 from an `operational_space`). Numbers marked × say how many times as long the
-peer takes; µs are Ramify's own. What a peer's user writes is in `_Pinocchio` and `_MuJoCo`; containers are prepared
+peer takes; µs are Kinetree's own. What a peer's user writes is in `_Pinocchio` and `_MuJoCo`; containers are prepared
 once.
 """
 
@@ -24,7 +24,7 @@ from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
-from ramify.engines.native.threads import set_threads
+from kinetree.engines.native.threads import set_threads
 
 #: Frames of each robot, those that matter most first.
 FRAMES = {
@@ -182,7 +182,7 @@ def _check(robot: Robot, frames: list[str], ways: dict[str, Callable[..., Any]])
             order = np.arange(len(theirs)).reshape(-1, 2, 3)[:, ::-1].reshape(-1)
             theirs = theirs[np.ix_(order, order)]
         if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-8 * float(np.max(np.abs(theirs)))):
-            raise ValueError(f"{robot.name}: Λ⁻¹ of {name} differs from Ramify's")
+            raise ValueError(f"{robot.name}: Λ⁻¹ of {name} differs from Kinetree's")
 
 
 def _add(
@@ -197,14 +197,14 @@ def _add(
     """Time one quantity and add a row."""
     pool = robots.state_pool(robot.model, POOL)[0]
     whole = robots.state_pool(robot.model, BATCH)[0]
-    singles: dict[str, Any] = {"Ramify": (own, [(q,) for q in map(np.array, pool)])}
+    singles: dict[str, Any] = {"Kinetree": (own, [(q,) for q in map(np.array, pool)])}
     rows, nv = 6 * count, robot.model.nv
     home = np.empty((BATCH, rows, rows))
     homes = (home, np.empty((BATCH, nv, rows)), np.empty((BATCH, nv, nv)))
     # Arrays that exist already are filled, as those of the peers; an operational space makes its own.
     out = {"Λ, J̄, N": {"out": homes}, "one by one": {}}.get(quantity, {"out": home})
-    batches: dict[str, Any] = {"Ramify": (partial(own, **out), [(whole,)])}
-    sizes = {"Ramify": BATCH}
+    batches: dict[str, Any] = {"Kinetree": (partial(own, **out), [(whole,)])}
+    sizes = {"Kinetree": BATCH}
     for name, way in ways.items():
         theirs = pool if name == "MuJoCo" else robot.order.to_q(pool)
         singles[name] = (way, [(q,) for q in map(np.array, theirs)])
@@ -215,9 +215,9 @@ def _add(
     made.add(
         quantity,
         str(count),
-        micro(single["Ramify"]),
+        micro(single["Kinetree"]),
         *(ratio(single, name) for name in ("Pinocchio", "M⁻¹", "MuJoCo")),
-        micro(batch["Ramify"]),
+        micro(batch["Kinetree"]),
         *(ratio(batch, name) for name in ("Pinocchio", "M⁻¹", "MuJoCo")),
     )
 

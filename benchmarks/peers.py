@@ -1,4 +1,4 @@
-"""What a user of Pinocchio or MuJoCo writes to get the arrays that Ramify returns.
+"""What a user of Pinocchio or MuJoCo writes to get the arrays that Kinetree returns.
 
 Each contender is a function of one state in the peer's own coordinates. It ends when the same NumPy array exists: a
 full symmetric matrix, one array of poses. `bare` is the peer's call alone, where delivering takes more. Where a peer
@@ -42,8 +42,8 @@ class Peer:
     v: Callable[[Array], Array]
 
 
-def ramify_arguments(robot: Robot, function: str) -> tuple[Any, ...]:
-    """What follows the arrays in a call of Ramify."""
+def kinetree_arguments(robot: Robot, function: str) -> tuple[Any, ...]:
+    """What follows the arrays in a call of Kinetree."""
     if function == "poses":
         return (tuple(name for name, _ in robot.frames),)
     return (robot.frames[-1][0],) if function == "jacobian" else ()

@@ -1,4 +1,4 @@
-"""The same robots in Pinocchio, MuJoCo and Ramify.
+"""The same robots in Pinocchio, MuJoCo and Kinetree.
 
 Real robots come from Pinocchio's model of a URDF file: inertias and placements are copied joint by joint, so that both
 libraries compute with the same numbers. `benchmarks.mjcf` writes them once more for MuJoCo.
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
-import ramify as rf
-from ramify.model import Frame
+import kinetree as kt
+from kinetree.model import Frame
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -61,25 +61,25 @@ class Robot:
 
     Attributes:
         name: For tables.
-        model: In Ramify.
+        model: In Kinetree.
         pinocchio: In Pinocchio, with the same joints in the same order.
         parts: What both were made from.
         order: Converts coordinates between the two.
-        frames: Name in Ramify and number in Pinocchio of every frame.
+        frames: Name in Kinetree and number in Pinocchio of every frame.
     """
 
     name: str
-    model: rf.Model
+    model: kt.Model
     pinocchio: Any
     parts: tuple[Part, ...]
-    order: rf.interop.PinocchioCounterpart
+    order: kt.interop.PinocchioCounterpart
     frames: tuple[tuple[str, int], ...]
 
 
 def from_pinocchio(name: str, model: Any, gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)) -> Robot:
-    """A Pinocchio model of one-DoF joints and free-flyers in Ramify, with all of its frames, those of joints too."""
+    """A Pinocchio model of one-DoF joints and free-flyers in Kinetree, with all of its frames, those of joints too."""
     model.gravity.linear = np.array(gravity)
-    copied = rf.from_pinocchio(model)
+    copied = kt.from_pinocchio(model)
     if [joint.name for joint in copied.joints] != list(model.names)[1:]:
         raise ValueError(f"{name}: Pinocchio's joints are not in depth-first order")
     bodies = ["world", *(joint.child for joint in copied.joints)]
@@ -89,13 +89,13 @@ def from_pinocchio(name: str, model: Any, gravity: tuple[float, float, float] = 
         Frame(f"{frame.name} {frame.type}", bodies[frame.parentJoint], frame.placement.homogeneous)
         for frame in (model.frames[number] for number in numbers)
     ]
-    robot = rf.Model(name, copied.gravity, copied.bodies, copied.joints, frames)
+    robot = kt.Model(name, copied.gravity, copied.bodies, copied.joints, frames)
     parts = tuple(_part(body, joint) for body, joint in zip(robot.bodies, robot.joints))
     named = tuple((frame.name, number) for frame, number in zip(frames, numbers))
-    return Robot(name, robot, model, parts, rf.interop.pinocchio(robot, model), named)
+    return Robot(name, robot, model, parts, kt.interop.pinocchio(robot, model), named)
 
 
-def _part(body: rf.Body, joint: rf.Joint) -> Part:
+def _part(body: kt.Body, joint: kt.Joint) -> Part:
     return Part(
         name=body.name,
         parent=body.parent,
@@ -141,7 +141,7 @@ def chain(n: int, seed: int = 0) -> Robot:
     return from_pinocchio(f"chain {n}", model)
 
 
-def state_pool(robot: rf.Model, count: int, seed: int = 0) -> tuple[Array, Array, Array]:
+def state_pool(robot: kt.Model, count: int, seed: int = 0) -> tuple[Array, Array, Array]:
     """Random configurations, velocities and accelerations (or joint forces), `count` of each."""
     rng = np.random.default_rng(seed)
     q = robot.random_configuration(rng, (count,))

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -20,9 +20,9 @@ TARGET = Path(__file__).parents[1] / "docs" / "images" / "singularity.png"
 CUT = 1e-3
 
 
-def arm() -> rf.Model:
+def arm() -> kt.Model:
     """Two links of half a metre in a plane."""
-    builder = rf.Builder("arm", gravity=(0, 0, 0))
+    builder = kt.Builder("arm", gravity=(0, 0, 0))
     for i, (parent, offset) in enumerate([("world", 0.0), ("link0", 0.5)]):
         placement = (np.eye(3), (offset, 0.0, 0.0))
         com, inertia = (0.25, 0.0, 0.0), np.diag([0.002, 0.02, 0.02])
@@ -39,7 +39,7 @@ def main() -> None:
     angle = np.linspace(-0.25, 0.25, 2001)
     # The first joint turns back, so that the hand stays on the x axis.
     q = np.stack([-angle / 2, angle], axis=-1)
-    task = [rf.Task("tip", (3, 4))]
+    task = [kt.Task("tip", (3, 4))]
     options = {"reference": "local_world_aligned"}
     along = {
         f"singular={policy!r}": robot.operational_space(q, task, singular=policy, cut=CUT, **options).inertia[:, 0, 0]

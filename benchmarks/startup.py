@@ -9,14 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-import ramify as rf
+import kinetree as kt
 from benchmarks.table import Table
 
 _IMPORT = """
 import time
 import numpy
 start = time.perf_counter()
-import ramify
+import kinetree
 print(time.perf_counter() - start)
 """
 
@@ -36,11 +36,11 @@ print(time.perf_counter() - start)
 """
 
 
-def table(robot: rf.Model) -> Table:
+def table(robot: kt.Model) -> Table:
     """Import time beyond NumPy, and first calls with a cold and a warm cache, each in a process of its own."""
     found = Table(f"Start-up ({robot.name})", ["what", "cold cache", "warm cache"])
     imports = min(_run(_IMPORT) for _ in range(5))
-    found.add("import ramify, beyond NumPy", "", f"{imports:.3f} s")
+    found.add("import kinetree, beyond NumPy", "", f"{imports:.3f} s")
     with tempfile.TemporaryDirectory() as directory:
         model = Path(directory, "robot.pickle")
         model.write_bytes(pickle.dumps(robot))
@@ -63,7 +63,7 @@ def _run(program: str, *arguments: str, cache: Path | None = None) -> float:
     """The number of seconds that a program prints."""
     environment = dict(os.environ)
     if cache is not None:
-        environment["RAMIFY_CACHE_DIR"] = str(cache)
+        environment["KINETREE_CACHE_DIR"] = str(cache)
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=True
     )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 FEET = ["left_foot", "right_foot"]
 
 
-def standing(robot: rf.Model) -> np.ndarray:
+def standing(robot: kt.Model) -> np.ndarray:
     """Upright, with knees a little bent. The base floats: its position and orientation come first in q."""
     bent = {"leg_3": -0.1, "leg_4": 0.2, "leg_5": -0.1}  # hip, knee, ankle
     angles = {f"{side}_{joint}_joint": angle for side in ("left", "right") for joint, angle in bent.items()}
@@ -21,9 +21,9 @@ def standing(robot: rf.Model) -> np.ndarray:
 
 def main() -> float:
     """Compare supports, then move the chest; returns the largest acceleration of a foot [m/s², rad/s²]."""
-    robot = rf.zoo.asimo35()
+    robot = kt.zoo.asimo35()
     q, v = standing(robot), np.zeros(robot.nv)
-    chest = [rf.Task("torso", "position")]
+    chest = [kt.Task("torso", "position")]
     forward, up = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
     for name, contacts in (("in the air", []), ("on one foot", FEET[:1]), ("on two feet", FEET)):

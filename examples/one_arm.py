@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 STEP = 1e-3  # [s]
 
 
-def arm() -> rf.Model:
+def arm() -> kt.Model:
     """Seven revolute joints with crossing axes, a tool at the end."""
-    builder = rf.Builder("arm")
+    builder = kt.Builder("arm")
     parent, length = "world", 0.0
     for i in range(7):
         builder.add_body(
@@ -35,7 +35,7 @@ def main() -> float:
     """Run for two seconds; returns the largest distance from the circle after the first half second [m]."""
     robot = arm()
     q, v = np.array([0.1, 0.7, 0.2, 1.2, -0.3, 0.9, 0.0]), np.zeros(7)
-    task = [rf.Task("tool", "position")]
+    task = [kt.Task("tool", "position")]
     start = robot.poses(q, ["tool"])[0, :3, 3]
     worst = 0.0
     for i in range(2000):

@@ -12,16 +12,16 @@ import sys
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 SECONDS, RATE, NOISE = 10.0, 100.0, 0.1  # [s], [Hz], [N m]
 MASS, CENTRE = 1.7, np.array([0.02, -0.03, 0.08])  # [kg], in the flange [m]
 INERTIA = np.diag([0.010, 0.012, 0.008])  # about the centre [kg m²]
 
 
-def arm() -> rf.Model:
+def arm() -> kt.Model:
     """Six revolute joints with crossing axes, a flange at the end."""
-    builder = rf.Builder("arm")
+    builder = kt.Builder("arm")
     parent, length = "world", 0.0
     for i, axis in enumerate(((0, 0, 1), (0, 1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1))):
         builder.add_body(
@@ -38,7 +38,7 @@ def arm() -> rf.Model:
     return builder.build()
 
 
-def trajectory(robot: rf.Model) -> tuple[np.ndarray, ...]:
+def trajectory(robot: kt.Model) -> tuple[np.ndarray, ...]:
     """Times, and q, v, a of two sines for each joint, with speeds that do not repeat."""
     t = np.arange(0.0, SECONDS, 1.0 / RATE)[:, None]
     q, v, a = (np.zeros((len(t), robot.nv)) for _ in range(3))

@@ -13,16 +13,16 @@ import sys
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 STEP, STEPS, ITERATIONS = 0.02, 50, 150  # [s], one torque for each step and joint
 GOAL = np.array([0.45, 0.35, 0.30])  # of the hand [m]
 REST, EFFORT = 0.005, 5e-7  # weights of the velocities at the end, and of the torques
 
 
-def floating_arm() -> rf.Model:
+def floating_arm() -> kt.Model:
     """A trunk with three joints on it, and no gravity."""
-    builder = rf.Builder("floating_arm", gravity=(0.0, 0.0, 0.0))
+    builder = kt.Builder("floating_arm", gravity=(0.0, 0.0, 0.0))
     builder.add_body("trunk", parent="world", joint="floating", mass=8.0, inertia=np.diag([0.2, 0.3, 0.3]))
     parent, place = "trunk", (0.2, 0.0, 0.0)
     for name, axis in (("shoulder", (0, 0, 1)), ("upper_arm", (0, 1, 0)), ("forearm", (0, 1, 0))):
@@ -41,7 +41,7 @@ def floating_arm() -> rf.Model:
     return builder.build()
 
 
-def rollout(robot: rf.Model, start: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rollout(robot: kt.Model, start: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Configurations and velocities of all steps, the start first, (STEPS + 1, nq) and (STEPS + 1, nv)."""
     q, v = [start], [np.zeros(robot.nv)]
     for push in tau:
@@ -50,13 +50,13 @@ def rollout(robot: rf.Model, start: np.ndarray, tau: np.ndarray) -> tuple[np.nda
     return np.array(q), np.array(v)
 
 
-def cost(robot: rf.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> float:
+def cost(robot: kt.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> float:
     """How far the hand is from the goal at the end, how fast all moves then, and what it took."""
     error = robot.poses(q[-1], ["hand"])[0, :3, 3] - GOAL
     return float(error @ error + REST * v[-1] @ v[-1] + EFFORT * np.sum(tau**2)) / 2
 
 
-def gradient(robot: rf.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+def gradient(robot: kt.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
     """Of the cost with respect to all torques, (STEPS, nv), by vector products from the end to the start."""
     J = robot.jacobian(q[-1], "hand", "local_world_aligned")[3:]
     by_q = J.T @ (robot.poses(q[-1], ["hand"])[0, :3, 3] - GOAL)
@@ -97,7 +97,7 @@ def main(picture: str | None = None) -> float:
     return away
 
 
-def draw(robot: rf.Model, file: str, costs: list[float], paths: dict[str, np.ndarray]) -> None:
+def draw(robot: kt.Model, file: str, costs: list[float], paths: dict[str, np.ndarray]) -> None:
     """The arm at the end and the way of its hand, from above and from the side; the cost."""
     from matplotlib.figure import Figure
 

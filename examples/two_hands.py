@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 STEP = 1e-3  # [s]
 HEIGHT, DURATION = 0.15, 1.0  # how far up [m], and how long it takes [s]
@@ -26,7 +26,7 @@ def lift(t: float) -> tuple[float, float, float]:
     )
 
 
-def grasp(robot: rf.Model, q: np.ndarray) -> np.ndarray:
+def grasp(robot: kt.Model, q: np.ndarray) -> np.ndarray:
     """Where the right hand is, as the left hand sees it [m]."""
     left, right = robot.poses(q, HANDS)
     return left[:3, :3].T @ (right[:3, 3] - left[:3, 3])
@@ -34,7 +34,7 @@ def grasp(robot: rf.Model, q: np.ndarray) -> np.ndarray:
 
 def main() -> float:
     """Lift for one second; returns how far the hands slip on the object [m]."""
-    robot = rf.zoo.humanoid24()  # stands on its right foot
+    robot = kt.zoo.humanoid24()  # stands on its right foot
     bent = {"shoulder_pitch": -0.5, "elbow": -1.1}  # forearms forward
     q = robot.q_from_dict({f"{side}_{joint}": angle for side in ("left", "right") for joint, angle in bent.items()})
     v = np.zeros(robot.nv)
@@ -47,7 +47,7 @@ def main() -> float:
 
     # The grasp is a relative task: hands that hold one object do not move relative to each other. The motion of the
     # object is that of the left hand, seen along the axes of the world. Of the twelve rows only the last three move.
-    tasks = [rf.RelativeTask(*HANDS), "left_hand"]
+    tasks = [kt.RelativeTask(*HANDS), "left_hand"]
     start, before = robot.poses(q, HANDS)[0, :3, 3], grasp(robot, q)
     slip = 0.0
     for i in range(round(DURATION / STEP)):

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 STEP, SECONDS = 0.01, 10.0  # [s]
 
@@ -24,7 +24,7 @@ def gains(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return K
 
 
-def highest(robot: rf.Model, fixed: tuple[float, ...] = ()) -> np.ndarray:
+def highest(robot: kt.Model, fixed: tuple[float, ...] = ()) -> np.ndarray:
     """The configuration of most potential energy among those with right angles."""
     angles = np.stack(np.meshgrid(*[np.arange(4) * np.pi / 2] * (robot.nq - len(fixed)), indexing="ij"), axis=-1)
     candidates = angles.reshape(-1, robot.nq - len(fixed))
@@ -32,7 +32,7 @@ def highest(robot: rf.Model, fixed: tuple[float, ...] = ()) -> np.ndarray:
     return candidates[np.argmax(robot.energy(candidates, np.zeros(robot.nv))[1])]
 
 
-def balance(robot: rf.Model, upright: np.ndarray, actuated: list[int]) -> np.ndarray:
+def balance(robot: kt.Model, upright: np.ndarray, actuated: list[int]) -> np.ndarray:
     """Push it away from the top, let it come back; returns how far away it is after each step [rad, m]."""
     hold = robot.gravity_forces(upright)
     A, B = robot.discretize(upright, np.zeros(robot.nv), hold, STEP)
@@ -52,7 +52,7 @@ def balance(robot: rf.Model, upright: np.ndarray, actuated: list[int]) -> np.nda
 
 def main(picture: str | None = None) -> float:
     """Balance both; returns the worse end."""
-    cart_pole, double = rf.zoo.cart_pole(), rf.zoo.double_pendulum()
+    cart_pole, double = kt.zoo.cart_pole(), kt.zoo.double_pendulum()
     ways = {
         "cart-pole, pushed at the cart": balance(cart_pole, highest(cart_pole, fixed=(0.0,)), actuated=[0]),
         "double pendulum, driven at the shoulder": balance(double, highest(double), actuated=[0]),

@@ -1,1 +1,1 @@
-"""Laws, engine parity, oracles and units of Ramify."""
+"""Laws, engine parity, oracles and units of Kinetree."""

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import ramify as rf
-from ramify.algorithms import tree_frame
-from ramify.engines.function import Function
-from ramify.operational_space.function import TaskFunction
-from ramify.operational_space.tasks import AnyTask
-from ramify.recursion.algorithm import algorithm
-from ramify.spatial.inertia import RigidInertia
-from ramify.spatial.motion import Force, Motion
+import kinetree as kt
+from kinetree.algorithms import tree_frame
+from kinetree.engines.function import Function
+from kinetree.operational_space.function import TaskFunction
+from kinetree.operational_space.tasks import AnyTask
+from kinetree.recursion.algorithm import algorithm
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Force, Motion
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -88,22 +88,22 @@ class Placement(NamedTuple):
 class Composition:
     """Rows of any tasks of a robot."""
 
-    def __init__(self, robot: rf.Model, tasks: Sequence[str | AnyTask], reference: str = "local") -> None:
+    def __init__(self, robot: kt.Model, tasks: Sequence[str | AnyTask], reference: str = "local") -> None:
         self.robot, self.reference = robot, reference
-        self.tasks = [rf.Task(task) if isinstance(task, str) else task for task in tasks]
-        self.numbers: dict[rf.Task, int] = {}
+        self.tasks = [kt.Task(task) if isinstance(task, str) else task for task in tasks]
+        self.numbers: dict[kt.Task, int] = {}
         for task in self.tasks:
             for frame in _frames(task):
                 self.numbers.setdefault(frame, len(self.numbers))
-        self.with_mass = any(isinstance(task, rf.CenterOfMassTask) for task in self.tasks)
+        self.with_mass = any(isinstance(task, kt.CenterOfMassTask) for task in self.tasks)
 
     def _place(self, q: Array) -> Placement:
-        from ramify.operational_space.tasks import sites_of
+        from kinetree.operational_space.tasks import sites_of
 
         sites = tuple(site for frame in self.numbers for site in sites_of(frame, self.robot.site))
         return Placement(*TaskFunction("placements", self.robot.mechanism, placements, sites)(q))
 
-    def _base(self, q: Array, v: Array | None = None) -> rf.OperationalSpace:
+    def _base(self, q: Array, v: Array | None = None) -> kt.OperationalSpace:
         return self.robot.operational_space(q, list(self.numbers), v, reference=_ALIGNED)
 
     def jacobian(self, q: Array) -> Array:
@@ -131,7 +131,7 @@ class Composition:
             rows = np.array(task.rows, dtype=int)
             part = C[..., first : first + len(rows), :]
             first += len(rows)
-            if place is None or isinstance(task, rf.CenterOfMassTask):
+            if place is None or isinstance(task, kt.CenterOfMassTask):
                 part[..., width:] = np.eye(6)[rows, 3:]
                 continue
             numbers = [self.numbers[frame] for frame in _frames(task)]
@@ -143,7 +143,7 @@ class Composition:
         """What to multiply the motion of each of a task's frames with, (…, 6, 6)."""
         R = np.swapaxes(place.rotation[..., numbers[0], :, :], -1, -2)
         none = np.zeros(3)
-        if isinstance(task, rf.RelativeTask):
+        if isinstance(task, kt.RelativeTask):
             return [-_motion_transform(R, place.distance(*numbers)), _motion_transform(R, none)]
         if self.reference == "local":
             return [_motion_transform(R, none)]
@@ -162,7 +162,7 @@ class Composition:
             A = base.jacobian_dot_v.reshape(*v.shape[:-1], -1, 6)
         for task in self.tasks:
             rows = np.array(task.rows, dtype=int)
-            if isinstance(task, rf.CenterOfMassTask):
+            if isinstance(task, kt.CenterOfMassTask):
                 mass = Function("center_of_mass_dot_v", self.robot.mechanism, center_of_mass_dot_v)
                 drifts.append(mass(q, v)[..., rows - 3])
                 continue
@@ -177,7 +177,7 @@ class Composition:
         """J̇v of one task, all six rows. In world axes: w, u velocities and dw, du accelerations of its frames."""
         R = np.swapaxes(place.rotation[..., numbers[0], :, :], -1, -2)
         w0, u0, dw0, du0 = w[..., 0, :], u[..., 0, :], dw[..., 0, :], du[..., 0, :]
-        if isinstance(task, rf.RelativeTask):
+        if isinstance(task, kt.RelativeTask):
             d, turn, rate = place.distance(*numbers), w[..., 1, :] - w0, u[..., 1, :] - u0
             slide = rate - np.cross(w0, d)
             angular = dw[..., 1, :] - dw0 - np.cross(w0, turn)
@@ -191,11 +191,11 @@ class Composition:
         return _joined(dw0, du0 + np.cross(u0, w0) + np.cross(position, dw0))
 
 
-def _frames(task: AnyTask) -> list[rf.Task]:
+def _frames(task: AnyTask) -> list[kt.Task]:
     """The frames that a task is made of, each with all its rows."""
-    if isinstance(task, rf.Task):
-        return [rf.Task(task.frame, "all", task.offset)]
-    return [rf.Task(task.frame_a), rf.Task(task.frame_b)] if isinstance(task, rf.RelativeTask) else []
+    if isinstance(task, kt.Task):
+        return [kt.Task(task.frame, "all", task.offset)]
+    return [kt.Task(task.frame_a), kt.Task(task.frame_b)] if isinstance(task, kt.RelativeTask) else []
 
 
 def _motion_transform(E: Array, r: Array) -> Array:

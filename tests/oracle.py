@@ -18,5 +18,7 @@ def oracle(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         if os.environ.get("CI", "").lower() in ("1", "true"):
-            pytest.fail(f"the oracle {name!r} is missing ({error}); pip install 'ramify[test,bridges]'", pytrace=False)
+            pytest.fail(
+                f"the oracle {name!r} is missing ({error}); pip install 'kinetree[test,bridges]'", pytrace=False
+            )
         pytest.skip(f"the oracle {name!r} is not installed", allow_module_level=True)

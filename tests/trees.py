@@ -1,4 +1,4 @@
-"""Random mechanisms as plain lists of links, so that Ramify and the oracles build the same robot independently."""
+"""Random mechanisms as plain lists of links, so that Kinetree and the oracles build the same robot independently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -66,9 +66,9 @@ class Mechanism:
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", {link.name: i for i, link in enumerate(self.links)})
 
-    def ramify(self) -> rf.Model:
-        """Build it with Ramify."""
-        builder = rf.Builder(name=self.name, gravity=self.gravity)
+    def kinetree(self) -> kt.Model:
+        """Build it with Kinetree."""
+        builder = kt.Builder(name=self.name, gravity=self.gravity)
         for link in self.links:
             own: dict[str, Any] = {}
             if link.joint == "universal":

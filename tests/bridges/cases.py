@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 from tests.trees import mixed, random_mechanism
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -16,11 +16,11 @@ FUNCTIONS = ("inverse_dynamics", "forward_dynamics")
 
 
 @cache
-def robot(name: str = "floating") -> rf.Model:
+def robot(name: str = "floating") -> kt.Model:
     """A small one with a floating base, or one with every kind of joint."""
     if name == "floating":
-        return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).ramify()
-    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
+        return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).kinetree()
+    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Sample:
     f_ext: dict[str, Array]
 
 
-def sample(model: rf.Model) -> Sample:
+def sample(model: kt.Model) -> Sample:
     """A random one, with wrenches on two frames; quaternions are not of unit length."""
     rng = np.random.default_rng(0)
     v, x = rng.uniform(-1.0, 1.0, model.nv), rng.uniform(-1.0, 1.0, (3, 1, model.nv))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.errors import InputError, SecondDerivativeError, UnknownNameError
+from kinetree.errors import InputError, SecondDerivativeError, UnknownNameError
 from tests.bridges.cases import FUNCTIONS, robot, sample
 from tests.oracle import oracle
 
 jax = oracle("jax")
 jax.config.update("jax_enable_x64", True)
 
-module = import_module("ramify.jax")
+module = import_module("kinetree.jax")
 
 
 def bridge(name: str, model: Any) -> Any:
@@ -81,7 +81,7 @@ def test_jacobians(name: str) -> None:
 
 def test_a_vmap_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of gradients and of changes, and along any axis."""
-    from ramify.model.differentiable import Differentiable
+    from kinetree.model.differentiable import Differentiable
 
     model, s, calls = robot(), sample(robot()), []
     for method in ("value", "change", "gradients"):

@@ -11,6 +11,6 @@ import pytest
 @pytest.mark.parametrize(("name", "library"), [("jax", "JAX"), ("torch", "PyTorch")])
 def test_a_missing_library_is_named(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"ramify.{name}", raising=False)
-    with pytest.raises(ImportError, match=rf'ramify\.{name} needs {library}: pip install "ramify\[{name}\]"'):
-        import_module(f"ramify.{name}")
+    monkeypatch.delitem(sys.modules, f"kinetree.{name}", raising=False)
+    with pytest.raises(ImportError, match=rf'kinetree\.{name} needs {library}: pip install "kinetree\[{name}\]"'):
+        import_module(f"kinetree.{name}")

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.errors import InputError, SecondDerivativeError, UnknownNameError
+from kinetree.errors import InputError, SecondDerivativeError, UnknownNameError
 from tests.bridges.cases import FUNCTIONS, robot, sample
 from tests.oracle import oracle
 
 torch = oracle("torch")
 
-module = import_module("ramify.torch")
+module = import_module("kinetree.torch")
 
 # PyTorch's own, when forward mode is first used
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-import ramify as rf
-from ramify.errors import LoadError, ModelWarning
+import kinetree as kt
+from kinetree.errors import LoadError, ModelWarning
 from tests.fuzz.mutations import ROBOT, mutated
 
 #: Longest time that loading may take, of the processor: others may be busy on it too [s].
@@ -50,7 +50,7 @@ def fault_of(data: bytes, options: dict[str, Any], path: Path | None = None) -> 
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = rf.load(source, **options)
+            model = kt.load(source, **options)
     except LoadError as error:
         outcome, wrong = "refused", None if error.problem and len(str(error)) < 2000 else "a strange message"
     except Exception as error:  # noqa: BLE001 (that is the question)

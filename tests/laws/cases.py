@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 from tests.tolerance import bound, condition
 from tests.trees import mixed, random_mechanism
 
@@ -26,15 +26,15 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 1, 9))
 AFFORDABLE = 150
 
 
-def _random(name: str, joints: list[str], seed: int, **options: Any) -> Callable[[], rf.Model]:
-    return lambda: random_mechanism(name, joints, seed, **options).ramify()
+def _random(name: str, joints: list[str], seed: int, **options: Any) -> Callable[[], kt.Model]:
+    return lambda: random_mechanism(name, joints, seed, **options).kinetree()
 
 
-def _far_away() -> rf.Model:
-    return random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).ramify()
+def _far_away() -> kt.Model:
+    return random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).kinetree()
 
 
-MODELS: dict[str, Callable[[], rf.Model]] = {
+MODELS: dict[str, Callable[[], kt.Model]] = {
     "one": _random("one", ["revolute"], 1),
     "every kind": _random("every kind", mixed(10, 2), 2),
     "every kind, armature": _random("every kind, armature", mixed(10, 3), 3, armature=1.0),
@@ -43,15 +43,15 @@ MODELS: dict[str, Callable[[], rf.Model]] = {
     "10 km away": _far_away,
     "some armature": _random("some armature", mixed(8, 7, "revolute", "prismatic"), 7, armature=0.5),
     "legged": _random("legged", ["floating", *["revolute"] * 12], 8, branching=0.5),
-    "humanoid24": lambda: rf.zoo.humanoid24(),
-    "asimo35": lambda: rf.zoo.asimo35(),
+    "humanoid24": lambda: kt.zoo.humanoid24(),
+    "asimo35": lambda: kt.zoo.asimo35(),
     "chain of 2000": _random("chain of 2000", ["revolute"] * 2000, 9, branching=0.0, reach=0.1),
 }
 LONG = "chain of 2000"
 
 
 @cache
-def model(name: str) -> rf.Model:
+def model(name: str) -> kt.Model:
     """The mechanism of this name, built once."""
     return MODELS[name]()
 
@@ -68,7 +68,7 @@ class Case:
         return f"{self.name}-{self.engine}-{'x'.join(map(str, self.shape)) or 'single'}"
 
     @property
-    def robot(self) -> rf.Model:
+    def robot(self) -> kt.Model:
         return model(self.name)
 
     def on(self, function: str, *arguments: Any, **options: Any) -> Any:
@@ -117,7 +117,7 @@ def _condition(name: str, shape: tuple[int, ...]) -> float:
     return condition(case.on("mass_matrix", case.state[0]))
 
 
-def configuration_rate(robot: rf.Model, q: Array, v: Array) -> Array:
+def configuration_rate(robot: kt.Model, q: Array, v: Array) -> Array:
     """q̇ from v, written from the definition of the coordinates and not from the library's code."""
     rate = np.zeros((*np.broadcast_shapes(q.shape[:-1], v.shape[:-1]), robot.nq))
     for joint in robot.joints:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,9 +37,9 @@ def Q(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain in one state; q, v and a in Ramify's order, base first."""
+    """A chain in one state; q, v and a in Kinetree's order, base first."""
 
-    robot: rf.Model
+    robot: kt.Model
     q: Array
     v: Array
     a: Array

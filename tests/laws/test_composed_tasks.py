@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.operational_space.factory import Spaces
-from ramify.operational_space.frames import FrameTasks
+import kinetree as kt
+from kinetree.operational_space.factory import Spaces
+from kinetree.operational_space.frames import FrameTasks
 from tests.composition import Composition
 from tests.laws.cases import Array, model
 from tests.laws.test_dynamics import peak
@@ -21,27 +21,27 @@ REFERENCES = ("local", "world", "local_world_aligned")
 #: Ends on one tree, on two trees, on the world; several tasks with a common end; rows in any order; all with others.
 TASKS: dict[str, tuple[Any, ...]] = {
     "forest": (
-        rf.RelativeTask("link14", "link6"),
-        rf.RelativeTask("world", "link3", (4, 0)),
-        rf.Task("link7", "position"),
-        rf.CenterOfMassTask(),
-        rf.RelativeTask("link7", "world", (5,)),
+        kt.RelativeTask("link14", "link6"),
+        kt.RelativeTask("world", "link3", (4, 0)),
+        kt.Task("link7", "position"),
+        kt.CenterOfMassTask(),
+        kt.RelativeTask("link7", "world", (5,)),
     ),
     "every kind, armature": (
-        rf.CenterOfMassTask((5, 3)),
-        rf.RelativeTask("link5", "link8"),
-        rf.Task("link2", (1, 5), (0.1, -0.2, 0.3)),
+        kt.CenterOfMassTask((5, 3)),
+        kt.RelativeTask("link5", "link8"),
+        kt.Task("link2", (1, 5), (0.1, -0.2, 0.3)),
     ),
-    "10 km away": (rf.RelativeTask("link7", "link9"), rf.CenterOfMassTask((4,)), "link9"),
+    "10 km away": (kt.RelativeTask("link7", "link9"), kt.CenterOfMassTask((4,)), "link9"),
     "legged": (
         "link7",
-        rf.RelativeTask("link5", "link12", (5, 0)),
-        rf.CenterOfMassTask((4,)),
-        rf.RelativeTask("link12", "link7"),
-        rf.CenterOfMassTask((3,)),
+        kt.RelativeTask("link5", "link12", (5, 0)),
+        kt.CenterOfMassTask((4,)),
+        kt.RelativeTask("link12", "link7"),
+        kt.CenterOfMassTask((3,)),
     ),
-    "humanoid24": (rf.RelativeTask("left_hand", "right_hand"),),
-    "asimo35": (rf.CenterOfMassTask(),),
+    "humanoid24": (kt.RelativeTask("left_hand", "right_hand"),),
+    "asimo35": (kt.CenterOfMassTask(),),
 }
 #: Each reference is compiled; 10 km away, that of the world mixes kilometres with metres.
 CASES = [(name, "local") for name in TASKS] + [("legged", "world"), ("legged", "local_world_aligned")]
@@ -58,7 +58,7 @@ def states(name: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 def tasks_of(name: str, reference: str = "local") -> FrameTasks:
     spaces: Spaces = model(name)._spaces
-    return spaces.tasks([rf.Task(task) if isinstance(task, str) else task for task in TASKS[name]], "auto", reference)
+    return spaces.tasks([kt.Task(task) if isinstance(task, str) else task for task in TASKS[name]], "auto", reference)
 
 
 def tolerance(name: str, q: Array) -> float:
@@ -94,7 +94,7 @@ def test_engines_agree(name: str, reference: str) -> None:
         assert_close(function.engine("reference")(*arrays), function(*arrays), error, scale)
 
 
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_methods_agree(method: str) -> None:
     name = "legged"
     q, _ = states(name, ())
@@ -108,7 +108,7 @@ def test_methods_agree(method: str) -> None:
     assert function.count().total > 0
 
 
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_methods_agree_on_a_forest(method: str) -> None:
     """Ends on two trees and on the world, and joints of all kinds; on the engine that needs no compiling."""
     q, _ = states("forest", ())
@@ -144,7 +144,7 @@ def test_what_moves_both_ends_does_not_move_the_task(name: str) -> None:
     J = tasks_of(name).jacobian(states(name, (5,))[0])
     for task in TASKS[name]:
         rows = 6 if isinstance(task, str) else len(task.rows)
-        if isinstance(task, rf.RelativeTask):
+        if isinstance(task, kt.RelativeTask):
             support = [set(robot.topology.support(robot.site(frame).node)) for frame in (task.frame_a, task.frame_b)]
             for k in support[0] & support[1]:
                 own = slice(*robot.mechanism.v_starts[k : k + 2])
@@ -159,9 +159,9 @@ def test_one_kernel_for_inertia_inverse_and_null_space(name: str) -> None:
     if name == "legged":  # as many as it has freedoms for, and the centre of mass in two tasks
         tasks = (
             "link7",
-            rf.CenterOfMassTask((4,)),
-            rf.RelativeTask("link5", "link12", (5, 0)),
-            rf.CenterOfMassTask((3,)),
+            kt.CenterOfMassTask((4,)),
+            kt.RelativeTask("link5", "link12", (5, 0)),
+            kt.CenterOfMassTask((3,)),
         )
     elif name == "forest":
         tasks = tasks[:3]
@@ -192,7 +192,7 @@ def test_looking_the_other_way() -> None:
     robot = model("humanoid24")
     q, _ = states("humanoid24", (4,))
     there, back = (
-        robot.operational_space(q, [rf.RelativeTask(a, b)])
+        robot.operational_space(q, [kt.RelativeTask(a, b)])
         for a, b in (("left_hand", "right_hand"), ("right_hand", "left_hand"))
     )
     poses = robot.poses(q, ["left_hand", "right_hand"])
@@ -214,12 +214,12 @@ def test_a_free_body_moves_its_center_of_mass_alone() -> None:
     q, _ = states("legged", (6,))
     mass = sum(body.mass for body in robot.bodies)
     expected = np.broadcast_to(np.eye(3) / mass, (6, 3, 3))
-    assert_close(robot.inverse_inertia([rf.CenterOfMassTask()])(q) * mass, expected * mass, tolerance("legged", q))
+    assert_close(robot.inverse_inertia([kt.CenterOfMassTask()])(q) * mass, expected * mass, tolerance("legged", q))
 
 
 def test_heavy_rotors_hold_the_center_of_mass() -> None:
     """Λ⁻¹ keeps its digits where it is far smaller than 1/m: nothing is computed as a difference of large numbers."""
-    b = rf.Builder()
+    b = kt.Builder()
     for i, parent in enumerate(("world", "link0")):
         b.add_body(
             f"link{i}",
@@ -234,7 +234,7 @@ def test_heavy_rotors_hold_the_center_of_mass() -> None:
         )
     robot = b.build()
     q = np.array([0.3, -0.7])
-    tasks = [rf.CenterOfMassTask((3, 4)), rf.Task("link1", "position")]
+    tasks = [kt.CenterOfMassTask((3, 4)), kt.Task("link1", "position")]
     J = robot.operational_space(q, tasks).jacobian
     expected = J @ J.T / 1e12
     np.testing.assert_allclose(robot.inverse_inertia(tasks)(q), expected, rtol=1e-11, atol=1e-11 * peak(expected))
@@ -260,9 +260,9 @@ def test_a_broken_sample_spoils_no_other() -> None:
 
 
 def test_the_center_of_no_mass() -> None:
-    b = rf.Builder()
+    b = kt.Builder()
     b.add_body("ghost", joint="revolute", axis=(0, 0, 1), parent="world", mass=0.0, armature=1.0)
     robot = b.build()
     for quantity in ("jacobian", "inverse_inertia"):
-        with pytest.raises(rf.errors.RamifyError, match="mass"):
-            getattr(robot.operational_space(np.zeros(1), [rf.CenterOfMassTask()]), quantity)
+        with pytest.raises(kt.errors.KinetreeError, match="mass"):
+            getattr(robot.operational_space(np.zeros(1), [kt.CenterOfMassTask()]), quantity)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, UnknownNameError
-from ramify.model import discretization
+import kinetree as kt
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model import discretization
 from tests.laws.cases import configuration_rate, model
 from tests.tolerance import assert_close
 
@@ -17,7 +17,7 @@ METHODS = ("semi_implicit_euler", "rk4")
 class Exact:
     """A robot whose forward dynamics takes complex numbers: the reference engine."""
 
-    def __init__(self, robot: rf.Model) -> None:
+    def __init__(self, robot: kt.Model) -> None:
         self.forward_dynamics = robot.forward_dynamics.engine("reference")
         self.integrate = robot.integrate
         self.bracket = lambda x: robot.bracket(x.real) + 1j * robot.bracket(x.imag)  # linear
@@ -62,11 +62,11 @@ def test_order(method: str, order: int) -> None:
 
 
 def test_batches_and_names() -> None:
-    robot = rf.zoo.cart_pole()
+    robot = kt.zoo.cart_pole()
     q, v = robot.random_configuration(0, (4, 1)), np.zeros((3, robot.nv))
     for method in METHODS:
         made = robot.discretize(q, v, np.zeros(robot.nv), 0.01, method)
-        assert isinstance(made, rf.Discretized)
+        assert isinstance(made, kt.Discretized)
         assert made.A.shape == (4, 3, 2 * robot.nv, 2 * robot.nv)
         assert made.B.shape == (4, 3, 2 * robot.nv, robot.nv)
         one = robot.discretize(q[1, 0], v[2], np.zeros(robot.nv), 0.01, method)
@@ -76,7 +76,7 @@ def test_batches_and_names() -> None:
 
 
 def test_bad_input() -> None:
-    robot = rf.zoo.cart_pole()
+    robot = kt.zoo.cart_pole()
     q, v, tau = robot.random_configuration(0, (3,)), np.zeros((4, 2)), np.zeros(2)
     for method in METHODS:
         with pytest.raises(InputError, match=r"batch shapes do not broadcast: q \(3,\), v \(4,\), tau \(\)"):

@@ -120,7 +120,7 @@ def test_ten_kilometres_cost_no_digits() -> None:
         for link in near.links
     ]
     moved = [replace(link, position=link.position + offset) if link.parent == "world" else link for link in snapped]
-    here, there = replace(near, links=tuple(snapped)).ramify(), replace(near, links=tuple(moved)).ramify()
+    here, there = replace(near, links=tuple(snapped)).kinetree(), replace(near, links=tuple(moved)).kinetree()
     q = here.random_configuration(np.random.default_rng(0), (5,))
     v, x = np.random.default_rng(1).uniform(-1, 1, (2, 5, here.nv))
     kappa = condition(here.mass_matrix(q))

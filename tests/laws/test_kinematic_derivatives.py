@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramify.errors import InputError
+from kinetree.errors import InputError
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.tolerance import assert_close
 

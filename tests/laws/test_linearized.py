@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, SingularMechanismError
+import kinetree as kt
+from kinetree.errors import InputError, SingularMechanismError
 from tests.laws.cases import LONG, Case, cases
 from tests.laws.linearization import along, directions, peak, wrenches
 from tests.tolerance import assert_close
@@ -124,11 +124,11 @@ def test_conventional_algorithms(case: Case) -> None:
 
 
 def test_linearize_names_its_results() -> None:
-    robot = rf.zoo.humanoid24()
+    robot = kt.zoo.humanoid24()
     q, v = robot.random_configuration(0, (2,)), np.full(robot.nv, 0.5)
     inverse, forward = robot.linearize(q, v, a=v), robot.linearize(q, v, tau=v)
-    assert isinstance(inverse, rf.LinearizedInverse)
-    assert isinstance(forward, rf.LinearizedForward)
+    assert isinstance(inverse, kt.LinearizedInverse)
+    assert isinstance(forward, kt.LinearizedForward)
     assert inverse.dq.shape == forward.dtau.shape == (2, robot.nv, robot.nv)
     np.testing.assert_array_equal(robot.linearize(q, v, v).M, inverse.M)
     pushed = robot.linearize(q, v, tau=v, f_ext={robot.bodies[-1].name: np.ones(6)})
@@ -142,13 +142,13 @@ def test_linearize_names_its_results() -> None:
 def test_functions_without_derivatives_say_so() -> None:
     for which in ("jvp", "vjp", "hvp"):
         with pytest.raises(AttributeError, match=f"mass_matrix has no {which}"):
-            getattr(rf.zoo.humanoid24().mass_matrix, which)
+            getattr(kt.zoo.humanoid24().mass_matrix, which)
 
 
 @pytest.mark.parametrize("which", ["jvp", "vjp", "hvp"])
 def test_derivatives_are_functions_like_others(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are compiled ahead, counted, run by any engine, and known to `help`."""
-    robot = rf.zoo.chain(3)
+    robot = kt.zoo.chain(3)
     name = f"forward_dynamics.{which}"
     derivative = getattr(robot.forward_dynamics, which)
     assert derivative.name == name
@@ -158,7 +158,7 @@ def test_derivatives_are_functions_like_others(which: str, monkeypatch: pytest.M
     assert robot.count(name) == derivative.count()
     assert derivative.count().total > robot.forward_dynamics.count().total
     robot.compile([name])
-    monkeypatch.setattr("ramify.engines.function.bind", None)  # nothing is left to do
+    monkeypatch.setattr("kinetree.engines.function.bind", None)  # nothing is left to do
     state = [np.full(robot.nv, 0.3)] * len(derivative.algorithm.inputs[:-1])
     expected = derivative.engine("reference")(*state)
     for actual, exact in zip(np.atleast_2d(derivative(*state)), np.atleast_2d(expected), strict=True):
@@ -166,7 +166,7 @@ def test_derivatives_are_functions_like_others(which: str, monkeypatch: pytest.M
 
 
 def test_a_massless_leaf_is_named() -> None:
-    builder = rf.Builder(name="ghostly").add_body("arm", parent="world", joint="revolute", mass=1.0, inertia=np.eye(3))
+    builder = kt.Builder(name="ghostly").add_body("arm", parent="world", joint="revolute", mass=1.0, inertia=np.eye(3))
     robot = builder.add_body("ghost", parent="arm", joint="revolute", mass=0.0).build()
     state = np.zeros((3, robot.nv))
     assert np.isfinite(robot.linearize(*state[:2], a=state[2]).dq).all()

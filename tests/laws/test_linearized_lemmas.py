@@ -17,7 +17,7 @@ from tests.trees import random_mechanism
 def chain(request: pytest.FixtureRequest) -> Chain:
     n = request.param
     mechanism = random_mechanism("chain", ["revolute"] * n, n, branching=0.0)
-    robot = mechanism.ramify()
+    robot = mechanism.kinetree()
     rng = np.random.default_rng(n)
     q = robot.random_configuration(rng)
     v, a = rng.uniform(-1.0, 1.0, (2, n))
@@ -25,7 +25,7 @@ def chain(request: pytest.FixtureRequest) -> Chain:
 
 
 def tip_first(x: Array) -> Array:
-    """A vector or matrix of Ramify's in the paper's order."""
+    """A vector or matrix of Kinetree's in the paper's order."""
     return x[::-1] if x.ndim == 1 else x[::-1, ::-1]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.algorithms.kinematics import VIEWS
-from ramify.algorithms.operational_space import METHODS, inverse_inertia
-from ramify.engines import reference
-from ramify.engines.native.kernels import bind
-from ramify.recursion.mechanism import Site
+import kinetree as kt
+from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.engines import reference
+from kinetree.engines.native.kernels import bind
+from kinetree.recursion.mechanism import Site
 from tests.laws import cases
 from tests.tolerance import assert_close, bound, condition
 
@@ -30,7 +30,7 @@ INTERPRETED = ("one", "every kind", "every kind, armature", "forest", "many tips
 class Tasks:
     """Tasks on a mechanism, with what Λ⁻¹ must be."""
 
-    robot: rf.Model
+    robot: kt.Model
     sites: tuple[Site, ...]
 
     @classmethod

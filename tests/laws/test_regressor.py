@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from tests.laws.cases import Case, cases
 from tests.tolerance import assert_close
 
 NAMES = ("one", "every kind", "every kind, armature", "forest", "10 km away", "humanoid24")
 
 
-def armature(robot: rf.Model) -> np.ndarray:
+def armature(robot: kt.Model) -> np.ndarray:
     """Of all degrees of freedom."""
     return np.concatenate([np.broadcast_to(joint.armature, joint.nv) for joint in robot.joints])
 
@@ -29,7 +29,7 @@ def test_regressor_times_parameters_is_inverse_dynamics(case: Case) -> None:
 
 def test_a_payload_in_a_frame() -> None:
     """A body held in a frame adds its column's share."""
-    robot = rf.zoo.humanoid24()
+    robot = kt.zoo.humanoid24()
     frame = robot.bodies[-1].name
     rng = np.random.default_rng(0)
     q, (v, a) = robot.random_configuration(rng), rng.uniform(-1.0, 1.0, (2, robot.nv))
@@ -44,7 +44,7 @@ def test_a_payload_in_a_frame() -> None:
 
 def test_bodies_behind_fixed_joints_count_as_their_own() -> None:
     solid = {"mass": 1.0, "com": (0.1, 0.0, 0.3), "inertia": np.diag([0.02, 0.02, 0.01])}
-    builder = rf.Builder(name="arm").add_body("upper", parent="world", joint="revolute", axis=(0, 1, 0), **solid)
+    builder = kt.Builder(name="arm").add_body("upper", parent="world", joint="revolute", axis=(0, 1, 0), **solid)
     builder.add_body("tool", parent="upper", joint="fixed", placement=(np.eye(3), (0.0, 0.2, 0.5)), **solid)
     robot = builder.build()
     q, v, a = np.array([0.3]), np.array([1.2]), np.array([-0.7])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.algorithms.inverse_dynamics import inverse_dynamics
-from ramify.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from ramify.engines import reference
-from ramify.engines.count import count
-from ramify.recursion.along import along
+from kinetree.algorithms.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
+from kinetree.engines import reference
+from kinetree.engines.count import count
+from kinetree.recursion.along import along
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.laws.linearization import H, directions, peak, wrenches
 from tests.tolerance import assert_close

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, SingularTaskError, UnknownNameError
+import kinetree as kt
+from kinetree.errors import InputError, SingularTaskError, UnknownNameError
 from tests.laws.test_task_identities import SHAPES, TASKS, Scene, scene, transposed
 from tests.tolerance import assert_close, bound, condition
 
 #: Rows of frames only, so that one kernel has it all.
 FRAMES: dict[str, tuple[Any, ...]] = {
-    **{name: tuple(task for task in tasks if isinstance(task, (str, rf.Task))) for name, tasks in TASKS.items()},
-    "10 km away": ("link7", rf.Task("link9", "orientation")),
-    "humanoid24": ("right_hand", "left_hand", rf.Task("left_foot", "position"), rf.Task("waist_yaw_link", (4, 2))),
-    "asimo35": ("right_foot", "left_hand", rf.Task("head", (1,)), "left_foot"),
+    **{name: tuple(task for task in tasks if isinstance(task, (str, kt.Task))) for name, tasks in TASKS.items()},
+    "10 km away": ("link7", kt.Task("link9", "orientation")),
+    "humanoid24": ("right_hand", "left_hand", kt.Task("left_foot", "position"), kt.Task("waist_yaw_link", (4, 2))),
+    "asimo35": ("right_foot", "left_hand", kt.Task("head", (1,)), "left_foot"),
 }
 QUANTITIES = ("inertia", "dynamically_consistent_inverse", "nullspace")
 
@@ -58,7 +58,7 @@ def test_engines_and_lanes_agree(name: str) -> None:
                 assert_close(b, a, s.solving)
 
 
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_inertia_by_every_method(method: str) -> None:
     s = frames_of("every kind")
     assert_close(s.robot.inertia(s.tasks, method=method)(s.q), s.space.inertia, s.solving)
@@ -88,9 +88,9 @@ def test_results_go_where_they_are_wanted() -> None:
         function(s.q, out=(homes[0], homes[0], homes[2]))
 
 
-def singular_batch() -> tuple[rf.Model, Any, list[Any]]:
+def singular_batch() -> tuple[kt.Model, Any, list[Any]]:
     """The third of five samples stretches a leg, the last is not a number."""
-    robot = rf.zoo.humanoid24()
+    robot = kt.zoo.humanoid24()
     q = robot.random_configuration(0, (5,))
     q[2], q[4] = robot.neutral(), np.nan
     return robot, q, ["left_foot", "left_hand"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from tests.laws.cases import Array, model
 from tests.laws.test_dynamics import H, peak
 from tests.tolerance import EPS, assert_close, bound, condition
@@ -21,12 +21,12 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (3, 3))
 
 #: Tasks of each mechanism that it can follow, as far as random configurations go.
 TASKS: dict[str, tuple[Any, ...]] = {
-    "one": (rf.Task("link0", (2,)),),
-    "every kind": ("link5", rf.Task("link8", "position", (0.1, -0.2, 0.3)), rf.Task("link2", (1, 5))),
-    "forest": (rf.Task("link7", "position"), rf.Task("link3", (3, 0)), rf.RelativeTask("link14", "link6", "position")),
-    "10 km away": (rf.RelativeTask("link7", "link9", "position"), rf.Task("link9", "orientation")),
-    "legged": ("link7", rf.CenterOfMassTask((3, 4)), rf.RelativeTask("link5", "link12", (5, 0))),
-    "humanoid24": (rf.RelativeTask("left_hand", "right_hand"), rf.CenterOfMassTask(), rf.Task("left_foot", "position")),
+    "one": (kt.Task("link0", (2,)),),
+    "every kind": ("link5", kt.Task("link8", "position", (0.1, -0.2, 0.3)), kt.Task("link2", (1, 5))),
+    "forest": (kt.Task("link7", "position"), kt.Task("link3", (3, 0)), kt.RelativeTask("link14", "link6", "position")),
+    "10 km away": (kt.RelativeTask("link7", "link9", "position"), kt.Task("link9", "orientation")),
+    "legged": ("link7", kt.CenterOfMassTask((3, 4)), kt.RelativeTask("link5", "link12", (5, 0))),
+    "humanoid24": (kt.RelativeTask("left_hand", "right_hand"), kt.CenterOfMassTask(), kt.Task("left_foot", "position")),
     "asimo35": ("left_foot", "right_foot"),
 }
 
@@ -58,7 +58,7 @@ class Scene:
         #: rounding errors of the sweeps are not spread as the worst case would have them.
         self.solving = bound(self.robot.nv, solving_M + solving)
 
-    def at(self, q: Array, **options: Any) -> rf.OperationalSpace:
+    def at(self, q: Array, **options: Any) -> kt.OperationalSpace:
         return self.robot.operational_space(q, self.tasks, self.v, reference=self.reference, **options)
 
 
@@ -137,7 +137,7 @@ def test_rows_are_those_of_jacobian(name: str) -> None:
     robot = model(name)
     q = robot.random_configuration(2, (4,))
     for reference in REFERENCES:
-        space = robot.operational_space(q, ["tip0", rf.Task("tip1", (4, 0))], reference=reference)
+        space = robot.operational_space(q, ["tip0", kt.Task("tip1", (4, 0))], reference=reference)
         both = [robot.jacobian(q, "tip0", reference), robot.jacobian(q, "tip1", reference)[..., [4, 0], :]]
         assert_close(space.jacobian, np.concatenate(both, axis=-2), bound(robot.nv))
 
@@ -146,7 +146,7 @@ def test_an_offset_is_a_frame() -> None:
     robot = model("humanoid24")
     q = robot.random_configuration(0, (3,))
     wrist = robot.jacobian(q, "left_wrist_link")
-    at_hand = robot.operational_space(q, [rf.Task("left_wrist_link", offset=(0, 0, -0.16))])
+    at_hand = robot.operational_space(q, [kt.Task("left_wrist_link", offset=(0, 0, -0.16))])
     assert_close(at_hand.jacobian, robot.jacobian(q, "left_hand"), bound(robot.nv))
     assert not np.allclose(wrist, at_hand.jacobian)
 
@@ -162,14 +162,14 @@ def test_relative_task_is_the_rate_of_the_relative_pose() -> None:
     rate = relative.imag / H
     turn = rate[:3, :3] @ relative.real[:3, :3].T
     expected = [turn[2, 1], turn[0, 2], turn[1, 0], *rate[:3, 3]]
-    space = robot.operational_space(q, [rf.RelativeTask("left_hand", "right_hand")])
+    space = robot.operational_space(q, [kt.RelativeTask("left_hand", "right_hand")])
     assert_close(space.jacobian @ v, np.array(expected), bound(robot.nv))
 
 
 def test_center_of_mass_task() -> None:
     robot = model("humanoid24")
     q = robot.random_configuration(1, (2,))
-    space = robot.operational_space(q, [rf.CenterOfMassTask(), "left_hand"])
+    space = robot.operational_space(q, [kt.CenterOfMassTask(), "left_hand"])
     assert_close(space.jacobian[..., :3, :], robot.center_of_mass_jacobian(q), bound(robot.nv))
     assert_close(space.jacobian[..., 3:, :], robot.jacobian(q, "left_hand"), bound(robot.nv))
 
@@ -178,19 +178,19 @@ def test_distance_loses_no_digits() -> None:
     """The same relative task near the world's origin and 10 km away from it."""
     from tests.trees import mixed, random_mechanism
 
-    near = random_mechanism("near", mixed(10, 5), 5).ramify()
-    far = random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).ramify()
+    near = random_mechanism("near", mixed(10, 5), 5).kinetree()
+    far = random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).kinetree()
     q = near.random_configuration(4, (5,))
-    task = [rf.RelativeTask("link7", "link9")]
+    task = [kt.RelativeTask("link7", "link9")]
     one, other = (robot.operational_space(q, task).inverse_inertia for robot in (near, far))
     assert_close(one, other, bound(near.nv, condition(near.mass_matrix(q))))
 
 
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 @pytest.mark.parametrize("name", ["legged"])
 def test_methods_give_the_same(name: str, method: str) -> None:
     s = scene(name)
-    tasks = [task for task in s.tasks if isinstance(task, (str, rf.Task))]
+    tasks = [task for task in s.tasks if isinstance(task, (str, kt.Task))]
     function = s.robot.inverse_inertia(tasks, method=method)
     expected = s.robot.operational_space(s.q, tasks).inverse_inertia
     assert_close(function(s.q), expected, s.tolerance)
@@ -228,7 +228,7 @@ def test_contacts(shape: tuple[int, ...]) -> None:
     robot = model("asimo35")
     rng = np.random.default_rng(11)
     q, (v, tau) = robot.random_configuration(rng, shape), rng.uniform(-1, 1, (2, *shape, robot.nv))
-    feet, hands = ["left_foot", "right_foot"], [rf.Task("left_hand", "position"), rf.CenterOfMassTask((3,))]
+    feet, hands = ["left_foot", "right_foot"], [kt.Task("left_hand", "position"), kt.CenterOfMassTask((3,))]
     space = robot.operational_space(q, hands, v, contacts=feet)
     Minv, held = robot.mass_matrix_inverse(q), robot.operational_space(q, feet, v)
     free = robot.operational_space(q, hands, v)
@@ -260,7 +260,7 @@ def test_contacts(shape: tuple[int, ...]) -> None:
 def test_contacts_that_hold_a_direction_twice() -> None:
     robot = model("asimo35")
     q = robot.random_configuration(3)
-    twice = ["left_foot", rf.Task("left_foot", "position", (0.1, 0.0, 0.0))]
+    twice = ["left_foot", kt.Task("left_foot", "position", (0.1, 0.0, 0.0))]
     once = robot.operational_space(q, ["left_hand"], contacts=twice[:1])
     again = robot.operational_space(q, ["left_hand"], contacts=twice)
     assert_close(again.inverse_inertia, once.inverse_inertia, 1e-8)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.recursion.rows import Rows
+import kinetree as kt
+from kinetree.recursion.rows import Rows
 from tests.tolerance import assert_close, bound, condition
 
-ROBOT = rf.zoo.random_tree(14, kinds=("revolute", "spherical"), seed=3)
+ROBOT = kt.zoo.random_tree(14, kinds=("revolute", "spherical"), seed=3)
 TOPOLOGY = ROBOT.mechanism.topology
 BODIES = {ROBOT.site(body.name).node: body.name for body in ROBOT.bodies}
 
@@ -36,9 +36,9 @@ def tasks_in(nodes: list[int]) -> list[Any]:
     tasks: list[Any] = []
     for k in nodes:
         if k % 2 == 0:
-            tasks.append(rf.Task(BODIES[k], "all" if k % 4 else "position"))
+            tasks.append(kt.Task(BODIES[k], "all" if k % 4 else "position"))
         if k % 6 == 0:
-            tasks.append(rf.Task(BODIES[k], "orientation", (0.1, 0.2, 0.3)))
+            tasks.append(kt.Task(BODIES[k], "orientation", (0.1, 0.2, 0.3)))
     return tasks
 
 
@@ -69,7 +69,7 @@ def test_which_orders_are_kept() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_inverse_inertia(method: str, order: str) -> None:
     q = ROBOT.random_configuration(1, (9,))
     expected = ROBOT.inverse_inertia(ORDERS["mixed"], method="definition").engine("reference")(q[0])
@@ -99,10 +99,10 @@ def test_other_quantities(order: str) -> None:
     assert_close(space.nullspace, other.nullspace, tolerance)
 
 
-@pytest.mark.parametrize("method", rf.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_the_centre_of_mass_may_come_last(method: str) -> None:
     frames = [task for task in ORDERS["as numbered"] if task.frame in (BODIES[4], BODIES[10])]
     q = ROBOT.random_configuration(3)
-    first = ROBOT.inverse_inertia([rf.CenterOfMassTask(), *frames], method="definition").engine("reference")(q)
-    last = ROBOT.inverse_inertia([*frames, rf.CenterOfMassTask()], method=method)(q)
+    first = ROBOT.inverse_inertia([kt.CenterOfMassTask(), *frames], method="definition").engine("reference")(q)
+    last = ROBOT.inverse_inertia([*frames, kt.CenterOfMassTask()], method=method)(q)
     assert_close(np.roll(last, 3, (0, 1)), first, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 from tests.oracle import oracle
 from tests.trees import Array, Link, Mechanism
 
@@ -48,14 +48,14 @@ def joint_of(link: Link) -> Any:
 
 @dataclass(frozen=True)
 class Twin:
-    """A Pinocchio model, how its coordinates map to Ramify's, and its number for each of Ramify's frames."""
+    """A Pinocchio model, how its coordinates map to Kinetree's, and its number for each of Kinetree's frames."""
 
     model: Any
-    order: rf.interop.PinocchioCounterpart
+    order: kt.interop.PinocchioCounterpart
     frames: dict[str, int]
 
     @classmethod
-    def of(cls, mechanism: Mechanism, robot: rf.Model) -> Twin:
+    def of(cls, mechanism: Mechanism, robot: kt.Model) -> Twin:
         model = pin.Model()
         model.gravity.linear = np.array(mechanism.gravity)
         numbers, frames = {"world": 0}, {}
@@ -72,7 +72,7 @@ class Twin:
         for name, body, pose in mechanism.tips:
             placement = pin.SE3(pose[:3, :3], pose[:3, 3])
             frames[name] = model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
-        order = rf.interop.pinocchio(robot, model)
+        order = kt.interop.pinocchio(robot, model)
         model.armature = order.to_v(np.concatenate(armature))
         return cls(model, order, frames)
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from benchmarks.mjcf import mjcf
-from ramify.algorithms.operational_space import METHODS, inverse_inertia
-from ramify.engines import reference
-from ramify.engines.native.kernels import bind
-from ramify.recursion.mechanism import Site
+from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.engines import reference
+from kinetree.engines.native.kernels import bind
+from kinetree.recursion.mechanism import Site
 from tests.oracles.pinocchio_twin import Twin, pin, robots, upright
 from tests.oracles.test_mujoco import MECHANISMS, Pair, mujoco
 from tests.tolerance import assert_close, bound, condition
@@ -44,7 +44,7 @@ TASKS = {
 COUNTS = (1, 2, 4, 8)
 
 
-def tolerance(robot: rf.Model, q: Array) -> float:
+def tolerance(robot: kt.Model, q: Array) -> float:
     return bound(robot.nv, condition(robot.mass_matrix(q)))
 
 
@@ -75,7 +75,7 @@ def delassus(model: Any, q: Array, tasks: Sequence[tuple[int, bool]]) -> Array:
 def test_pinocchio_on_a_random_tree(method: str) -> None:
     """All joint kinds that it has, six rows and three by turns, two tasks on one body, inner bodies."""
     mechanism = upright(random_mechanism("delassus", mixed(10, 41), 41, tips=3))
-    robot = mechanism.ramify()
+    robot = mechanism.kinetree()
     twin = Twin.of(mechanism, robot)
     names = ["link9", "tip0", "link4", "tip1", "link4", "link1"]
     positions = [i % 2 == 1 for i in range(len(names))]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from benchmarks.mjcf import mjcf
-from ramify.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from tests.oracle import oracle
 from tests.oracles.pinocchio_twin import joint_of, mirrored, upright
 from tests.tolerance import assert_close, bound, condition
@@ -71,35 +71,35 @@ def common() -> Mechanism:
     return replace(made, links=tuple(links))
 
 
-def with_pinocchio() -> tuple[rf.Model, rf.interop.Counterpart]:
-    return every_kind().ramify(), rf.interop.pinocchio(every_kind().ramify(), pinocchio_model(every_kind()))
+def with_pinocchio() -> tuple[kt.Model, kt.interop.Counterpart]:
+    return every_kind().kinetree(), kt.interop.pinocchio(every_kind().kinetree(), pinocchio_model(every_kind()))
 
 
-def with_mujoco() -> tuple[rf.Model, rf.interop.Counterpart]:
+def with_mujoco() -> tuple[kt.Model, kt.interop.Counterpart]:
     mechanism = common()
     # names of joints are wanted, in another order of siblings
     text = mjcf(mechanism.name, mechanism.links, mechanism.gravity)
     model = mujoco.MjModel.from_xml_string(text)
-    robot = mechanism.ramify()
+    robot = mechanism.kinetree()
     names = {link.name: f"joint{i}" for i, link in enumerate(mechanism.links)}
-    return robot, rf.interop.mujoco(robot, model, {f"{name}_joint": joint for name, joint in names.items()})
+    return robot, kt.interop.mujoco(robot, model, {f"{name}_joint": joint for name, joint in names.items()})
 
 
-BOTH: dict[str, Callable[[], tuple[rf.Model, rf.interop.Counterpart]]] = {
+BOTH: dict[str, Callable[[], tuple[kt.Model, kt.interop.Counterpart]]] = {
     "pinocchio": with_pinocchio,
     "mujoco": with_mujoco,
 }
 
 
 @pytest.fixture(params=list(BOTH))
-def pair(request: pytest.FixtureRequest) -> tuple[rf.Model, rf.interop.Counterpart]:
+def pair(request: pytest.FixtureRequest) -> tuple[kt.Model, kt.interop.Counterpart]:
     return BOTH[request.param]()
 
 
 # -- both libraries ----------------------------------------------------------------------------------------------------
 
 
-def test_there_and_back(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+def test_there_and_back(pair: tuple[kt.Model, kt.interop.Counterpart]) -> None:
     robot, other = pair
     rng = np.random.default_rng(0)
     q = robot.random_configuration(rng, BATCH)
@@ -117,7 +117,7 @@ def test_there_and_back(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
     assert np.array_equal(other.from_spatial(other.to_spatial(x[..., :6])), x[..., :6])
 
 
-def test_power_and_energy_are_the_same(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+def test_power_and_energy_are_the_same(pair: tuple[kt.Model, kt.interop.Counterpart]) -> None:
     """τᵀv and vᵀMv do not depend on whose coordinates they are written in."""
     robot, other = pair
     rng = np.random.default_rng(1)
@@ -133,7 +133,7 @@ def test_power_and_energy_are_the_same(pair: tuple[rf.Model, rf.interop.Counterp
     )
 
 
-def test_one_configuration_for_many_vectors(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+def test_one_configuration_for_many_vectors(pair: tuple[kt.Model, kt.interop.Counterpart]) -> None:
     robot, other = pair
     q = robot.random_configuration(0, (4,))
     v = np.random.default_rng(0).standard_normal((5, 1, robot.nv))
@@ -144,7 +144,7 @@ def test_one_configuration_for_many_vectors(pair: tuple[rf.Model, rf.interop.Cou
     assert_close(np.broadcast_to(one, (4, 6, robot.nv))[1], other.to_jacobian(np.ones((6, robot.nv)), q[1]), 1e-15)
 
 
-def test_wrong_shapes_are_refused(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+def test_wrong_shapes_are_refused(pair: tuple[kt.Model, kt.interop.Counterpart]) -> None:
     robot, other = pair
     q = robot.neutral()
     for call in (
@@ -159,7 +159,7 @@ def test_wrong_shapes_are_refused(pair: tuple[rf.Model, rf.interop.Counterpart])
             call()
 
 
-def test_frames_of_both(pair: tuple[rf.Model, rf.interop.Counterpart]) -> None:
+def test_frames_of_both(pair: tuple[kt.Model, kt.interop.Counterpart]) -> None:
     robot, other = pair
     assert set(other.frames) >= {body.name for body in robot.bodies}
     with pytest.raises(UnknownNameError, match="no frame of both"):
@@ -175,8 +175,8 @@ def test_results_are_pinocchios() -> None:
     assert_results_are_pinocchios(robot, other)
 
 
-def assert_results_are_pinocchios(robot: rf.Model, other: rf.interop.Counterpart) -> None:
-    assert isinstance(other, rf.interop.PinocchioCounterpart)
+def assert_results_are_pinocchios(robot: kt.Model, other: kt.interop.Counterpart) -> None:
+    assert isinstance(other, kt.interop.PinocchioCounterpart)
     model = other.model
     data = model.createData()
     rng = np.random.default_rng(3)
@@ -236,10 +236,10 @@ def odd_joints() -> Any:
 
 def test_from_pinocchio_every_kind() -> None:
     model = pinocchio_model(every_kind())
-    robot = rf.from_pinocchio(model)
+    robot = kt.from_pinocchio(model)
     assert robot.name == "every kind"
-    assert_results_are_pinocchios(robot, rf.interop.pinocchio(robot, model))
-    described = every_kind().ramify()
+    assert_results_are_pinocchios(robot, kt.interop.pinocchio(robot, model))
+    described = every_kind().kinetree()
     assert {joint.name: joint.kind for joint in robot.joints} == {joint.name: joint.kind for joint in described.joints}
     q = described.random_configuration(1)
     other = robot.q_from_dict(described.q_to_dict(q))
@@ -249,7 +249,7 @@ def test_from_pinocchio_every_kind() -> None:
 
 def test_from_pinocchio_odd_joints() -> None:
     model = odd_joints()
-    robot = rf.from_pinocchio(model)
+    robot = kt.from_pinocchio(model)
     kinds = {joint.name: joint.kind for joint in robot.joints}
     assert kinds == {
         "composite.1": "revolute",
@@ -264,7 +264,7 @@ def test_from_pinocchio_odd_joints() -> None:
         "plane": "planar",
     }
     assert {"base", "helix body", "screw link", "screw link (2)"} <= set(robot.frames)
-    assert_results_are_pinocchios(robot, rf.interop.pinocchio(robot, model))
+    assert_results_are_pinocchios(robot, kt.interop.pinocchio(robot, model))
 
 
 def test_from_pinocchio_keeps_limits_and_friction() -> None:
@@ -274,8 +274,8 @@ def test_from_pinocchio_keeps_limits_and_friction() -> None:
     model.lowerPositionLimit = np.array([-1.0])
     model.velocityLimit = np.array([2.0])
     model.damping = np.array([0.5])
-    (joint,) = rf.from_pinocchio(model).joints
-    assert joint.limits == rf.Limits(-1.0, math.inf, 2.0, math.inf)
+    (joint,) = kt.from_pinocchio(model).joints
+    assert joint.limits == kt.Limits(-1.0, math.inf, 2.0, math.inf)
     assert np.array_equal(joint.damping, [0.5])
 
 
@@ -283,46 +283,46 @@ def test_rotor_inertia_is_told() -> None:
     model = pin.buildSampleModelManipulator()
     model.rotorInertia = np.full(model.nv, 0.1)
     with pytest.warns(ModelWarning, match="rotorInertia is not used"):
-        rf.from_pinocchio(model)
+        kt.from_pinocchio(model)
 
 
-def test_pinocchio_joints_that_ramify_has_not() -> None:
+def test_pinocchio_joints_that_kinetree_has_not() -> None:
     model = pin.Model()
     model.addJoint(0, pin.JointModelEllipsoid(0.1, 0.2, 0.3), pin.SE3.Identity(), "hip")
     with pytest.raises(ModelError, match="joint 'hip' is of the type Ellipsoid.*lock it"):
-        rf.from_pinocchio(model)
+        kt.from_pinocchio(model)
     urdf = """<robot name="grip"><link name="palm"/>
       <link name="left"/><link name="right"/>
       <joint name="l" type="prismatic"><parent link="palm"/><child link="left"/><limit effort="1" velocity="1"/></joint>
       <joint name="r" type="prismatic"><parent link="palm"/><child link="right"/><limit effort="1" velocity="1"/>
       <mimic joint="l"/></joint></robot>"""
     with pytest.raises(ModelError, match="joint 'r'.*mimic=True"):
-        rf.from_pinocchio(pin.buildModelFromXML(urdf, mimic=True))
+        kt.from_pinocchio(pin.buildModelFromXML(urdf, mimic=True))
 
 
 def test_models_of_different_robots_are_refused() -> None:
     model = pin.buildSampleModelManipulator()
-    robot = rf.from_pinocchio(model)
+    robot = kt.from_pinocchio(model)
     name = robot.joints[0].name
     with pytest.raises(InputError, match=f"none of .* and '{name}' of Pinocchio's model"):
-        rf.interop.pinocchio(robot.reduced(lock={name: 0.0}), model)
+        kt.interop.pinocchio(robot.reduced(lock={name: 0.0}), model)
     with pytest.raises(UnknownNameError, match="no moving joint is called 'knee'"):
-        rf.interop.pinocchio(robot, model, {"knee": name})
-    builder = rf.Builder()
+        kt.interop.pinocchio(robot, model, {"knee": name})
+    builder = kt.Builder()
     builder.add_body("slider", joint="prismatic", joint_name="elbow", mass=1.0)
     other = pin.Model()
     other.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "elbow")
     with pytest.raises(InputError, match="'elbow' is prismatic, but joint 'elbow' of Pinocchio's model is revolute"):
-        rf.interop.pinocchio(builder.build(), other)
+        kt.interop.pinocchio(builder.build(), other)
 
 
 def test_a_floating_base_may_have_any_name() -> None:
     model = pin.Model()
     number = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root_joint")
     model.appendBodyToJoint(number, pin.Inertia.Random(), pin.SE3.Identity())
-    builder = rf.Builder()
+    builder = kt.Builder()
     builder.add_body("base", joint="floating", joint_name="free", mass=1.0, inertia=np.eye(3))
-    other = rf.interop.pinocchio(builder.build(), model)
+    other = kt.interop.pinocchio(builder.build(), model)
     assert np.array_equal(other.to_q([1, 2, 3, 0.5, -0.5, 0.5, 0.5]), [1, 2, 3, -0.5, 0.5, 0.5, 0.5])
     assert np.array_equal(other.to_v([1, 2, 3, 4, 5, 6]), [4, 5, 6, 1, 2, 3])
 
@@ -332,7 +332,7 @@ def test_a_floating_base_may_have_any_name() -> None:
 
 def test_results_are_mujocos() -> None:
     robot, other = with_mujoco()
-    assert isinstance(other, rf.interop.MujocoCounterpart)
+    assert isinstance(other, kt.interop.MujocoCounterpart)
     model = other.model
     data = mujoco.MjData(model)
     rng = np.random.default_rng(3)
@@ -359,18 +359,18 @@ def test_mujocos_velocities_take_q() -> None:
     # without free joints they do not
     text = '<mujoco><worldbody><body name="a"><geom size=".1"/><joint name="j"/></body></worldbody></mujoco>'
     model = mujoco.MjModel.from_xml_string(text)
-    arm = rf.from_mujoco(model)
-    assert rf.interop.mujoco(arm, model).to_a([1.0]) == 1.0
+    arm = kt.from_mujoco(model)
+    assert kt.interop.mujoco(arm, model).to_a([1.0]) == 1.0
 
 
 def test_floating_joints_elsewhere_are_refused() -> None:
     text = '<mujoco><worldbody><body name="a"><geom size=".1"/><freejoint name="j"/></body></worldbody></mujoco>'
     model = mujoco.MjModel.from_xml_string(text)
-    builder = rf.Builder()
+    builder = kt.Builder()
     at = (np.eye(3), (0, 0, 1))
     builder.add_body("a", joint="floating", joint_name="j", placement=at, mass=1.0, inertia=np.eye(3))
     with pytest.raises(InputError, match="place other than the world's origin"):
-        rf.interop.mujoco(builder.build(), model)
+        kt.interop.mujoco(builder.build(), model)
 
 
 def test_nan_stays_in_its_sample() -> None:

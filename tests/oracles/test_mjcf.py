@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, LoadError, ModelWarning, UnknownNameError
-from ramify.loading import mjcf as loader
+import kinetree as kt
+from kinetree.errors import InputError, LoadError, ModelWarning, UnknownNameError
+from kinetree.loading import mjcf as loader
 from tests.oracle import oracle
 from tests.trees import Array
 
@@ -120,8 +120,8 @@ MODELS = {
 class Pair:
     """One robot in both libraries, with a few random states."""
 
-    robot: rf.Model
-    other: rf.interop.MujocoCounterpart
+    robot: kt.Model
+    other: kt.interop.MujocoCounterpart
     data: Any
     q: Array
     v: Array
@@ -141,7 +141,7 @@ def make(name: str) -> Pair:
     source = MODELS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
-        robot = rf.load(source)
+        robot = kt.load(source)
     load = mujoco.MjModel.from_xml_path if isinstance(source, Path) else mujoco.MjModel.from_xml_string
     model = load(str(source))
     off = mujoco.mjtDisableBit
@@ -152,7 +152,7 @@ def make(name: str) -> Pair:
     rng = np.random.default_rng(1)
     v, tau = rng.standard_normal((2, SAMPLES, robot.nv))
     q = robot.random_configuration(rng, (SAMPLES,))
-    return Pair(robot, rf.interop.mujoco(robot, model), mujoco.MjData(model), q, v, tau)
+    return Pair(robot, kt.interop.mujoco(robot, model), mujoco.MjData(model), q, v, tau)
 
 
 @pytest.fixture(params=list(MODELS))
@@ -241,11 +241,11 @@ def test_the_start_is_not_neutral() -> None:
 
 def test_what_is_not_modelled_is_listed_once() -> None:
     with pytest.warns(ModelWarning) as caught:
-        rf.load(MODELS["MuJoCo's own"])
+        kt.load(MODELS["MuJoCo's own"])
     assert len(caught) == 1
     message = str(caught[0].message)
     for part in (
-        "model.xml: Ramify does not model",
+        "model.xml: Kinetree does not model",
         "actuators (10)",
         "equality constraints (1)",
         "tendons (2)",
@@ -257,17 +257,17 @@ def test_what_is_not_modelled_is_listed_once() -> None:
     ):
         assert part in message
     model = mujoco.MjModel.from_xml_path(str(MODELS["MuJoCo's own"]))
-    with pytest.warns(ModelWarning, match=r"Ramify does not model actuators \(10\); equality"):
-        rf.from_mujoco(model)
+    with pytest.warns(ModelWarning, match=r"Kinetree does not model actuators \(10\); equality"):
+        kt.from_mujoco(model)
 
 
 def test_armature_of_free_joints_is_told() -> None:
     """The mass matrix agrees; what turning axes make of it does not."""
     text = file(body("a", '<joint name="loose" type="free" armature="1"/>'))
     with pytest.warns(ModelWarning, match=r"armature along world axes.*\(loose\)"):
-        robot = rf.load(text)
+        robot = kt.load(text)
     model = mujoco.MjModel.from_xml_string(text)
-    other, data = rf.interop.mujoco(robot, model), mujoco.MjData(model)
+    other, data = kt.interop.mujoco(robot, model), mujoco.MjData(model)
     q = robot.random_configuration(0)
     data.qpos[:] = q
     mujoco.mj_forward(model, data)
@@ -281,44 +281,44 @@ def test_mocap_bodies_stay_and_flexible_ones_are_told() -> None:
         '<body name="hand" mocap="true" pos="0 0 1"><geom size=".1"/></body>' + body("a", '<joint axis="0 1 0"/>'),
     )
     with pytest.warns(ModelWarning, match=r"mocap bodies, which stay where they are \(1\)"):
-        robot = rf.load(text)
+        robot = kt.load(text)
     assert robot.joint(robot.body("hand").joint).kind == "fixed"
 
 
 # -- options of load ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::ramify.errors.ModelWarning")
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ModelWarning")
 def test_options() -> None:
     text = file(
         body("base", body("left", '<joint name="l" axis="0 1 0"/>') + body("right", '<joint name="r" axis="0 1 0"/>'))
     )
-    floating = rf.load(text, floating_base=True)
+    floating = kt.load(text, floating_base=True)
     assert [joint.kind for joint in floating.joints] == ["floating", "revolute", "revolute"]
     assert floating.joints[0].name == "root_joint"
-    assert [joint.name for joint in rf.load(text, joint_order=["r", "l"]).joints] == ["r", "l"]
-    assert [joint.name for joint in rf.load(text, lock={"l": 0.3}).joints] == ["r"]
-    assert np.array_equal(rf.load(text, gravity=(0, 0, -1)).gravity, [0, 0, -1])
-    rooted = rf.load(text, root="left")
+    assert [joint.name for joint in kt.load(text, joint_order=["r", "l"]).joints] == ["r", "l"]
+    assert [joint.name for joint in kt.load(text, lock={"l": 0.3}).joints] == ["r"]
+    assert np.array_equal(kt.load(text, gravity=(0, 0, -1)).gravity, [0, 0, -1])
+    rooted = kt.load(text, root="left")
     assert rooted.frames == ("world", "left")
     assert rooted.nv == 0
-    assert rf.load(text, root="left", floating_base=True).nv == 6
+    assert kt.load(text, root="left", floating_base=True).nv == 6
     with pytest.raises(InputError, match="joint_order wants"):
-        rf.load(file(body("a", '<joint name="x"/>' + body("b", '<joint name="y"/>'))), joint_order=["y", "x"])
+        kt.load(file(body("a", '<joint name="x"/>' + body("b", '<joint name="y"/>'))), joint_order=["y", "x"])
     with pytest.raises(UnknownNameError, match="no body, wanted as root, is called 'middle'"):
-        rf.load(text, root="middle")
+        kt.load(text, root="middle")
 
 
-@pytest.mark.filterwarnings("ignore::ramify.errors.ModelWarning")
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ModelWarning")
 def test_what_floats_already_floats() -> None:
     text = MODELS["free bodies in a forest"]
-    assert rf.load(text, floating_base=True) == rf.load(text)
+    assert kt.load(text, floating_base=True) == kt.load(text)
     with pytest.raises(LoadError, match="no body fixed to the world"):
-        rf.load(MODELS["hinges"], floating_base=True)
+        kt.load(MODELS["hinges"], floating_base=True)
 
 
 def test_an_empty_world() -> None:
-    robot = rf.load('<mujoco><worldbody><site name="here" pos="1 2 3"/></worldbody></mujoco>')
+    robot = kt.load('<mujoco><worldbody><site name="here" pos="1 2 3"/></worldbody></mujoco>')
     assert robot.nv == 0
     assert robot.frames == ("world", "here")
 
@@ -340,7 +340,7 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
     path.write_text(text)
     for source, name in ((path, str(path)), (text, "<string>")):
         with pytest.raises(LoadError, match=message) as caught:
-            rf.load(source)
+            kt.load(source)
         assert caught.value.file == name
         if line is not None:
             assert caught.value.line == line
@@ -357,13 +357,13 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
 )
 def test_too_many_copies_are_refused(inside: str) -> None:
     with pytest.raises(LoadError, match="copies to .*, more than 2000.*from_mujoco") as caught:
-        rf.load(file(inside))
+        kt.load(file(inside))
     assert caught.value.line == inside.count("\n") + 1
 
 
 def test_copies_side_by_side_are_not_multiplied() -> None:
     copies = '<replicate count="50" sep="-"><body name="b{}" pos="{} 0 0"><geom size=".1"/></body></replicate>'
-    robot = rf.load(file("".join(copies.format(i, i) for i in range(2)), '<option><flag contact="disable"/></option>'))
+    robot = kt.load(file("".join(copies.format(i, i) for i in range(2)), '<option><flag contact="disable"/></option>'))
     assert len(robot.bodies) == 100
 
 
@@ -373,7 +373,7 @@ def test_warnings_of_the_compiler_are_findings(tmp_path: Path, monkeypatch: pyte
     handler = mujoco.get_mju_user_warning()
     text = file('<body><joint/><geom size=".1" user="NaN"/></body>', '<size nuser_geom="1"/>')
     with pytest.warns(ModelWarning, match="MuJoCo warns: XML contains a 'NaN'"):
-        rf.load(text)
+        kt.load(text)
     assert not list(tmp_path.iterdir())
     assert mujoco.get_mju_user_warning() is handler
 
@@ -384,11 +384,11 @@ def test_includes_are_read_beside_the_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "scene.xml"
     path.write_text('<mujoco><worldbody><include file="arm.xml"/></worldbody></mujoco>')
-    assert rf.load(path).frames == ("world", "arm")
+    assert kt.load(path).frames == ("world", "arm")
 
 
 def test_without_mujoco_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mujoco", None)
     with pytest.raises(LoadError, match=r"not installed.*pip install") as caught:
-        rf.load("<mujoco/>")
+        kt.load("<mujoco/>")
     assert loader.INSTALL in str(caught.value)

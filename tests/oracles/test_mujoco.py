@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from benchmarks.mjcf import mjcf
 from tests.laws.cases import rotation
 from tests.oracle import oracle
@@ -24,7 +24,7 @@ SAMPLES = 3
 def common(link: Link) -> Link:
     """A link as MuJoCo can have it: one armature per joint, and free joints that start at the world's origin.
 
-    The armature of a free joint would act on other velocities than Ramify's.
+    The armature of a free joint would act on other velocities than Kinetree's.
     """
     if link.joint == "floating":
         return replace(link, armature=np.zeros(6), rotation=np.eye(3), position=np.zeros(3))
@@ -35,7 +35,7 @@ def common(link: Link) -> Link:
 class Pair:
     """One robot in both libraries."""
 
-    robot: rf.Model
+    robot: kt.Model
     model: Any
     data: Any
 
@@ -43,10 +43,10 @@ class Pair:
     def of(cls, mechanism: Mechanism) -> Pair:
         mechanism = replace(mechanism, links=tuple(map(common, mechanism.links)))
         model = mujoco.MjModel.from_xml_string(mjcf(mechanism.name, mechanism.links, mechanism.gravity))
-        return cls(mechanism.ramify(), model, mujoco.MjData(model))
+        return cls(mechanism.kinetree(), model, mujoco.MjData(model))
 
     def set(self, q: Array, v: Array) -> None:
-        """Bring MuJoCo into a state; it shares Ramify's coordinates but for the velocity of free joints."""
+        """Bring MuJoCo into a state; it shares Kinetree's coordinates but for the velocity of free joints."""
         self.data.qpos[:] = q
         self.data.qvel[:] = np.linalg.solve(self.rates(q), v)
         mujoco.mj_kinematics(self.model, self.data)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from tests.oracles.pinocchio_twin import REFERENCES, Twin, mirrored, pin, robots, upright
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import KINDS, Array, mixed, random_mechanism
@@ -22,7 +22,7 @@ SAMPLES = 3
 class Pair:
     """One robot in both libraries, with a few random states."""
 
-    robot: rf.Model
+    robot: kt.Model
     twin: Twin
 
     @cached_property
@@ -64,7 +64,7 @@ class Pair:
 
 def random_pair(joints: list[str], seed: int, **options: float) -> Pair:
     mechanism = upright(random_mechanism(f"random {seed}", joints, seed, **options))
-    robot = mechanism.ramify()
+    robot = mechanism.kinetree()
     return Pair(robot, Twin.of(mechanism, robot))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 from tests.oracles.pinocchio_twin import REFERENCES, pin, robots
 from tests.oracles.test_delassus import TASKS, Real
 from tests.tolerance import assert_close, bound, condition
@@ -29,7 +29,7 @@ def transposed(matrix: Array) -> Array:
 class Case:
     """A robot at three states, and what Pinocchio says of it."""
 
-    space: rf.OperationalSpace
+    space: kt.OperationalSpace
     J: Array
     M_inverse: Array
     drift: Array
@@ -44,7 +44,7 @@ class Case:
         real, count = Real.load(name), COUNTS[name]
         robot, order, model = real.robot.model, real.robot.order, real.robot.pinocchio
         q, v, _ = robots.state_pool(robot, 3, seed=6)
-        tasks = [rf.Task(site.name, ROWS.get(name, "all")) for site in real.sites[:count]]
+        tasks = [kt.Task(site.name, ROWS.get(name, "all")) for site in real.sites[:count]]
         rows = np.concatenate([[6 * i + row for row in task.rows] for i, task in enumerate(tasks)])
         found: list[list[Array]] = [[], [], [], []]
         for one, rate in zip(q, v, strict=True):
@@ -59,7 +59,7 @@ class Case:
 
 
 def _at(model: Any, order: Any, q: Array, v: Array, frames: tuple[int, ...], reference: str) -> tuple[Array, ...]:
-    """J, M⁻¹, J̇v and C + g, in Ramify's order."""
+    """J, M⁻¹, J̇v and C + g, in Kinetree's order."""
     data, view = model.createData(), REFERENCES[reference]
     theirs, rates = order.to_q(q), order.to_v(v)
     inverse = np.triu(pin.computeMinverse(model, data, theirs))

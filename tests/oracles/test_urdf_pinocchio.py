@@ -1,4 +1,4 @@
-"""Every URDF of example-robot-data, loaded by Ramify and by Pinocchio, fixed and floating: the same robot."""
+"""Every URDF of example-robot-data, loaded by Kinetree and by Pinocchio, fixed and floating: the same robot."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import ModelWarning, SingularMechanismError
+import kinetree as kt
+from kinetree.errors import ModelWarning, SingularMechanismError
 from tests.oracles.pinocchio_twin import mirrored, pin, robots
 from tests.tolerance import bound, condition
 from tests.trees import Array
@@ -24,7 +24,7 @@ SAMPLES = 2
 #: Files that Pinocchio does not load, with the reason.
 NOT_IN_PINOCCHIO = {"ur_description/urdf/ur3.urdf": "the file has no links, and its robot no name"}
 
-#: Files whose mass matrix has no inverse, with the link that makes it so. Pinocchio gives NaN, Ramify raises.
+#: Files whose mass matrix has no inverse, with the link that makes it so. Pinocchio gives NaN, Kinetree raises.
 SINGULAR = {
     "romeo_description/urdf/romeo.urdf": "LFinger13Link",
     "romeo_description/urdf/romeo_laas_small.urdf": "l_gripper",
@@ -36,12 +36,12 @@ ILL_CONDITIONED = {"icub_description/robots/icub.urdf": "several links behind jo
 
 @dataclass(frozen=True)
 class Pair:
-    """One robot in both libraries, with random states of Ramify's."""
+    """One robot in both libraries, with random states of Kinetree's."""
 
-    robot: rf.Model
+    robot: kt.Model
     model: Any
     data: Any
-    other: rf.interop.Counterpart
+    other: kt.interop.Counterpart
     states: tuple[Array, Array, Array]
     frames: dict[str, int]  # Pinocchio's frames, by names of ours
 
@@ -51,7 +51,7 @@ def make(file: str, floating: bool) -> Pair:
     path = str(ROBOTS / file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
-        robot = rf.load(path, floating_base=floating)
+        robot = kt.load(path, floating_base=floating)
     model = pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer()) if floating else pin.buildModelFromUrdf(path)
     children = {joint.name: joint.child for joint in (*robot.joints, *robot.fixed_joints)}
     frames = {}
@@ -62,7 +62,7 @@ def make(file: str, floating: bool) -> Pair:
         link = "world_link" if link == "world" and floating else link
         frames[f"{link} #{number}"] = number
     states = robots.state_pool(robot, SAMPLES, seed=5)
-    return Pair(robot, model, model.createData(), rf.interop.pinocchio(robot, model), states, frames)
+    return Pair(robot, model, model.createData(), kt.interop.pinocchio(robot, model), states, frames)
 
 
 CASES = [
@@ -88,7 +88,7 @@ def test_there_are_69_files() -> None:
 def test_the_same_robot(file: str, floating: bool) -> None:
     if file in NOT_IN_PINOCCHIO:
         with pytest.warns(ModelWarning, match="there are no links"):
-            assert rf.load(ROBOTS / file, floating_base=floating).nv == 0
+            assert kt.load(ROBOTS / file, floating_base=floating).nv == 0
         with pytest.raises(ValueError, match="valid URDF"):
             pin.buildModelFromUrdf(str(ROBOTS / file))
         return

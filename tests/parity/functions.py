@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import ramify as rf
+import kinetree as kt
 from tests.trees import mixed, random_mechanism
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,14 +29,14 @@ class Function:
 
     name: str
     inputs: str
-    rest: Callable[[rf.Model], tuple[Any, ...]] = lambda _: ()
+    rest: Callable[[kt.Model], tuple[Any, ...]] = lambda _: ()
     options: tuple[tuple[str, Any], ...] = ()
     outputs: int = 1
 
     def __str__(self) -> str:
         return "-".join([self.name, *(str(value) for _, value in self.options)])
 
-    def __call__(self, robot: rf.Model, q: Array, v: Array, x: Array, engine: str | None = None, **more: Any) -> Any:
+    def __call__(self, robot: kt.Model, q: Array, v: Array, x: Array, engine: str | None = None, **more: Any) -> Any:
         """Call it; the results come as a tuple of arrays."""
         first, *derived = self.name.split(".")
         method = getattr(robot, first)
@@ -52,16 +52,16 @@ class Function:
         return tuple({"q": q, "v": v, "x": x}[letter] for letter in self.inputs)
 
 
-def _frames(robot: rf.Model) -> tuple[Any, ...]:
+def _frames(robot: kt.Model) -> tuple[Any, ...]:
     moving = _moving(robot)
     return ([moving[0], moving[-1]],)
 
 
-def _frame(robot: rf.Model) -> tuple[Any, ...]:
+def _frame(robot: kt.Model) -> tuple[Any, ...]:
     return (_moving(robot)[-1],)
 
 
-def _moving(robot: rf.Model) -> list[str]:
+def _moving(robot: kt.Model) -> list[str]:
     return [name for name in robot.frames if robot.site(name).node >= 0] or ["world"]
 
 
@@ -104,14 +104,14 @@ FEW = tuple(f for f in FUNCTIONS if f.name in ("inverse_dynamics", "forward_dyna
 
 
 @cache
-def robot(name: str = "every kind") -> rf.Model:
+def robot(name: str = "every kind") -> kt.Model:
     """A robot with every joint kind, or the humanoid."""
     if name == "humanoid":
-        return rf.zoo.humanoid24()
-    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
+        return kt.zoo.humanoid24()
+    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
 
 
-def states(model: rf.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
+def states(model: kt.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:
     """Random configurations, velocities and a third array."""
     rng = np.random.default_rng(seed)
     q = model.random_configuration(rng, shape)

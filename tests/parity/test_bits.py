@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.engines.native import target, threads
+import kinetree as kt
+from kinetree.engines.native import target, threads
 from tests.parity.functions import FEW, FUNCTIONS, Array, Function, assert_same_bits, robot, states
 
 ROBOTS = ("every kind", "humanoid")
@@ -16,7 +16,7 @@ ROBOTS = ("every kind", "humanoid")
 SIZES = (*range(1, 18), 31, 33, 1000)
 
 
-def one_by_one(function: Function, model: rf.Model, q: Array, v: Array, x: Array) -> tuple[Array, ...]:
+def one_by_one(function: Function, model: kt.Model, q: Array, v: Array, x: Array) -> tuple[Array, ...]:
     """The batch computed as single calls."""
     samples = [function(model, *sample) for sample in zip(q, v, x)]
     return tuple(np.stack(parts) for parts in zip(*samples))
@@ -197,7 +197,7 @@ def test_other_processors(function: Function, cpu: str) -> None:
         assert_same_bits(function(other, *single), expected_single)
 
 
-def _fresh(model: rf.Model) -> rf.Model:
+def _fresh(model: kt.Model) -> kt.Model:
     """The same robot, without anything compiled for it."""
     return pickle.loads(pickle.dumps(model))
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from ramify.errors import InputError
+from kinetree.errors import InputError
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, robot, states
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ramify.recursion.mechanism import Mechanism
-from ramify.spatial.hinge import Hinge
-from ramify.spatial.inertia import ArticulatedInertia
-from ramify.spatial.motion import Force
-from ramify.spatial.symmetric import Factor
-from ramify.spatial.value import Array, Linear, Value
+from kinetree.recursion.mechanism import Mechanism
+from kinetree.spatial.hinge import Hinge
+from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.motion import Force
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.value import Array, Linear, Value
 
 
 def _flat(x: Any) -> Array:

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import sympy
 
-from ramify.spatial.scalar import register_scalar
+from kinetree.spatial.scalar import register_scalar
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

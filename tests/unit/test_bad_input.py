@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, ModelError, SingularMechanismError, UnknownNameError
+import kinetree as kt
+from kinetree.errors import InputError, ModelError, SingularMechanismError, UnknownNameError
 from tests.parity.functions import FUNCTIONS, Function, assert_same_bits, states
 from tests.trees import mixed, random_mechanism
 
@@ -22,8 +22,8 @@ SOLID = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.
 
 
 @pytest.fixture(scope="module")
-def robot() -> rf.Model:
-    return random_mechanism("every kind", mixed(10, 2), 2).ramify()
+def robot() -> kt.Model:
+    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
 
 
 # -- arguments of the functions ----------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def robot() -> rf.Model:
 
 @pytest.mark.parametrize("engine", [None, "native", "reference"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-def test_wrong_shapes(robot: rf.Model, function: Function, engine: str | None) -> None:
+def test_wrong_shapes(robot: kt.Model, function: Function, engine: str | None) -> None:
     arrays = dict(zip("qvx", states(robot, ())))
     for letter in function.inputs:
         size = arrays[letter].shape[-1]
@@ -41,7 +41,7 @@ def test_wrong_shapes(robot: rf.Model, function: Function, engine: str | None) -
 
 
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if len(f.inputs) > 1], ids=str)
-def test_batches_that_do_not_broadcast(robot: rf.Model, function: Function) -> None:
+def test_batches_that_do_not_broadcast(robot: kt.Model, function: Function) -> None:
     q, _, _ = states(robot, (3,))
     _, v, x = states(robot, (4,))
     with pytest.raises(InputError, match=r"broadcast.*\(3,\).*\(4,\)"):
@@ -49,7 +49,7 @@ def test_batches_that_do_not_broadcast(robot: rf.Model, function: Function) -> N
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-def test_wrong_types(robot: rf.Model, function: Function) -> None:
+def test_wrong_types(robot: kt.Model, function: Function) -> None:
     arrays = dict(zip("qvx", states(robot, ())))
     for letter in function.inputs:
         n = arrays[letter].shape[-1]
@@ -61,7 +61,7 @@ def test_wrong_types(robot: rf.Model, function: Function) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-def test_other_real_numbers_are_taken(robot: rf.Model, function: Function) -> None:
+def test_other_real_numbers_are_taken(robot: kt.Model, function: Function) -> None:
     arrays = states(robot, (3,))
     short = tuple(array.astype(np.float32) for array in arrays)
     assert_same_bits(function(robot, *short), function(robot, *(array.astype(np.float64) for array in short)))
@@ -72,14 +72,14 @@ def test_other_real_numbers_are_taken(robot: rf.Model, function: Function) -> No
 
 @pytest.mark.parametrize("engine", ["native", "reference"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-def test_empty_batches(robot: rf.Model, function: Function, engine: str) -> None:
+def test_empty_batches(robot: kt.Model, function: Function, engine: str) -> None:
     single = function(robot, *states(robot, ()))
     for shape in ((0,), (3, 0), (0, 2)):
         results = function(robot, *states(robot, shape), engine=engine)
         assert [part.shape for part in results] == [(*shape, *np.shape(part)) for part in single]
 
 
-BAD_OUT: dict[str, tuple[Callable[[rf.Model], Any], str]] = {
+BAD_OUT: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "shape": (lambda robot: np.zeros(robot.nv + 1), "out has shape"),
     "batch": (lambda robot: np.zeros((2, robot.nv)), "out has shape"),
     "dtype": (lambda robot: np.zeros(robot.nv, dtype=np.float32), "out must be a float64 array.*float32"),
@@ -89,13 +89,13 @@ BAD_OUT: dict[str, tuple[Callable[[rf.Model], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", list(BAD_OUT))
-def test_bad_out(robot: rf.Model, case: str) -> None:
+def test_bad_out(robot: kt.Model, case: str) -> None:
     make, message = BAD_OUT[case]
     with pytest.raises(InputError, match=message):
         robot.inverse_dynamics(*states(robot, ()), out=make(robot))
 
 
-def test_unknown_frames(robot: rf.Model) -> None:
+def test_unknown_frames(robot: kt.Model) -> None:
     q, v, x = states(robot, ())
     for call in (
         lambda: robot.poses(q, ["link1", "nope"]),
@@ -112,14 +112,14 @@ def test_unknown_frames(robot: rf.Model) -> None:
         assert "link1" in caught.value.choices
 
 
-def test_one_frame_is_not_a_list_of_letters(robot: rf.Model) -> None:
+def test_one_frame_is_not_a_list_of_letters(robot: kt.Model) -> None:
     """A forgotten pair of brackets is either understood or refused, never read letter by letter."""
     q, _, _ = states(robot, ())
     with pytest.raises(InputError, match="link1"):
         robot.poses(q, "link1")
 
 
-def test_unknown_references(robot: rf.Model) -> None:
+def test_unknown_references(robot: kt.Model) -> None:
     q, v, _ = states(robot, ())
     for call in (
         lambda: robot.jacobian(q, "link1", reference="body"),
@@ -130,7 +130,7 @@ def test_unknown_references(robot: rf.Model) -> None:
             call()
 
 
-def test_unknown_engines_and_functions(robot: rf.Model) -> None:
+def test_unknown_engines_and_functions(robot: kt.Model) -> None:
     with pytest.raises(UnknownNameError, match="engine.*'gpu'.*native"):
         robot.mass_matrix.engine("gpu")
     with pytest.raises(UnknownNameError, match="'forward_dynamic'.*forward_dynamics"):
@@ -139,7 +139,7 @@ def test_unknown_engines_and_functions(robot: rf.Model) -> None:
         robot.count("mass_matrix.jvp")
 
 
-def test_bad_wrenches(robot: rf.Model) -> None:
+def test_bad_wrenches(robot: kt.Model) -> None:
     q, v, x = states(robot, ())
     with pytest.raises(InputError, match="link1.*shape|shape.*link1"):
         robot.inverse_dynamics(q, v, x, f_ext={"link1": np.zeros(3)})
@@ -147,7 +147,7 @@ def test_bad_wrenches(robot: rf.Model) -> None:
         robot.inverse_dynamics(q, v, x, f_ext=np.zeros(6))
 
 
-def test_unknown_joints(robot: rf.Model) -> None:
+def test_unknown_joints(robot: kt.Model) -> None:
     for call in (
         lambda: robot.q_from_dict({"nope": 0.0}),
         lambda: robot.v_from_dict({"nope": 0.0}),
@@ -157,7 +157,7 @@ def test_unknown_joints(robot: rf.Model) -> None:
             call()
 
 
-def test_a_misspelt_function_is_an_attribute_error(robot: rf.Model) -> None:
+def test_a_misspelt_function_is_an_attribute_error(robot: kt.Model) -> None:
     with pytest.raises(AttributeError):
         robot.forward_dynamic  # noqa: B018
 
@@ -186,22 +186,22 @@ BAD_BODIES: dict[str, tuple[dict[str, Any], str]] = {
 def test_bodies_that_cannot_exist(case: str) -> None:
     arguments, message = BAD_BODIES[case]
     with pytest.raises(ModelError, match=message):
-        rf.Builder(name="bad").add_body("arm", parent="world", joint="revolute", **arguments)
+        kt.Builder(name="bad").add_body("arm", parent="world", joint="revolute", **arguments)
 
 
 def test_unknown_joint_kind() -> None:
     with pytest.raises(UnknownNameError, match="'hinge'.*revolute"):
-        rf.Builder(name="bad").add_body("arm", parent="world", joint="hinge", **SOLID)
+        kt.Builder(name="bad").add_body("arm", parent="world", joint="hinge", **SOLID)
 
 
 def test_unknown_parent() -> None:
-    builder = rf.Builder(name="bad").add_body("arm", parent="nowhere", joint="revolute", **SOLID)
+    builder = kt.Builder(name="bad").add_body("arm", parent="nowhere", joint="revolute", **SOLID)
     with pytest.raises(UnknownNameError, match="parent of body 'arm'.*'nowhere'"):
         builder.build()
 
 
 def test_cycle() -> None:
-    builder = rf.Builder(name="bad")
+    builder = kt.Builder(name="bad")
     for name, parent in (("a", "c"), ("b", "a"), ("c", "b")):
         builder.add_body(name, parent=parent, joint="revolute", **SOLID)
     with pytest.raises(ModelError, match="cycle.*→"):
@@ -209,7 +209,7 @@ def test_cycle() -> None:
 
 
 def test_duplicate_names() -> None:
-    builder = rf.Builder(name="bad").add_body("arm", parent="world", joint="revolute", **SOLID)
+    builder = kt.Builder(name="bad").add_body("arm", parent="world", joint="revolute", **SOLID)
     with pytest.raises(ModelError, match="'arm'"):
         builder.add_body("arm", parent="world", joint="revolute", **SOLID)
     with pytest.raises(ModelError, match="'arm_joint'"):
@@ -220,8 +220,8 @@ def test_duplicate_names() -> None:
         builder.add_body("world", parent="arm", joint="revolute", **SOLID)
 
 
-def with_massless_leaf() -> rf.Model:
-    builder = rf.Builder(name="leaf").add_body("arm", parent="world", joint="revolute", axis=(0, 1, 0), **SOLID)
+def with_massless_leaf() -> kt.Model:
+    builder = kt.Builder(name="leaf").add_body("arm", parent="world", joint="revolute", axis=(0, 1, 0), **SOLID)
     return builder.add_body("ghost", parent="arm", joint="revolute", axis=(1, 0, 0)).build()
 
 
@@ -246,7 +246,7 @@ def test_massless_leaf() -> None:
 
 def test_no_degrees_of_freedom() -> None:
     """Everything has its empty result, but for the centre of mass: nothing that moves has mass."""
-    builder = rf.Builder(name="statue").add_body("base", parent="world", joint="fixed", **SOLID)
+    builder = kt.Builder(name="statue").add_body("base", parent="world", joint="fixed", **SOLID)
     robot = builder.add_frame("top", body="base", placement=(np.eye(3), (0.0, 0.0, 1.0))).build()
     assert (robot.nq, robot.nv) == (0, 0)
     for engine in ("native", "reference"):
@@ -264,7 +264,7 @@ def test_no_degrees_of_freedom() -> None:
             np.testing.assert_array_equal(robot.mass_matrix_determinant.engine(engine)(none), np.ones(shape))
 
 
-def test_zero_quaternion_gives_nan(robot: rf.Model) -> None:
+def test_zero_quaternion_gives_nan(robot: kt.Model) -> None:
     q, v, x = states(robot, (3,))
     joint = next(joint for joint in robot.joints if joint.kind == "spherical")
     q[1, joint.q_slice] = 0.0
@@ -276,10 +276,10 @@ def test_zero_quaternion_gives_nan(robot: rf.Model) -> None:
 
 PROGRAM = """
 import numpy as np, sys, warnings
-import ramify as rf
+import kinetree as kt
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    robot = rf.zoo.chain(3)
+    robot = kt.zoo.chain(3)
     q = np.linspace(0.1, 0.9, robot.nq)
     a = robot.forward_dynamics(q, q, q)
     b = robot.forward_dynamics(np.stack([q] * 9), q, q)
@@ -293,7 +293,7 @@ for warning in caught:
 
 def run_with_cache(directory: Path | str) -> tuple[str, list[str]]:
     """Run a small program with the cache there: its result's bits, and its warnings."""
-    environment = {**os.environ, "RAMIFY_CACHE_DIR": str(directory)}
+    environment = {**os.environ, "KINETREE_CACHE_DIR": str(directory)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result, *warnings = done.stdout.splitlines()

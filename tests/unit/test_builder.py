@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.errors import ModelError, ModelWarning, RamifyError, SingularMechanismError, UnknownNameError
-from ramify.model import Builder, Limits
-from ramify.model.joints import KINDS
-from ramify.model.placement import alignment
-from ramify.model.singularity import require_invertible
+from kinetree.errors import KinetreeError, ModelError, ModelWarning, SingularMechanismError, UnknownNameError
+from kinetree.model import Builder, Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.placement import alignment
+from kinetree.model.singularity import require_invertible
 
 SOLID: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": np.diag([0.1, 0.1, 0.1])}
 TILTED = np.eye(4)
@@ -66,7 +66,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_bodies_are_refused_by_name(case: str) -> None:
     arguments, message = WRONG[case]
-    with pytest.raises(RamifyError, match=message) as refused:
+    with pytest.raises(KinetreeError, match=message) as refused:
         Builder().add_body("elbow_link", **arguments)
     if not isinstance(refused.value, UnknownNameError):
         assert isinstance(refused.value, ModelError)
@@ -76,7 +76,7 @@ def test_wrong_bodies_are_refused_by_name(case: str) -> None:
 @pytest.mark.parametrize("case", WRONG)
 def test_a_refused_body_leaves_no_trace(case: str) -> None:
     builder = Builder()
-    with pytest.raises(RamifyError):
+    with pytest.raises(KinetreeError):
         builder.add_body("link", joint_name="hinge", **WRONG[case][0])
     assert builder.add_body("link", joint_name="hinge", **SOLID).build().nv == 1
 

@@ -13,9 +13,9 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-import ramify as rf
-from ramify.cli import INSTALL, app, check, operational_space, timing
-from ramify.model.dynamics import FUNCTIONS
+import kinetree as kt
+from kinetree.cli import INSTALL, app, check, operational_space, timing
+from kinetree.model.dynamics import FUNCTIONS
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_version(call: Callable[..., Any]) -> None:
     result = call("--version")
     assert result.exit_code == 0
-    assert result.output.strip() == f"ramify {rf.__version__}"
+    assert result.output.strip() == f"kinetree {kt.__version__}"
 
 
 def test_no_command_shows_help(call: Callable[..., Any]) -> None:
@@ -36,10 +36,10 @@ def test_no_command_shows_help(call: Callable[..., Any]) -> None:
 
 
 def test_demo(call: Callable[..., Any]) -> None:
-    threads = rf.get_threads()
+    threads = kt.get_threads()
     result = call("demo", "--seed", "3", "--batch", "8")
     assert result.exit_code == 0, result.output
-    assert str(rf.zoo.humanoid24()) in result.output
+    assert str(kt.zoo.humanoid24()) in result.output
     assert "8 random states: passed" in result.output
     rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
     for name in FUNCTIONS:
@@ -47,12 +47,12 @@ def test_demo(call: Callable[..., Any]) -> None:
         assert operations > 0
         assert len(times) == 5
         assert all(time > 0 for time in times)
-    for name in rf.operational_space.METHODS:
+    for name in kt.operational_space.METHODS:
         operations, difference, *times = (float(word.replace(",", "")) for word in rows[name])
         assert operations > 0
         assert difference < 1e-6
         assert len(times) == 4
-    assert rf.get_threads() == threads
+    assert kt.get_threads() == threads
 
 
 def test_demo_fails_if_the_dynamics_disagree(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_impossible_options_are_refused(call: Callable[..., Any], option: tuple[
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_a_missing_extra_is_named_with_the_way_to_install_it(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from ramify.cli import main; main()"
+    code = f"import sys; sys.modules[{missing!r}] = None; from kinetree.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert INSTALL in done.stderr

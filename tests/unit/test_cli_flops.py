@@ -1,4 +1,4 @@
-"""`ramify flops`: the tables, what holds of the papers, the picture."""
+"""`kinetree flops`: the tables, what holds of the papers, the picture."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from ramify.algorithms.operational_space import METHODS
-from ramify.cli import app
-from ramify.model.zoo import ASIMO_VARIANTS
+from kinetree.algorithms.operational_space import METHODS
+from kinetree.cli import app
+from kinetree.model.zoo import ASIMO_VARIANTS
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:

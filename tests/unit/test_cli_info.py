@@ -15,11 +15,11 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-import ramify as rf
-from ramify.cli import app, laws, peers, timing
-from ramify.cli.files import UNUSABLE
-from ramify.cli.info import center_of_mass
-from ramify.model.dynamics import FUNCTIONS
+import kinetree as kt
+from kinetree.cli import app, laws, peers, timing
+from kinetree.cli.files import UNUSABLE
+from kinetree.cli.info import center_of_mass
+from kinetree.model.dynamics import FUNCTIONS
 
 INERTIA = '<inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>'
 LINK = '<link name="{}"><inertial><origin xyz="0 0 .5"/><mass value="2"/>' + INERTIA + "</inertial></link>"
@@ -105,11 +105,11 @@ def test_info_of_mjcf(call: Callable[..., Any], mjcf: Path) -> None:
 
 
 def test_the_centre_of_mass_is_that_of_all_bodies() -> None:
-    robot = rf.zoo.humanoid24()
+    robot = kt.zoo.humanoid24()
     com = center_of_mass(robot)
     assert com is not None
     assert np.allclose(com, robot.center_of_mass(robot.neutral()))
-    builder = rf.Builder()
+    builder = kt.Builder()
     builder.add_body("ghost")
     assert center_of_mass(builder.build()) is None
 
@@ -176,9 +176,9 @@ def test_a_difference_fails(call: Callable[..., Any], urdf: Path, monkeypatch: p
     assert "FAILED   mass matrix as in Pinocchio" in result.output
 
 
-def _off_by_a_bit(robot: rf.Model, model: Any) -> Any:
+def _off_by_a_bit(robot: kt.Model, model: Any) -> Any:
     model.inertias[1].mass += 1e-6
-    return rf.interop.PinocchioCounterpart(robot, model)
+    return kt.interop.PinocchioCounterpart(robot, model)
 
 
 def test_without_pinocchio_only_the_laws_are_checked(

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.algorithms.operational_space import METHODS, inverse_inertia
-from ramify.engines.count import PASSES, count, count_passes
-from ramify.engines.operational_space_choice import CANDIDATES, choose, saved_by_stations
-from ramify.model.zoo import asimo35, asimo35_tasks
-from ramify.recursion.mechanism import Site
+import kinetree as kt
+from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.engines.count import PASSES, count, count_passes
+from kinetree.engines.operational_space_choice import CANDIDATES, choose, saved_by_stations
+from kinetree.model.zoo import asimo35, asimo35_tasks
+from kinetree.recursion.mechanism import Site
 from tests.trees import mixed, random_mechanism
 
 #: What tasks have by turns.
@@ -33,14 +33,14 @@ GOLDEN = {
 }
 
 
-def totals(robot: rf.Model, frames: tuple[str, ...]) -> dict[str, int]:
+def totals(robot: kt.Model, frames: tuple[str, ...]) -> dict[str, int]:
     sites = tuple(robot.site(name) for name in frames)
     return {m: count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in METHODS}
 
 
-def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[rf.Model, tuple[str, ...]]:
+def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[kt.Model, tuple[str, ...]]:
     """A stem of so many links, limbs of so many links on it, and on each limb so many tips of one link."""
-    builder = rf.Builder("tree")
+    builder = kt.Builder("tree")
     body: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.eye(3) / 10}
     turned = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]), (0.1, 0.0, 0.0))
 
@@ -56,7 +56,7 @@ def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[rf.Model, tupl
     return builder.build(), frames
 
 
-def chain(length: int, tips: int) -> tuple[rf.Model, tuple[str, ...]]:
+def chain(length: int, tips: int) -> tuple[kt.Model, tuple[str, ...]]:
     """A stem with tips of two links."""
     return tree(length, (1,) * tips, 1)
 
@@ -90,7 +90,7 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
     assert counts[chosen] <= 1.004 * min(others)
 
 
-def agreement(robot: rf.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
+def agreement(robot: kt.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
     """What stations save, by formulas and by counts, as shares of all operations."""
     without, with_stations = (count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in CANDIDATES)
     return saved_by_stations(robot.mechanism, sites) / without, 1.0 - with_stations / without
@@ -99,7 +99,7 @@ def agreement(robot: rf.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_choice_by_formulas_is_that_by_counts(seed: int) -> None:
     """Random trees of all joint kinds, with tasks of any rows anywhere."""
-    robot, rng = random_mechanism("tree", mixed(25, seed), seed, branching=0.2).ramify(), np.random.default_rng(seed)
+    robot, rng = random_mechanism("tree", mixed(25, seed), seed, branching=0.2).kinetree(), np.random.default_rng(seed)
     moving = [name for name in robot.frames if robot.site(name).node >= 0]
     for number in (2, 4, 8, 16, 25):
         frames = rng.choice(moving, number)
@@ -133,7 +133,7 @@ def test_segments_are_ahead_with_few_rows_only() -> None:
 
 def test_choosing_is_quick() -> None:
     """Also for joints that were never seen before: nothing is traced."""
-    robot = random_mechanism("new", mixed(60, 7), 7, armature=0.3, branching=0.2).ramify()
+    robot = random_mechanism("new", mixed(60, 7), 7, armature=0.3, branching=0.2).kinetree()
     sites = tuple(robot.site(f"link{i}") for i in range(20, 60))
     start = time.perf_counter()
     choose(robot.mechanism, sites)

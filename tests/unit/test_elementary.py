@@ -8,13 +8,13 @@ import mpmath
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.engines.function import Function
-from ramify.engines.native import target
-from ramify.recursion.algorithm import algorithm
-from ramify.spatial.scalar import LARGEST_ANGLE, sincos
+import kinetree as kt
+from kinetree.engines.function import Function
+from kinetree.engines.native import target
+from kinetree.recursion.algorithm import algorithm
+from kinetree.spatial.scalar import LARGEST_ANGLE, sincos
 
-ROBOT = rf.zoo.chain(1)
+ROBOT = kt.zoo.chain(1)
 
 
 @algorithm(v=("v",), sine=("v",), cosine=("v",), outputs=("sine", "cosine"))

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from benchmarks.growth import comb
-from ramify.algorithms.operational_space import METHODS, inverse_inertia
-from ramify.engines.count import count_passes
+from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.engines.count import count_passes
 
 #: Long enough for stations to pay.
 STEM, LIMB, TASKS = 16, 4, 4

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramify.errors import LoadError
+from kinetree.errors import LoadError
 from tests.fuzz.mutations import ROBOT, mutated
 from tests.fuzz.urdf import fault_of, options_of
 from tests.unit.test_urdf import INERTIAL, joint, link, quiet, robot
@@ -132,7 +132,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     """In a process that may not have more than a gigabyte."""
     file = tmp_path / "robot.urdf"
     file.write_text(GREEDY["many elements"]())
-    code = "import sys, warnings, ramify\nwarnings.simplefilter('ignore')\nprint(ramify.load(sys.argv[1]).nv)"
+    code = "import sys, warnings, kinetree\nwarnings.simplefilter('ignore')\nprint(kinetree.load(sys.argv[1]).nv)"
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))

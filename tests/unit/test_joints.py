@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import sympy
 
-from ramify.model import Builder, Model
-from ramify.model.joints import KINDS, JointKind, Stage
-from ramify.model.node import JointedBody
-from ramify.recursion.node import NodeKind
-from ramify.spatial.inertia import RigidInertia
-from ramify.spatial.motion import Motion
-from ramify.spatial.rotation import exp_matrix
-from ramify.spatial.transform import Transform
+from kinetree.model import Builder, Model
+from kinetree.model.joints import KINDS, JointKind, Stage
+from kinetree.model.node import JointedBody
+from kinetree.recursion.node import NodeKind
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.rotation import exp_matrix
+from kinetree.spatial.transform import Transform
 from tests.unit.scalars import SCALARS, Array, Scalars
 
 STAGES = [kind for kind in KINDS.values() if isinstance(kind, Stage)]

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.engines import reference
-from ramify.engines.simplify import simplify
-from ramify.engines.trace import trace
-from ramify.engines.variants import Variants
-from ramify.errors import ContractError
-from ramify.recursion.algorithm import Algorithm, algorithm
-from ramify.spatial.motion import Force, Motion
-from ramify.spatial.scalar import sincos
+import kinetree as kt
+from kinetree.engines import reference
+from kinetree.engines.simplify import simplify
+from kinetree.engines.trace import trace
+from kinetree.engines.variants import Variants
+from kinetree.errors import ContractError
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.scalar import sincos
 
-ROBOT = rf.zoo.random_tree(5, kinds=("revolute", "prismatic", "floating"), seed=2)
+ROBOT = kt.zoo.random_tree(5, kinds=("revolute", "prismatic", "floating"), seed=2)
 
 declare = algorithm(q=("q",), v=("v",), tau=("v",), outputs=("tau",))
 
@@ -237,11 +237,11 @@ def test_arguments_and_declaration_must_agree() -> None:
 
 
 def test_code_size_does_not_grow_with_the_number_of_bodies() -> None:
-    from ramify.algorithms.forward_dynamics import forward_dynamics
-    from ramify.engines.ir import Op, walk
+    from kinetree.algorithms.forward_dynamics import forward_dynamics
+    from kinetree.engines.ir import Op, walk
 
     def ops(n: int) -> int:
-        program = simplify(trace(forward_dynamics, Variants.of(rf.zoo.chain(n).mechanism, ())))
+        program = simplify(trace(forward_dynamics, Variants.of(kt.zoo.chain(n).mechanism, ())))
         return sum(isinstance(item, Op) for _, item in walk(program.top))
 
     assert ops(3) == ops(300)
@@ -255,7 +255,7 @@ def test_what_is_zero_on_the_way_is_folded() -> None:
             tau[k] = v[k] + parent.zero[0]
             k.zero = parent.zero * sincos(q[k][0])[0]
 
-    program = simplify(trace(sines, Variants.of(rf.zoo.chain(3).mechanism, ())))
-    from ramify.engines.ir import Op, walk
+    program = simplify(trace(sines, Variants.of(kt.zoo.chain(3).mechanism, ())))
+    from kinetree.engines.ir import Op, walk
 
     assert {item.code for _, item in walk(program.top) if isinstance(item, Op)} == {"load"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import ramify
+import kinetree
 
-ROOT = Path(ramify.__file__).parent
+ROOT = Path(kinetree.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 FRONT = ("__init__", "__main__")  # the front door may import everything
 
@@ -43,19 +43,19 @@ def layer_of(path: Path) -> str:
 
 
 def imported_layers(tree: ast.AST) -> list[tuple[str, int]]:
-    """Layers of Ramify that a module imports anywhere, also inside functions or for types only, with the line."""
+    """Layers of Kinetree that a module imports anywhere, also inside functions or for types only, with the line."""
     found: list[tuple[str, int]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
-            if node.module == "ramify":
-                names = [f"ramify.{alias.name}" for alias in node.names]
+            if node.module == "kinetree":
+                names = [f"kinetree.{alias.name}" for alias in node.names]
         else:
             continue
         paths = [name.split(".") for name in names]
-        found += [([*path, "the front door"][1], node.lineno) for path in paths if path[0] == "ramify"]
+        found += [([*path, "the front door"][1], node.lineno) for path in paths if path[0] == "kinetree"]
     return found
 
 

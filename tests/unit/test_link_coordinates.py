@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
+import kinetree as kt
 
 pytest.importorskip("rich")
 
-from ramify.cli.link_coordinates import ALGORITHMS, links_of, operations
-from ramify.cli.link_coordinates.links import Links
-from ramify.cli.link_coordinates.number import Number, Tally, values
-from ramify.cli.link_coordinates.screw import Screw, X, Z
-from ramify.engines.count import Count
+from kinetree.cli.link_coordinates import ALGORITHMS, links_of, operations
+from kinetree.cli.link_coordinates.links import Links
+from kinetree.cli.link_coordinates.number import Number, Tally, values
+from kinetree.cli.link_coordinates.screw import Screw, X, Z
+from kinetree.engines.count import Count
 from tests.tolerance import assert_close, bound, condition
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,10 +37,10 @@ def pose(screws: tuple[Screw, ...]) -> tuple[Array, Array]:
 
 
 @cache
-def twin(variant: str) -> tuple[rf.Model, tuple[str, ...]]:
+def twin(variant: str) -> tuple[kt.Model, tuple[str, ...]]:
     """The same links as a robot of the library, the joints' angles being those of the screws at q = 0."""
     links = links_of(variant)
-    builder = rf.Builder("links")
+    builder = kt.Builder("links")
     for i, parent in enumerate(links.parents):
         c, mass = links.centers[i], links.masses[i]
         body = {"mass": mass, "com": c, "inertia": links.inertias[i] - mass * (c @ c * np.eye(3) - np.outer(c, c))}

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.errors import InputError, RamifyError, UnknownNameError
-from ramify.model import Builder, Limits, Model, zoo
-from ramify.model.joints import KINDS
-from ramify.recursion.topology import Topology
-from ramify.spatial.inertia import RigidInertia
-from ramify.spatial.rotation import exp_matrix
-from ramify.spatial.transform import Transform
+from kinetree.errors import InputError, KinetreeError, UnknownNameError
+from kinetree.model import Builder, Limits, Model, zoo
+from kinetree.model.joints import KINDS
+from kinetree.recursion.topology import Topology
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.rotation import exp_matrix
+from kinetree.spatial.transform import Transform
 from tests.unit.scalars import Array
 
 SOLID: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": np.diag([0.1, 0.1, 0.1])}
@@ -393,7 +393,7 @@ def test_locking_everything_and_nothing() -> None:
 def test_wrong_locks_are_refused(lock: dict[str, Any], message: str) -> None:
     builder = Builder().add_body("a", joint_name="hinge", **SOLID)
     robot = builder.add_body("b", parent="a", joint="spherical", joint_name="ball", **SOLID).build()
-    with pytest.raises(RamifyError, match=message):
+    with pytest.raises(KinetreeError, match=message):
         robot.reduced(lock)
 
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.algorithms.forward_dynamics import forward_dynamics
-from ramify.algorithms.inverse_dynamics import inverse_dynamics
-from ramify.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
-from ramify.engines.function import Function
-from ramify.recursion.mechanism import Mechanism
+import kinetree as kt
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
+from kinetree.engines.function import Function
+from kinetree.recursion.mechanism import Mechanism
 from tests.unit.dense_nodes import abstract_model
 
-RIGID = rf.zoo.random_tree(4, kinds=("revolute", "prismatic", "spherical"), seed=5).mechanism
+RIGID = kt.zoo.random_tree(4, kinds=("revolute", "prismatic", "spherical"), seed=5).mechanism
 
 
 @pytest.fixture(params=[None, RIGID], ids=["dense", "dense on rigid"])

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, SingularTaskError, UnknownNameError
+import kinetree as kt
+from kinetree.errors import InputError, SingularTaskError, UnknownNameError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @cache
-def arm() -> rf.Model:
+def arm() -> kt.Model:
     """Two links in a plane, and a wrist: stretched, its tip cannot move along the arm."""
-    builder = rf.Builder("arm")
+    builder = kt.Builder("arm")
     parent = "world"
     for i, axis in enumerate([(0, 0, 1), (0, 0, 1), (0, 0, 1)]):
         placement = (np.eye(3), (0.0 if i == 0 else 0.5, 0.0, 0.0))
@@ -29,7 +29,7 @@ def arm() -> rf.Model:
     return builder.build()
 
 
-PLANE = rf.Task("tip", (2, 3, 4))
+PLANE = kt.Task("tip", (2, 3, 4))
 STRETCHED, BENT = np.zeros(3), np.array([0.3, 1.1, -0.4])
 
 
@@ -51,10 +51,10 @@ def bent(elbow: float) -> Array:
         (["tip", 3], "got int"),
         ({"tip"}, "a set, which has no order"),
         (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are asked for twice"),
-        ([PLANE, rf.Task("tip", (5, 4))], r"rows \[4\]"),
-        ([rf.RelativeTask("tip", "link2")], "fixed to the same body"),
-        ([rf.RelativeTask("tip", "tip")], "fixed to the same body"),
-        ([rf.RelativeTask("tip", "nose")], "no frame is called 'nose'"),
+        ([PLANE, kt.Task("tip", (5, 4))], r"rows \[4\]"),
+        ([kt.RelativeTask("tip", "link2")], "fixed to the same body"),
+        ([kt.RelativeTask("tip", "tip")], "fixed to the same body"),
+        ([kt.RelativeTask("tip", "nose")], "no frame is called 'nose'"),
     ],
 )
 def test_impossible_tasks(frames: Any, said: str) -> None:
@@ -66,18 +66,18 @@ def test_impossible_tasks(frames: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: rf.Task("tip", ()), "no rows"),
-        (lambda: rf.Task("tip", "place"), "one of all, orientation, position"),
-        (lambda: rf.Task("tip", (6,)), "numbers from 0 to 5"),
-        (lambda: rf.Task("tip", (True,)), "numbers from 0 to 5"),
-        (lambda: rf.Task("tip", 3), "numbers from 0 to 5"),  # type: ignore[arg-type]
-        (lambda: rf.Task("tip", (1, 1)), "given twice"),
-        (lambda: rf.Task("tip", offset=(1.0, 2.0)), "offset is a point"),  # type: ignore[arg-type]
-        (lambda: rf.Task("tip", offset=(np.nan, 0.0, 0.0)), "offset must be finite"),
-        (lambda: rf.Task(3), "names of frames"),  # type: ignore[arg-type]
-        (lambda: rf.RelativeTask("tip", None), "names of frames"),  # type: ignore[arg-type]
-        (lambda: rf.CenterOfMassTask((0,)), "no orientation"),
-        (lambda: rf.CenterOfMassTask("orientation"), "no orientation"),
+        (lambda: kt.Task("tip", ()), "no rows"),
+        (lambda: kt.Task("tip", "place"), "one of all, orientation, position"),
+        (lambda: kt.Task("tip", (6,)), "numbers from 0 to 5"),
+        (lambda: kt.Task("tip", (True,)), "numbers from 0 to 5"),
+        (lambda: kt.Task("tip", 3), "numbers from 0 to 5"),  # type: ignore[arg-type]
+        (lambda: kt.Task("tip", (1, 1)), "given twice"),
+        (lambda: kt.Task("tip", offset=(1.0, 2.0)), "offset is a point"),  # type: ignore[arg-type]
+        (lambda: kt.Task("tip", offset=(np.nan, 0.0, 0.0)), "offset must be finite"),
+        (lambda: kt.Task(3), "names of frames"),  # type: ignore[arg-type]
+        (lambda: kt.RelativeTask("tip", None), "names of frames"),  # type: ignore[arg-type]
+        (lambda: kt.CenterOfMassTask((0,)), "no orientation"),
+        (lambda: kt.CenterOfMassTask("orientation"), "no orientation"),
     ],
 )
 def test_tasks_that_make_no_sense(make: Any, said: str) -> None:
@@ -135,7 +135,7 @@ def test_lists_tuples_and_generators_are_the_same() -> None:
 
 @pytest.mark.parametrize("contacts", [(), ("link0",)])
 def test_empty_batches_and_batches_of_velocities(contacts: tuple[str, ...]) -> None:
-    for tasks in ([PLANE], [rf.RelativeTask("link0", "tip", (2,)), rf.CenterOfMassTask((3,))]):
+    for tasks in ([PLANE], [kt.RelativeTask("link0", "tip", (2,)), kt.CenterOfMassTask((3,))]):
         rows = sum(len(task.rows) for task in tasks)
         empty = arm().operational_space(np.zeros((0, 3)), tasks, np.zeros((0, 3)), contacts=contacts)
         assert empty.inertia.shape == (0, rows, rows)
@@ -148,7 +148,7 @@ def test_empty_batches_and_batches_of_velocities(contacts: tuple[str, ...]) -> N
 
 
 def test_a_robot_that_cannot_move() -> None:
-    builder = rf.Builder("stone")
+    builder = kt.Builder("stone")
     builder.add_body("rock", joint="fixed", mass=1.0)
     space = builder.build().operational_space(np.zeros(0), ["rock"])
     assert space.rank == 0
@@ -260,7 +260,7 @@ def test_truncation_moves_only_what_can_be_moved() -> None:
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_rank_does_not_depend_on_the_unit_of_length(unit: float) -> None:
     """A robot a thousand times as large, of the same mass: lengths, and with them units of rows, change."""
-    builder = rf.Builder("arm")
+    builder = kt.Builder("arm")
     for i, joint in enumerate(arm().joints):
         body = arm().bodies[i]
         placement = np.array(joint.placement)
@@ -359,10 +359,10 @@ def test_numbers_of_any_real_type() -> None:
 
 def test_frames_at_the_same_place_are_dependent() -> None:
     """Two names for one thing are no error: rank says that nothing was gained."""
-    builder = rf.Builder("one place")
+    builder = kt.Builder("one place")
     builder.add_body("link", joint="spherical", mass=1.0, inertia=np.eye(3))
     builder.add_frame("same", body="link")
-    space = builder.build().operational_space([1.0, 0.0, 0.0, 0.0], [rf.Task("link", (0, 1)), rf.Task("same", (1, 2))])
+    space = builder.build().operational_space([1.0, 0.0, 0.0, 0.0], [kt.Task("link", (0, 1)), kt.Task("same", (1, 2))])
     assert space.rank == 3
     assert np.isfinite(space.inertia).all()
 
@@ -376,7 +376,7 @@ def test_tasks_that_only_the_world_has() -> None:
 
 
 def test_a_robot_without_inverse_mass_matrix_says_so() -> None:
-    builder = rf.Builder("ghost")
+    builder = kt.Builder("ghost")
     builder.add_body("air", axis=(0, 0, 1), mass=0.0, inertia=np.zeros((3, 3)))
-    with pytest.raises(rf.errors.SingularMechanismError, match="air"):
+    with pytest.raises(kt.errors.SingularMechanismError, match="air"):
         _ = builder.build().operational_space([0.0], ["air"]).inverse_inertia

@@ -43,7 +43,7 @@ def commands(path: Path) -> list[list[str]]:
     """Shell lines of a document that call the command line."""
     lines = "\n".join(block for _, block in blocks(path, "sh", "bash", "shell", "console")).splitlines()
     words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
-    return [line for line in words if line and line[0] == "ramify"]
+    return [line for line in words if line and line[0] == "kinetree"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=identify)
@@ -54,7 +54,7 @@ def test_shell_blocks_name_existing_commands(path: Path) -> None:
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
-    from ramify.cli import app
+    from kinetree.cli import app
 
     for words in found:
         subcommand = [word for word in words[1:2] if not word.startswith("-")]

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.engines import reference
-from ramify.engines.count import count
-from ramify.engines.native.kernels import bind
-from ramify.engines.trace import trace
-from ramify.engines.variants import Variants
-from ramify.errors import ContractError
-from ramify.recursion.algorithm import Algorithm, algorithm
-from ramify.recursion.rows import Rows
-from ramify.recursion.topology import WORLD
+import kinetree as kt
+from kinetree.engines import reference
+from kinetree.engines.count import count
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.trace import trace
+from kinetree.engines.variants import Variants
+from kinetree.errors import ContractError
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.rows import Rows
+from kinetree.recursion.topology import WORLD
 
-ROBOT = rf.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
+ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
 Q = ROBOT.neutral()
 TOPOLOGY = ROBOT.mechanism.topology
 

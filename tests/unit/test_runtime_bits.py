@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ramify.engines.native import compiled as compiled_module
-from ramify.engines.native import target, threads
-from ramify.engines.native.binding import Binding, Operand
-from ramify.engines.native.compiled import Compiled
-from ramify.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native import compiled as compiled_module
+from kinetree.engines.native import target, threads
+from kinetree.engines.native.binding import Binding, Operand
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.machine_code import Library, compile_text
 from tests.unit.toys import toy, toy_kernel, values
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 38)

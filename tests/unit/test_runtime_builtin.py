@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.engines.native import builtin, cache, target
-from ramify.engines.native.binding import MAX_OUTPUTS, Binding, Operand
-from ramify.engines.native.builtin import Gate
-from ramify.engines.native.compiled import Compiled
-from ramify.engines.native.machine_code import Library, compile_text
-from ramify.errors import InputError
+from kinetree.engines.native import builtin, cache, target
+from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
+from kinetree.engines.native.builtin import Gate
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.errors import InputError
 from tests.unit.toys import toy, toy_kernel
 
 native = pytest.mark.skipif(not builtin.NATIVE, reason="gates are switched off or not possible here")
@@ -272,7 +272,7 @@ def test_long_runs_let_other_threads_work() -> None:
 
 @pytest.mark.parametrize("field", ["_DATA", "_NDIM", "_DIMS", "_DESCR", "_FLAGS"])
 def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAMIFY_NO_BUILTIN", raising=False)
+    monkeypatch.delenv("KINETREE_NO_BUILTIN", raising=False)
     moved = {"_DATA": builtin._DIMS, "_NDIM": 68, "_DIMS": builtin._DATA, "_DESCR": 48, "_FLAGS": 24}
     assert builtin.supported() or not builtin.NATIVE
     monkeypatch.setattr(builtin, field, moved[field])
@@ -282,7 +282,7 @@ def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatc
 def test_switched_off() -> None:
     script = (
         "import numpy as np\n"
-        "from ramify.engines.native import builtin\n"
+        "from kinetree.engines.native import builtin\n"
         "from tests.unit.toys import toy\n"
         "assert not builtin.NATIVE\n"
         "f = toy(3); f.compile()\n"
@@ -291,7 +291,7 @@ def test_switched_off() -> None:
     )
     source = Path(cache.__file__).parents[3]
     path = os.pathsep.join([str(source), str(Path(__file__).parents[2])])
-    environment = {**os.environ, "PYTHONPATH": path, "RAMIFY_NO_BUILTIN": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "KINETREE_NO_BUILTIN": "1"}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     ours = toy(3)(np.ones(3), np.full(3, 0.3), np.array(0.7))
     assert run.stdout.split() == [part.tobytes().hex() for part in ours]

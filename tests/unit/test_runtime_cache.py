@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ramify.engines.native import cache, compiled
-from ramify.engines.native.compiled import load_driver
-from ramify.errors import CacheWarning
+from kinetree.engines.native import cache, compiled
+from kinetree.engines.native.compiled import load_driver
+from kinetree.errors import CacheWarning
 from tests.unit.toys import toy
 
 META, CODE = {"workspace": 12, "kinds": ["revolute"]}, bytes(range(256)) * 10
@@ -23,7 +23,7 @@ posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permi
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RAMIFY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
     return tmp_path / "cache"
 
@@ -88,21 +88,21 @@ def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.Monkey
 def test_switched_off(setting: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("RAMIFY_CACHE_DIR", setting)
+    monkeypatch.setenv("KINETREE_CACHE_DIR", setting)
     cache.store("key", META, CODE)
     assert cache.load("key") is None
     assert not list(tmp_path.iterdir())
 
 
 def test_default_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("RAMIFY_CACHE_DIR", raising=False)
+    monkeypatch.delenv("KINETREE_CACHE_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     cache.store("key", META, CODE)
-    assert only_file(tmp_path / "xdg" / "ramify").name.startswith("key")
+    assert only_file(tmp_path / "xdg" / "kinetree").name.startswith("key")
     monkeypatch.delenv("XDG_CACHE_HOME")
     cache.store("key", META, CODE)
-    assert only_file(tmp_path / ".cache" / "ramify").name.startswith("key")
+    assert only_file(tmp_path / ".cache" / "kinetree").name.startswith("key")
 
 
 @posix
@@ -148,7 +148,7 @@ def test_link_to_a_file_is_refused(directory: Path, tmp_path: Path) -> None:
 
 def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("RAMIFY_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
     monkeypatch.setattr(compiled, "_drivers", {})
     with pytest.warns(CacheWarning, match="not cached"):
@@ -221,7 +221,7 @@ def test_files_that_vanish_while_making_room(directory: Path, monkeypatch: pytes
 def test_concurrent_writers(directory: Path) -> None:
     script = (
         "import sys\n"
-        "from ramify.engines.native import cache\n"
+        "from kinetree.engines.native import cache\n"
         "seed = int(sys.argv[1])\n"
         "code = bytes([seed]) * 300_000\n"
         "for _ in range(60):\n"

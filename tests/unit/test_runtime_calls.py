@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ramify.engines.native import compiled as compiled_module
-from ramify.engines.native import target, threads
-from ramify.engines.native.binding import Binding, Operand
-from ramify.engines.native.compiled import Compiled
-from ramify.engines.native.machine_code import Library, compile_text
-from ramify.errors import InputError
+from kinetree.engines.native import compiled as compiled_module
+from kinetree.engines.native import target, threads
+from kinetree.engines.native.binding import Binding, Operand
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.errors import InputError
 from tests.unit.toys import toy, toy_text
 
 
@@ -232,14 +232,14 @@ def test_bad_number_of_threads(count: object) -> None:
 def test_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     threads.set_threads(3)
     assert threads.get_threads() == 3
-    monkeypatch.setenv("RAMIFY_THREADS", "5")
+    monkeypatch.setenv("KINETREE_THREADS", "5")
     threads.set_threads(None)
     assert threads.get_threads() == 5
-    monkeypatch.setenv("RAMIFY_THREADS", "many")
+    monkeypatch.setenv("KINETREE_THREADS", "many")
     threads.set_threads(None)
-    with pytest.raises(InputError, match="RAMIFY_THREADS"):
+    with pytest.raises(InputError, match="KINETREE_THREADS"):
         threads.get_threads()
-    monkeypatch.delenv("RAMIFY_THREADS")
+    monkeypatch.delenv("KINETREE_THREADS")
     if hasattr(os, "sched_getaffinity"):
         assert threads.get_threads() == len(os.sched_getaffinity(0))
 

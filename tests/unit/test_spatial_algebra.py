@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.spatial.hinge import AxisMap, ForceColumns, MotionColumns
-from ramify.spatial.inertia import ArticulatedInertia, RigidInertia
-from ramify.spatial.motion import Force, Motion
-from ramify.spatial.rotation import rotation_of_quaternion
-from ramify.spatial.symmetric import Factor
-from ramify.spatial.transform import Transform
-from ramify.spatial.vector3 import cross, skew
+from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
+from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.rotation import rotation_of_quaternion
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.vector3 import cross, skew
 from tests.unit.scalars import SCALARS, Array, Scalars
 
 scalar_types = pytest.mark.parametrize("scalars", SCALARS, ids=lambda scalars: scalars.name)

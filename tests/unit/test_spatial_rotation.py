@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import sympy
 
-from ramify.spatial import rotation
-from ramify.spatial.vector3 import skew
+from kinetree.spatial import rotation
+from kinetree.spatial.vector3 import skew
 from tests.unit.scalars import Array
 
 EPS = np.finfo(float).eps

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ramify.errors import InputError, ModelError, UnknownNameError
-from ramify.model import Builder, Model, zoo
-from ramify.model.placement import pose
-from ramify.spatial.rotation import exp_matrix
+from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.model import Builder, Model, zoo
+from kinetree.model.placement import pose
+from kinetree.spatial.rotation import exp_matrix
 from tests.tolerance import assert_close, bound
 from tests.unit.scalars import Array
 

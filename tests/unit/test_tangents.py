@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError
+import kinetree as kt
+from kinetree.errors import InputError
 from tests.laws.cases import configuration_rate
 from tests.tolerance import assert_close, bound
 from tests.trees import mixed, random_mechanism
@@ -15,11 +15,11 @@ H = 1e-30
 
 
 @pytest.fixture(scope="module")
-def robot() -> rf.Model:
-    return random_mechanism("every kind", mixed(12, 2), 2).ramify()
+def robot() -> kt.Model:
+    return random_mechanism("every kind", mixed(12, 2), 2).kinetree()
 
 
-def tangent(robot: rf.Model, q: np.ndarray, moved: np.ndarray) -> np.ndarray:
+def tangent(robot: kt.Model, q: np.ndarray, moved: np.ndarray) -> np.ndarray:
     """The tangent at q, per unit of H, of a complex configuration whose real part is q."""
     repeated = np.repeat(q[:, None, :], robot.nv, axis=1)
     columns = configuration_rate(robot, repeated, np.broadcast_to(np.eye(robot.nv), (len(q), robot.nv, robot.nv)))
@@ -28,7 +28,7 @@ def tangent(robot: rf.Model, q: np.ndarray, moved: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-8, 0.3, 0.99, 1.01, 2.5])
-def test_dintegrate(robot: rf.Model, size: float) -> None:
+def test_dintegrate(robot: kt.Model, size: float) -> None:
     rng = np.random.default_rng(1)
     q, v = robot.random_configuration(rng, (4,)), size * rng.uniform(-1.0, 1.0, (4, robot.nv))
     end = robot.integrate(q, v, 0.7)
@@ -42,7 +42,7 @@ def test_dintegrate(robot: rf.Model, size: float) -> None:
     assert_close(np.einsum("bij,bj->bi", by_v, d), along_v, tolerance)
 
 
-def test_ddifference_undoes_dintegrate(robot: rf.Model) -> None:
+def test_ddifference_undoes_dintegrate(robot: kt.Model) -> None:
     """difference(q, integrate(q, v)) is v, whatever q is."""
     rng = np.random.default_rng(2)
     q, v = robot.random_configuration(rng, (3,)), rng.uniform(-1.0, 1.0, (3, robot.nv))
@@ -53,7 +53,7 @@ def test_ddifference_undoes_dintegrate(robot: rf.Model) -> None:
     assert_close(by_start + by_end @ by_q, np.zeros_like(one), bound(200))
 
 
-def test_shapes(robot: rf.Model) -> None:
+def test_shapes(robot: kt.Model) -> None:
     q, v = robot.neutral(), np.zeros((5, robot.nv))
     by_q, by_v = robot.dintegrate(q, v, np.ones((2, 1)))
     assert by_q.shape == by_v.shape == (2, 5, robot.nv, robot.nv)
@@ -62,7 +62,7 @@ def test_shapes(robot: rf.Model) -> None:
         robot.dintegrate(q, np.zeros(3))
 
 
-def test_tangent_map(robot: rf.Model) -> None:
+def test_tangent_map(robot: kt.Model) -> None:
     """It undoes q̇(v), also where quaternions are not of length one, and ignores changes of their length."""
     rng = np.random.default_rng(5)
     q, v = robot.random_configuration(rng, (3,)), rng.uniform(-1.0, 1.0, (3, robot.nv))

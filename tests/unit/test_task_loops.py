@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.engines import reference
-from ramify.engines.count import count
-from ramify.engines.native.kernels import bind
-from ramify.engines.trace import trace
-from ramify.engines.variants import Variants
-from ramify.errors import ContractError
-from ramify.recursion.algorithm import Algorithm, algorithm
-from ramify.recursion.rows import Rows
-from ramify.recursion.stations import UNITS, Stations
-from ramify.recursion.topology import WORLD
+import kinetree as kt
+from kinetree.engines import reference
+from kinetree.engines.count import count
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.trace import trace
+from kinetree.engines.variants import Variants
+from kinetree.errors import ContractError
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.rows import Rows
+from kinetree.recursion.stations import UNITS, Stations
+from kinetree.recursion.topology import WORLD
 
-ROBOT = rf.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
+ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
 POSITION = (3, 4, 5)
 FRAMES = ("body8", "body3", "body5", "body13", "body2", "body8", "world")
 SITES = tuple(replace(ROBOT.site(f), rows=POSITION if i == 1 else tuple(range(6))) for i, f in enumerate(FRAMES))
@@ -309,7 +309,7 @@ def test_loops_start_where_loops_have_been() -> None:
 
 
 def test_methods_are_counted_by_name() -> None:
-    robot = rf.zoo.humanoid24()
+    robot = kt.zoo.humanoid24()
     hands = ["left_hand", "right_hand"]
-    totals = {method: robot.count(method, frames=hands).total for method in rf.operational_space.METHODS}
+    totals = {method: robot.count(method, frames=hands).total for method in kt.operational_space.METHODS}
     assert totals["pv_osim_r"] <= totals["pv_osim"] < totals["efpa"] < totals["definition"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ramify as rf
-from ramify.errors import InputError, LoadError, ModelWarning, SingularMechanismError, UnknownNameError
+import kinetree as kt
+from kinetree.errors import InputError, LoadError, ModelWarning, SingularMechanismError, UnknownNameError
 
 INERTIAL = '<inertial><mass value="2"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>'
 LIMIT = '<limit lower="-1" upper="2" velocity="3" effort="4"/>'
@@ -35,10 +35,10 @@ def arm(kind: str = "revolute", inside: str = LIMIT) -> str:
     return robot(link("base"), link("tip"), joint("j", "base", "tip", kind, inside))
 
 
-def quiet(source: Any, **options: Any) -> rf.Model:
+def quiet(source: Any, **options: Any) -> kt.Model:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
-        return rf.load(source, **options)
+        return kt.load(source, **options)
 
 
 def turn(roll: float, pitch: float, yaw: float) -> Any:
@@ -68,7 +68,7 @@ def turn(roll: float, pitch: float, yaw: float) -> Any:
 )
 def test_joint_types(given: str, kind: str, nq: int, nv: int) -> None:
     inside = LIMIT if given in ("revolute", "prismatic", "continuous") else ""
-    model = rf.load(arm(given, inside + '<dynamics damping="0.5" friction="0.25"/>'))
+    model = kt.load(arm(given, inside + '<dynamics damping="0.5" friction="0.25"/>'))
     found = model.joint("j")
     assert (found.kind, model.nq, model.nv) == (kind, nq, nv)
     assert found.damping.tolist() == [0.5] * nv
@@ -78,15 +78,15 @@ def test_joint_types(given: str, kind: str, nq: int, nv: int) -> None:
 
 
 def test_limits() -> None:
-    limits = rf.load(arm()).joint("j").limits
+    limits = kt.load(arm()).joint("j").limits
     assert (limits.lower, limits.upper, limits.velocity, limits.effort) == ((-1.0,), (2.0,), (3.0,), (4.0,))
-    turning = rf.load(arm("continuous")).joint("j").limits
+    turning = kt.load(arm("continuous")).joint("j").limits
     assert (turning.lower, turning.upper, turning.velocity) == ((-np.inf,), (np.inf,), (3.0,))
     # the specification's defaults
-    short = rf.load(arm(inside='<limit effort="1" velocity="1"/>')).joint("j").limits
+    short = kt.load(arm(inside='<limit effort="1" velocity="1"/>')).joint("j").limits
     assert (short.lower, short.upper) == ((0.0,), (0.0,))
     endless = (
-        rf.load(arm(inside='<limit lower="-1e16" upper="1.7976931348623157e+308" effort="inf"/>')).joint("j").limits
+        kt.load(arm(inside='<limit lower="-1e16" upper="1.7976931348623157e+308" effort="inf"/>')).joint("j").limits
     )
     assert (endless.lower, endless.upper, endless.velocity, endless.effort) == (
         (-np.inf,),
@@ -99,23 +99,23 @@ def test_limits() -> None:
 @pytest.mark.parametrize("kind", ["revolute", "prismatic", "planar"])
 def test_axes_have_any_length_and_are_x_by_default(kind: str) -> None:
     inside = LIMIT if kind != "planar" else ""
-    assert rf.load(arm(kind, inside)).joint("j").axes.tolist() == [[1, 0, 0]]
+    assert kt.load(arm(kind, inside)).joint("j").axes.tolist() == [[1, 0, 0]]
     for text, axis in (("0 0 -3", (0, 0, -1)), ("1e-200 0 0", (1, 0, 0)), ("3 0 4", (0.6, 0, 0.8))):
-        model = rf.load(arm(kind, f'{inside}<axis xyz="{text}"/>'))
+        model = kt.load(arm(kind, f'{inside}<axis xyz="{text}"/>'))
         np.testing.assert_allclose(model.joint("j").axes, [axis], rtol=1e-15)
 
 
 def test_the_axis_of_a_fixed_joint_does_not_matter() -> None:
-    assert rf.load(arm("fixed", '<axis xyz="0 0 0"/>')).nv == 0
+    assert kt.load(arm("fixed", '<axis xyz="0 0 0"/>')).nv == 0
 
 
 def test_origins() -> None:
-    placed = rf.load(arm(inside=LIMIT + '<origin xyz="1 2 3" rpy="0.3 -0.7 1.1"/>')).joint("j").placement
+    placed = kt.load(arm(inside=LIMIT + '<origin xyz="1 2 3" rpy="0.3 -0.7 1.1"/>')).joint("j").placement
     np.testing.assert_array_equal(placed[:3, 3], [1, 2, 3])
     np.testing.assert_allclose(placed[:3, :3], turn(0.3, -0.7, 1.1), atol=1e-15)
     half = np.sqrt(0.5)
     quaternion = f'<origin quat_xyzw="{half} 0 0 {half}"/>'
-    placed = rf.load(arm(inside=LIMIT + quaternion)).joint("j").placement
+    placed = kt.load(arm(inside=LIMIT + quaternion)).joint("j").placement
     np.testing.assert_allclose(placed[:3, :3], turn(np.pi / 2, 0, 0), atol=1e-15)
 
 
@@ -124,7 +124,7 @@ def test_inertial_frames() -> None:
         '<inertial><origin xyz="0.1 0.2 0.3" rpy="0.3 -0.7 1.1"/><mass value="3"/>'
         '<inertia ixx="0.3" ixy="0.01" ixz="0.02" iyy="0.25" iyz="0.03" izz="0.2"/></inertial>'
     )
-    body = rf.load(robot(link("only", inside))).body("only")
+    body = kt.load(robot(link("only", inside))).body("only")
     R = turn(0.3, -0.7, 1.1)
     tensor = np.array([[0.3, 0.01, 0.02], [0.01, 0.25, 0.03], [0.02, 0.03, 0.2]])
     assert body.mass == 3.0
@@ -137,7 +137,7 @@ def test_fixed_links_are_merged_and_stay_frames() -> None:
         link("base"), link("arm"), link("hand"), joint("j", "base", "arm"), joint("f", "arm", "hand", "fixed",
         '<origin xyz="1 0 0"/>')
     )  # fmt: skip
-    model = rf.load(text)
+    model = kt.load(text)
     assert model.nv == 1
     assert model.mass == 6.0
     assert len(model.topology) == 1
@@ -151,7 +151,7 @@ def test_siblings_keep_the_order_of_their_joints() -> None:
         link("c"), link("b"), link("a"), link("root"),
         joint("jb", "root", "b"), joint("ja", "root", "a"), joint("jc", "b", "c"),
     )  # fmt: skip
-    assert [found.name for found in rf.load(text).joints] == ["jb", "jc", "ja"]
+    assert [found.name for found in kt.load(text).joints] == ["jb", "jc", "ja"]
 
 
 def test_what_has_no_part_in_the_dynamics_is_passed_over_and_never_opened() -> None:
@@ -162,16 +162,16 @@ def test_what_has_no_part_in_the_dynamics_is_passed_over_and_never_opened() -> N
         link("tip"),
         joint("j", "base", "tip", inside=LIMIT + '<safety_controller k_velocity="1"/><calibration rising="0"/>'),
     )
-    assert rf.load(text).nv == 1
+    assert kt.load(text).nv == 1
 
 
 def test_names_of_the_model(tmp_path: Path) -> None:
-    assert rf.load(arm()).name == "r"
+    assert kt.load(arm()).name == "r"
     file = tmp_path / "nameless.urdf"
     file.write_text(arm().replace(' name="r"', "", 1))
-    assert rf.load(file).name == "nameless"
-    assert rf.load(str(file)) == rf.load(file)
-    assert rf.load(file.read_bytes()).name == "robot"
+    assert kt.load(file).name == "nameless"
+    assert kt.load(str(file)) == kt.load(file)
+    assert kt.load(file.read_bytes()).name == "robot"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
@@ -180,16 +180,16 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
     text = f'<?xml version="1.0" encoding="{declared}"?>\n' + arm().replace("tip", "Größe")
     file = tmp_path / "robot.urdf"
     file.write_bytes(text.encode(encoding))
-    assert "Größe" in rf.load(file).frames
-    assert "Größe" in rf.load(text).frames
+    assert "Größe" in kt.load(file).frames
+    assert "Größe" in kt.load(text).frames
 
 
 def test_gravity() -> None:
-    assert rf.load(arm()).gravity.tolist() == [0, 0, -9.81]
-    assert rf.load(arm(), gravity=(0, 0, -1.62)).gravity.tolist() == [0, 0, -1.62]
+    assert kt.load(arm()).gravity.tolist() == [0, 0, -9.81]
+    assert kt.load(arm(), gravity=(0, 0, -1.62)).gravity.tolist() == [0, 0, -1.62]
     for wrong in (9.81, (1, 2), (0, 0, np.nan), "down"):
         with pytest.raises(InputError, match="gravity"):
-            rf.load(arm(), gravity=wrong)
+            kt.load(arm(), gravity=wrong)
 
 
 # -- roots -------------------------------------------------------------------------------------------------------------
@@ -200,47 +200,47 @@ FOREST = robot(
 
 
 def test_a_floating_base() -> None:
-    model = rf.load(arm(), floating_base=True)
+    model = kt.load(arm(), floating_base=True)
     assert [found.name for found in model.joints] == ["root_joint", "j"]
     assert model.joint("root_joint").kind == "floating"
-    taken = rf.load(arm().replace('"j"', '"root_joint"'), floating_base=True)
+    taken = kt.load(arm().replace('"j"', '"root_joint"'), floating_base=True)
     assert [found.name for found in taken.joints] == ["root_joint_", "root_joint"]
 
 
 def test_several_roots_make_a_forest() -> None:
-    model = rf.load(FOREST)
+    model = kt.load(FOREST)
     assert [found.name for found in model.joints] == ["ja", "jb"]
     assert model.topology.parents == (-1, -1)
-    floating = rf.load(FOREST, floating_base=True)
+    floating = kt.load(FOREST, floating_base=True)
     assert [found.name for found in floating.joints] == ["a_root_joint", "ja", "b_root_joint", "jb"]
 
 
 def test_root_picks_a_tree_or_a_part_of_one() -> None:
-    model = rf.load(FOREST, root="b")
+    model = kt.load(FOREST, root="b")
     assert (set(model.frames), [found.name for found in model.joints]) == ({"world", "b", "b1"}, ["jb"])
-    part = rf.load(FOREST, root="b1", floating_base=True)
+    part = kt.load(FOREST, root="b1", floating_base=True)
     assert (set(part.frames), part.nv) == ({"world", "b1"}, 6)
     with pytest.raises(UnknownNameError, match="link, wanted as root, is called 'c'. There are: a, b, a1, b1"):
-        rf.load(FOREST, root="c")
+        kt.load(FOREST, root="c")
 
 
 def test_a_root_called_world_is_the_world() -> None:
-    model = rf.load(arm().replace("base", "world"))
+    model = kt.load(arm().replace("base", "world"))
     assert (model.frames, model.joint("j").parent) == (("world", "tip"), "world")
 
 
 def test_another_link_called_world_is_renamed() -> None:
     with pytest.warns(ModelWarning, match="a link may not be called 'world'.*it is now 'world_link'"):
-        model = rf.load(arm().replace("base", "world"), floating_base=True)
+        model = kt.load(arm().replace("base", "world"), floating_base=True)
     assert model.frames == ("world", "world_link", "tip")
     with pytest.warns(ModelWarning, match="it is now 'world_link_'"):
-        model = rf.load(arm().replace("tip", "world").replace("base", "world_link"))
+        model = kt.load(arm().replace("tip", "world").replace("base", "world_link"))
     assert model.frames == ("world", "world_link", "world_link_")
 
 
 def test_a_robot_without_links_is_nothing_but_the_world() -> None:
     with pytest.warns(ModelWarning, match="there are no links"):
-        model = rf.load("<robot/>")
+        model = kt.load("<robot/>")
     assert (model.nv, model.frames) == (0, ("world",))
 
 
@@ -255,7 +255,7 @@ GRIPPER = robot(
 
 def test_mimic_joints_are_coordinates_of_their_own_and_listed() -> None:
     with pytest.warns(ModelWarning) as caught:
-        model = rf.load(GRIPPER)
+        model = kt.load(GRIPPER)
     assert [found.name for found in model.joints] == ["j", "k", "l"]
     (text,) = [str(each.message) for each in caught]
     assert 'mimic="lock"' in text
@@ -264,39 +264,39 @@ def test_mimic_joints_are_coordinates_of_their_own_and_listed() -> None:
 
 
 def test_mimic_joints_can_be_locked() -> None:
-    model = rf.load(GRIPPER, mimic="lock")
+    model = kt.load(GRIPPER, mimic="lock")
     assert [found.name for found in model.joints] == ["j"]
     assert model == quiet(GRIPPER).reduced({"k": 0.5, "l": 0.5})
 
 
 def test_locked_mimic_joints_follow_locked_joints() -> None:
-    assert rf.load(GRIPPER, mimic="lock", lock={"j": 0.1}) == quiet(GRIPPER).reduced({"j": 0.1, "k": 0.3, "l": 0.3})
-    chosen = rf.load(GRIPPER, mimic="lock", lock={"k": 1.0})
+    assert kt.load(GRIPPER, mimic="lock", lock={"j": 0.1}) == quiet(GRIPPER).reduced({"j": 0.1, "k": 0.3, "l": 0.3})
+    chosen = kt.load(GRIPPER, mimic="lock", lock={"k": 1.0})
     assert chosen == quiet(GRIPPER).reduced({"k": 1.0, "l": 1.0})
     with pytest.raises(InputError, match="joint 'j' is locked at one real number"):
-        rf.load(GRIPPER, mimic="lock", lock={"j": (1.0, 2.0)})
+        kt.load(GRIPPER, mimic="lock", lock={"j": (1.0, 2.0)})
 
 
 def test_mimicking_what_is_not_there_is_noted() -> None:
     text = arm(inside=LIMIT + '<mimic joint="ghost"/>')
     with pytest.warns(ModelWarning, match="mimic a joint that is not in the file: j = 1·ghost . 0 .line 4"):
-        assert rf.load(text).nv == 1
+        assert kt.load(text).nv == 1
     with pytest.warns(ModelWarning, match="ghost"):
-        assert rf.load(text, mimic="lock").nv == 0
+        assert kt.load(text, mimic="lock").nv == 0
 
 
 def test_joints_that_mimic_each_other_cannot_be_locked() -> None:
     text = arm(inside=LIMIT + '<mimic joint="j"/>')
     with pytest.raises(LoadError, match=":4: joint 'j' mimics itself; delete its <mimic>"):
-        rf.load(text, mimic="lock")
+        kt.load(text, mimic="lock")
 
 
 def test_locks() -> None:
-    assert rf.load(GRIPPER, lock={"j": 0.1, "k": 0.2, "l": 0.3}).nv == 0
+    assert kt.load(GRIPPER, lock={"j": 0.1, "k": 0.2, "l": 0.3}).nv == 0
     with pytest.raises(UnknownNameError, match="no moving joint is called 'x'"):
         quiet(GRIPPER, lock={"x": 0.0})
     with pytest.raises(InputError, match="mimic='couple' is not known; choose one of 'independent', 'lock'"):
-        rf.load(GRIPPER, mimic="couple")
+        kt.load(GRIPPER, mimic="couple")
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -313,19 +313,19 @@ TREE = robot(
     ids=lambda order: "-".join(order) or "none",
 )
 def test_joint_order_moves_branches(order: tuple[str, ...]) -> None:
-    model = rf.load(TREE, joint_order=order)
+    model = kt.load(TREE, joint_order=order)
     assert [found.name for found in model.joints if found.name in order] == list(order)
     assert sorted(found.name for found in model.joints) == ["a", "aa", "ab", "b"]
     rng = np.random.default_rng(0)
     values = {name: float(rng.uniform(-1, 1)) for name in ("a", "aa", "ab", "b")}
-    other = rf.load(TREE)
+    other = kt.load(TREE)
     np.testing.assert_allclose(
         model.poses(model.q_from_dict(values), other.frames), other.poses(other.q_from_dict(values)), atol=1e-15
     )
 
 
 def test_joint_order_of_a_forest() -> None:
-    assert [found.name for found in rf.load(FOREST, joint_order=["jb", "ja"]).joints] == ["jb", "ja"]
+    assert [found.name for found in kt.load(FOREST, joint_order=["jb", "ja"]).joints] == ["jb", "ja"]
 
 
 @pytest.mark.parametrize(
@@ -340,11 +340,11 @@ def test_joint_order_of_a_forest() -> None:
 )
 def test_impossible_orders_are_refused(order: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        rf.load(TREE, joint_order=order)
+        kt.load(TREE, joint_order=order)
 
 
 def test_joint_indices_give_any_order() -> None:
-    model = rf.load(TREE, floating_base=True)
+    model = kt.load(TREE, floating_base=True)
     iq, iv = model.joint_indices(["ab", "root_joint", "b"])
     assert iq.tolist() == [9, 0, 1, 2, 3, 4, 5, 6, 10]
     assert iv.tolist() == [8, 0, 1, 2, 3, 4, 5, 9]
@@ -373,7 +373,7 @@ def inertial(mass: str, ixx: str = "0.1", iyy: str = "0.1", izz: str = "0.1") ->
 def test_doubtful_inertias_are_loaded_and_listed(inside: str, message: str) -> None:
     text = robot(link("base"), link("tip", inside), joint("j", "base", "tip"))
     with pytest.warns(ModelWarning, match=message) as caught:
-        model = rf.load(text)
+        model = kt.load(text)
     assert all(each.filename == __file__ for each in caught), "warnings blame the caller"
     model.inverse_dynamics(np.zeros(1), np.zeros(1), np.zeros(1))
 
@@ -388,13 +388,13 @@ def test_only_what_cannot_be_computed_raises() -> None:
 
 
 def test_massless_links_fixed_to_others_are_frames() -> None:
-    rf.load(robot(link("base"), link("tip", ""), joint("j", "base", "tip", "fixed", "")))
-    rf.load(robot(link("base", ""), link("tip"), joint("j", "base", "tip")))
+    kt.load(robot(link("base"), link("tip", ""), joint("j", "base", "tip", "fixed", "")))
+    kt.load(robot(link("base", ""), link("tip"), joint("j", "base", "tip")))
 
 
 def test_a_missing_limit_is_noted() -> None:
     with pytest.warns(ModelWarning, match="without <limit>, taken as unlimited: 'j' .line 4"):
-        rf.load(arm(inside=""))
+        kt.load(arm(inside=""))
 
 
 @pytest.mark.parametrize(
@@ -409,13 +409,13 @@ def test_a_missing_limit_is_noted() -> None:
 )
 def test_what_is_not_read_is_noted(text: str, message: str) -> None:
     with pytest.warns(ModelWarning, match=message):
-        rf.load(text)
+        kt.load(text)
 
 
 def test_long_lists_are_cut() -> None:
     text = robot(*(link(f"l{i}", inertial("-1")) for i in range(100)))
     with pytest.warns(ModelWarning, match="l39.*… .100 in all.$"):
-        rf.load(text)
+        kt.load(text)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ def test_a_xacro_file_is_told_the_command(tmp_path: Path) -> None:
     file = tmp_path / "arm.urdf.xacro"
     file.write_text(robot('<xacro:x xmlns:xacro="http://wiki.ros.org/xacro"/>'))
     with pytest.raises(LoadError, match=r"xacro .*arm\.urdf\.xacro > .*arm\.urdf "):
-        rf.load(file)
+        kt.load(file)
 
 
 # -- files that are none -----------------------------------------------------------------------------------------------
@@ -541,20 +541,20 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
         (os.devnull, "is no regular file"),
     ):
         with pytest.raises(LoadError, match=message):
-            rf.load(path)
+            kt.load(path)
 
 
 def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(LoadError, match="is no regular file"):
-        rf.load(pipe)
+        kt.load(pipe)
 
 
 def test_what_is_no_path() -> None:
     for wrong in (None, 3, ["robot.urdf"]):
         with pytest.raises(InputError, match="takes a path or the text of a file, got"):
-            rf.load(wrong)  # type: ignore[arg-type]
+            kt.load(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -573,8 +573,8 @@ def test_what_is_no_path() -> None:
 )
 def test_bytes_that_are_no_text(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=message):
-        rf.load(data)
+        kt.load(data)
     file = tmp_path / "robot.urdf"
     file.write_bytes(data)
     with pytest.raises(LoadError, match=message):
-        rf.load(file)
+        kt.load(file)

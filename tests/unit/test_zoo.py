@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramify.errors import InputError, UnknownNameError
-from ramify.model import Model, zoo
-from ramify.model.singularity import require_invertible
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model import Model, zoo
+from kinetree.model.singularity import require_invertible
 
 #: Bodies and degrees of freedom of each variant.
 SIZES = {

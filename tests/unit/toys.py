@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramify.engines.native import target
-from ramify.engines.native.assembly import Function
-from ramify.engines.native.binding import MAX_OUTPUTS, Binding, Operand
-from ramify.engines.native.compiled import Compiled
-from ramify.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native import target
+from kinetree.engines.native.assembly import Function
+from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.machine_code import Library, compile_text
 
 GAIN = 1.1
 BAND = 3

@@ -1,0 +1,58 @@
+"""Kinetree: the dynamics of branching robots.
+
+Fast recursive algorithms on kinematic trees, each written once as it stands in its paper, and run by an engine of
+choice.
+
+    import kinetree as kt
+
+    robot = kt.zoo.humanoid24()
+    q = robot.random_configuration(rng=0)
+    M = robot.mass_matrix(q)
+"""
+
+from kinetree import errors, interop, operational_space
+from kinetree.engines.count import Count
+from kinetree.engines.native.threads import get_threads, set_threads
+from kinetree.interop.mujoco_model import from_mujoco
+from kinetree.interop.pinocchio_model import from_pinocchio
+from kinetree.loading import load
+from kinetree.model import zoo
+from kinetree.model.body import Body
+from kinetree.model.builder import Builder
+from kinetree.model.discretization import Discretized
+from kinetree.model.dynamics import FUNCTIONS
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.linearization import LinearizedForward, LinearizedInverse
+from kinetree.model.model import Model
+from kinetree.operational_space.space import OperationalSpace
+from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
+from kinetree.spatial.scalar import register_scalar
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FUNCTIONS",
+    "Body",
+    "Builder",
+    "CenterOfMassTask",
+    "Count",
+    "Discretized",
+    "Joint",
+    "Limits",
+    "LinearizedForward",
+    "LinearizedInverse",
+    "Model",
+    "OperationalSpace",
+    "RelativeTask",
+    "Task",
+    "errors",
+    "from_mujoco",
+    "from_pinocchio",
+    "get_threads",
+    "interop",
+    "load",
+    "operational_space",
+    "register_scalar",
+    "set_threads",
+    "zoo",
+]

@@ -1,0 +1,110 @@
+"""Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) and O(n).
+
+Momenta are formed in the frame of each tree, about the tree's root body, and moved to the common centre of mass at the
+end.
+
+[OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms import tree_frame
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.vector3 import cross, stack
+
+
+@algorithm(q=("q",), com=(3,), outputs=("com",))
+def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
+    """Centre of mass of all bodies in the world frame.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        com: Centre of mass, (3,) [m].
+    """
+    _composite_momenta(tree, q, None)
+    com[...] = tree.world.moment / tree.world.R.mass
+
+
+@algorithm(q=("q",), J=(3, "v"), outputs=("J",))
+def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
+    """Takes joint velocities to the velocity of the centre of mass.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        J: Jacobian, (3, nv).
+    """
+    F = tree.array("v")
+    _composite_momenta(tree, q, F)
+    share = 1.0 / tree.world.R.mass
+    for c in tree.columns():
+        J[c] = F[c].linear * share
+
+
+@algorithm(q=("q",), A=(6, "v"), outputs=("A",))
+def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
+    """Takes joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        A: Centroidal momentum matrix, (6, nv).
+    """
+    F = tree.array("v")
+    _composite_momenta(tree, q, F)
+    com = tree.world.moment / tree.world.R.mass
+    for k, _ in tree.scatter():
+        lever = com - k.origin
+        for c in k.columns():
+            momentum = F[c]
+            A[c] = stack(momentum.angular - cross(lever, momentum.linear), momentum.linear)
+
+
+def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
+    """Total mass and first moment on the world; in F, the momentum per unit velocity of each degree of freedom."""
+    tree_frame.start(tree)
+    tree.world.R = RigidInertia.zero()
+    tree.world.moment = np.zeros(3)
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        k.R = k.C.congruence(k.M)
+        k.moment = k.R.first_moment + k.origin * k.R.mass
+
+    for k, parent in tree.gather():
+        if F is not None:
+            _put_momenta(k, F)
+        parent.R += k.R
+        parent.moment += k.moment
+
+
+def column_momenta(tree: Tree, F: Indexed) -> Any:
+    """Fill F with the momentum per unit velocity of each degree of freedom, once bodies are placed.
+
+    Returns:
+        The mass of all bodies.
+    """
+    tree.world.R = RigidInertia.zero()
+
+    for k, _ in tree.scatter():
+        k.R = k.C.congruence(k.M)
+
+    for k, parent in tree.gather():
+        _put_momenta(k, F)
+        parent.R += k.R
+
+    return tree.world.R.mass
+
+
+def _put_momenta(k: Any, F: Indexed) -> None:
+    """R S of a node's own degrees of freedom, R being the inertia of all that they move."""
+    momenta = k.S.map(lambda s: k.R @ s)
+    for c in k.columns():
+        F[c] = c.of(momenta)

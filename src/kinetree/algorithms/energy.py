@@ -1,0 +1,44 @@
+"""Kinetic and potential energy. Cost O(n)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
+
+
+@algorithm(q=("q",), v=("v",), kinetic=(), potential=(), outputs=("kinetic", "potential"))
+def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Indexed) -> None:
+    """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, which is zero with all mass at the world's origin.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        kinetic: Kinetic energy, () [J].
+        potential: Potential energy, () [J].
+    """
+    tree.world.V = Motion.zero()
+    tree.world.C = Transform.identity()
+    tree.world.kinetic = np.zeros(1)
+    tree.world.moment = np.zeros(3)
+
+    for k, parent in tree.scatter():
+        X = k.weight(q[k])
+        k.V = X @ parent.V + k.H @ v[k]
+        k.C = X @ parent.C
+        doubled = k.V.dot(k.M @ k.V)
+        if k.armature is not None:
+            doubled = doubled + (k.armature * v[k]) @ v[k]
+        k.kinetic = np.array([0.5 * doubled])
+        k.moment = k.C.E.T @ k.M.first_moment + k.C.r * k.M.mass
+
+    for k, parent in tree.gather():
+        parent.kinetic += k.kinetic
+        parent.moment += k.moment
+
+    kinetic[...] = tree.world.kinetic[0]
+    potential[...] = -(tree.gravity.linear @ tree.world.moment)

@@ -1,0 +1,67 @@
+"""Articulated-body forward dynamics: the joint accelerations that given joint forces cause. Cost O(n).
+
+    pass      loop       leaves                                                    source
+    motion    scatter    velocity V, Coriolis acceleration a, gyroscopic force b      Alg. 6.1, first loop
+    hinge     gather     articulated inertia P, D, G; residual joint acceleration ν   Eqs. 33, 58a–58d
+    answer    scatter    joint acceleration, node acceleration α                      Eqs. 58e–58g
+
+`H` is the transpose of the paper's, `X` its A*(p, k). In (58a) and (58e) the paper prints E_φ for E_A.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.algorithms import articulated_inertia
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Force, Motion
+
+
+@algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",))
+def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, a: Indexed) -> None:
+    """Joint accelerations M⁻¹ (τ + Σ Jᵀ w − C − g). [J11] Algorithm 6.1, Eq. 58.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        a: Joint accelerations, (nv,).
+    """
+    articulated_body(tree, q, v, tau, -tree.gravity, wrench, a)
+
+
+def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any) -> None:
+    """[J11] Algorithm 6.1 over a world that accelerates with `base`."""
+    tree.world.V = Motion.zero()
+    tree.world.alpha = base
+    tree.world.z = Force.zero()
+    articulated_inertia.start(tree)
+
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        k.V = k.X @ parent.V + k.H @ v[k]
+        k.a = k.coriolis(k.V, v[k])
+        k.z = k.gyroscopic(k.V)
+        k.P = k.M.articulated()
+
+    if wrench is not None:
+        for frame, carrier in tree.frames():
+            carrier.z -= frame.X.T @ Force(wrench[frame])
+
+    for k, parent in tree.gather():
+        z = k.z + k.P @ k.a  # Eq. 58a
+        articulated_inertia.hinge(k, parent)
+        epsilon = tau[k] - k.H.along(z)  # Eq. 58c
+        k.nu = k.D.solve(epsilon)  # Eq. 58d
+        parent.z += k.X.T @ (z + k.G @ epsilon)  # Eqs. 58b, 58a
+
+    for k, parent in tree.scatter():
+        alpha_plus = k.X @ parent.alpha  # Eq. 58e
+        acceleration = k.nu - k.G.along(alpha_plus)  # Eq. 58f
+        k.alpha = alpha_plus + k.H @ acceleration + k.a  # Eq. 58g
+        a[k] = acceleration

@@ -1,0 +1,67 @@
+"""Newton–Euler inverse dynamics: the joint forces that go with given accelerations. Cost O(n).
+
+    pass       loop       leaves                                             source
+    motion     scatter    velocity V, acceleration α, net force of each node   Alg. 3.1, first loop
+    wrenches   frames     what acts on the bodies from outside
+    force      gather     force f through each joint, torque Hᵀf               Alg. 3.1, second loop
+
+`H` is the transpose of the paper's, `X` its A*(p, k). Gravity enters as an acceleration of the world.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.spatial.motion import Force, Motion
+
+
+@algorithm(q=("q",), v=("v",), a=("v",), wrench=("frames", 6), tau=("v",), outputs=("tau",))
+def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Indexed, tau: Indexed) -> None:
+    """Joint forces τ = M(q) a + C(q, v) + g(q) − Σ Jᵀ w. [J11] Algorithm 3.1, Eq. 10.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        a: Joint accelerations, (nv,).
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        tau: Joint forces, (nv,).
+    """
+    newton_euler(tree, q, v, a, -tree.gravity, wrench, tau)
+
+
+@algorithm(q=("q",), v=("v",), tau=("v",), outputs=("tau",))
+def bias_forces(tree: Tree, q: Indexed, v: Indexed, tau: Indexed) -> None:
+    """Joint forces C(q, v) + g(q) that keep all joint accelerations zero."""
+    newton_euler(tree, q, v, Zeros(), -tree.gravity, None, tau)
+
+
+@algorithm(q=("q",), tau=("v",), outputs=("tau",))
+def gravity_forces(tree: Tree, q: Indexed, tau: Indexed) -> None:
+    """Joint forces g(q) that hold the mechanism still."""
+    newton_euler(tree, q, Zeros(), Zeros(), -tree.gravity, None, tau)
+
+
+def newton_euler(tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, tau: Any) -> None:
+    """[J11] Algorithm 3.1 over a world that accelerates with `base`."""
+    tree.world.V = Motion.zero()
+    tree.world.alpha = base
+    tree.world.f = Force.zero()
+
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        k.V = k.X @ parent.V + k.H @ v[k]
+        k.alpha = k.X @ parent.alpha + k.H @ a[k] + k.coriolis(k.V, v[k])
+        k.f = k.M @ k.alpha + k.gyroscopic(k.V)
+
+    if wrench is not None:
+        for frame, carrier in tree.frames():
+            carrier.f -= frame.X.T @ Force(wrench[frame])
+
+    for k, parent in tree.gather():
+        tau[k] = k.H.along(k.f) if k.armature is None else k.H.along(k.f) + k.armature * a[k]
+        parent.f += k.X.T @ k.f

@@ -1,0 +1,169 @@
+"""Poses, velocities, Jacobians and J̇v of frames. Cost O(d) per frame, d being its depth.
+
+A quantity of a frame can be seen from three places:
+
+    reference              axes       velocity is that of
+    local                  frame's    the frame's origin
+    local_world_aligned    world's    the frame's origin
+    world                  world's    the point of the body that is at the world's origin
+
+Each is a transform out of the frame of the tree; nothing else in the recursions depends on the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms import tree_frame
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.vector3 import cross
+
+#: From a frame's pose in its tree, and the place of the tree's origin, to the transform that shows motions.
+View = Callable[[Transform, Any], Transform]
+
+VIEWS: dict[str, View] = {
+    "local": lambda pose, _: pose,
+    "local_world_aligned": lambda pose, _: Transform.of(np.eye(3), pose.r),
+    "world": lambda _, origin: Transform.of(np.eye(3), -origin),
+}
+
+
+@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",))
+def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
+    """Homogeneous transforms from each frame to the world.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        T: [[R, p], [0, 1]] of each frame, (m, 4, 4).
+    """
+    tree.world.C = Transform.identity()
+
+    for k, parent in tree.scatter():
+        k.C = k.weight(q[k]) @ parent.C
+
+    for frame, carrier in tree.frames():
+        C = frame.X @ carrier.C
+        T[frame] = np.block([[C.E.T, C.r[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+
+
+def _velocities(view: View) -> Callable[..., None]:
+    def velocities(tree: Tree, q: Indexed, v: Indexed, velocity: Indexed) -> None:
+        tree_frame.start(tree)
+        tree.world.V = Motion.zero()
+
+        for k, parent in tree.scatter():
+            tree_frame.place(k, parent, q)
+            k.V = parent.V + k.S @ v[k]
+
+        for frame, carrier in tree.frames():
+            velocity[frame] = (view(frame.X @ carrier.C, carrier.origin) @ carrier.V).data
+
+    return velocities
+
+
+def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> Indexed:
+    """Give `put` each frame, each degree of freedom that moves it, and the motion it causes, as `view` shows it.
+
+    Returns:
+        The motion that each degree of freedom causes, in the frame of its tree.
+    """
+    S = tree.array("v")
+    tree_frame.start(tree)
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        for c in k.columns():
+            S[c] = c.of(k.S)
+
+    for frame, carrier in tree.frames("frame"):
+        seen = view(frame.X @ carrier.C, carrier.origin)
+        for c in tree.support(frame):
+            put(frame, c, seen @ S[c])
+    return S
+
+
+def _jacobians(view: View) -> Callable[..., None]:
+    def jacobians(tree: Tree, q: Indexed, J: Indexed) -> None:
+        def put(frame: Any, c: Any, motion: Motion) -> None:
+            J[frame, c] = motion.data
+
+        seen_columns(tree, q, view, put)
+
+    return jacobians
+
+
+def drifting(tree: Tree, q: Indexed, v: Indexed) -> None:
+    """Leave V at every node, and α: what it accelerates by when all joint accelerations are zero."""
+    tree_frame.start(tree)
+    tree.world.V = Motion.zero()
+    tree.world.alpha = Motion.zero()
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        own = k.S @ v[k]
+        k.V = parent.V + own
+        k.alpha = parent.alpha + k.V.cross(own)
+
+
+def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
+    def jacobian_dot_v(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
+        drifting(tree, q, v)
+
+        for frame, carrier in tree.frames():
+            seen = view(frame.X @ carrier.C, carrier.origin)
+            acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
+
+    return jacobian_dot_v
+
+
+def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
+    """Rate of a motion V, as `seen` shows it, when its own rate is α.
+
+    Args:
+        seen: Shows motions.
+        aligned: The origin of `seen` moves with the body, but its axes do not turn.
+        V: A motion of the body.
+        alpha: Its rate.
+    """
+    rate = seen @ alpha
+    if not aligned:
+        return rate
+    shown = seen @ V
+    return Motion.of(rate.angular, rate.linear + cross(shown.angular, shown.linear))
+
+
+def for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:
+    """One algorithm for each reference, named after it.
+
+    Args:
+        make: Gives the recursion for a reference.
+        **dimensions: As for `algorithm`.
+    """
+    made = {}
+    for reference in VIEWS:
+        run = make(reference)
+        run.__name__ = f"{run.__name__}_{reference}"
+        made[reference] = algorithm(**dimensions)(run)
+    return made
+
+
+#: Velocity of each frame, (m, 6), by reference.
+VELOCITIES = for_each_reference(
+    lambda r: _velocities(VIEWS[r]), q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",)
+)
+#: Jacobian of each frame, (m, 6, nv), by reference.
+JACOBIANS = for_each_reference(
+    lambda r: _jacobians(VIEWS[r]), q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",)
+)
+#: J̇v of each frame, (m, 6), by reference: its acceleration when all joint accelerations are zero.
+JACOBIANS_DOT_V = for_each_reference(
+    lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),
+    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+)  # fmt: skip

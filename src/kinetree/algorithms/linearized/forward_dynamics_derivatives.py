@@ -1,0 +1,167 @@
+"""Linearised forward dynamics: ∂a/∂q (the paper's −B_C), ∂a/∂v (−A_C) and M⁻¹, without ∂τ or M. Cost O(n²).
+
+    pass       loop                leaves                                                         source
+    place      scatter             S, V; inertias P and P̂, bias force z; in the tree's frame         Step 1
+    wrenches   frames              what acts on the bodies from outside
+    hinge      gather, columns     P, P̂, D, G, Ĝ; ν; rows of M⁻¹ on what the node carries           Eqs. 4.3, 4.12
+    inboard    scatter, columns    α, f, Λ, Ĵ, Y, E, Q; M⁻¹; responses of all but the carried        Eq. 4.26, X
+    outboard   gather, columns     responses of the carried                                         Eq. 4.26, W
+
+Turning joint x a little, or speeding it up, changes the motion of all that it carries by one ζ and one ϑ. That takes
+the force Y = P ζ + 2 P̂ ϑ at the joint's node, which is all that the rest of the tree sees of it, and H̃* f at the
+parent. So
+
+    joints not beyond x respond by −Aᵀ Y⁺           A: acceleration of x's parent per unit of their joint force
+    joints beyond x respond by     −Wᵀ E − Qᵀ ϑ     W: G brought inward; E: acceleration of x's node, and 2 Ĵ ϑ
+
+The paper's X(j), taken from each link k to the tip, is A; M⁻¹ is made of it, on branches too. `Minv` first holds what
+the gather of [C18] leaves, then M⁻¹. The accelerations about which the dynamics are linearised, and the forces
+f = P α + z, come out of the same sweeps.
+
+Corrected from the print: Ĝ = P̂ᵀ H D⁻¹ for P̂ H D⁻¹; H̃* f for H̃ f; in E, −Λ Y with its sign; and see the package for
+joints of several degrees of freedom. P̂ has no linear columns, so that Q is three numbers and not six.
+
+[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+      Systems, Man and Cybernetics 23, 1993.
+[C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.algorithms import tree_frame
+from kinetree.algorithms.linearized.inverse_dynamics_derivatives import rates
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.hinge import ForceColumns, MotionColumns
+from kinetree.spatial.inertia import ArticulatedInertia, Compliance, CoriolisInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"),
+    outputs=("dq", "dv", "Minv"), sparse=("Minv",),
+)  # fmt: skip
+def forward_dynamics_derivatives(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, Minv: Indexed
+) -> None:
+    """∂a/∂q along the tangent, ∂a/∂v and M⁻¹ = ∂a/∂τ. [JR] Lemma 4.9 and Algorithm 6.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        dq: ∂a/∂q, (nv, nv).
+        dv: ∂a/∂v, (nv, nv).
+        Minv: Inverse of the mass matrix, (nv, nv).
+    """
+    F, W, Q = (tree.array("v") for _ in range(3))
+    A = tree.array("node", "v")
+    tree_frame.start(tree)
+    tree.world.V = Motion.zero()
+    tree.world.alpha = -tree.gravity
+    tree.world.z = Force.zero()
+    tree.world.P = ArticulatedInertia.zero()
+    tree.world.P_hat = np.zeros((6, 3))
+    tree.world.J_hat = np.zeros((6, 3))
+    tree.world.compliance = Compliance.zero()
+    for c in tree.columns():
+        A[tree.world, c] = Motion.zero()
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        own = k.S @ v[k]
+        k.V = parent.V + own
+        k.a = k.V.cross(own)
+        R = k.C.congruence(k.M)
+        R_hat = CoriolisInertia.of(R, k.V)
+        k.P, k.P_hat = R.articulated(), R_hat.angular_columns()
+        k.z = R_hat @ k.V
+
+    for frame, carrier in tree.frames():
+        carrier.z -= carrier.C.T @ (frame.X.T @ Force(wrench[frame]))
+
+    for k, parent in tree.gather():
+        D, G, P_plus = k.S.hinge(k.P, k.armature)
+        z = k.z + k.P @ k.a
+        epsilon = tau[k] - k.S.along(z)
+        k.nu = D.solve(epsilon)
+        felt_hat = k.S.matrix().T @ k.P_hat
+        k.G_hat = D.solve(felt_hat)  # Ĝᵀ, Eq. 4.12
+        k.D, k.G = D, G
+        Minv[k, k] = D.inverse()
+        for c in k.columns():
+            F[c] = c.of(G)
+        for c in tree.descendants(k):
+            felt = k.S.along(F[c])
+            Minv[k, c] = -D.solve(felt)
+            F[c] = F[c] - G @ felt
+        parent.P += P_plus
+        parent.P_hat += k.P_hat - G.matrix() @ felt_hat
+        parent.z += z + G @ epsilon
+
+    for k, parent in tree.scatter():
+        S, G, P, P_hat = k.S, k.G, k.P, k.P_hat
+        alpha, J_hat, compliance = parent.alpha, parent.J_hat, parent.compliance
+        rates(k, parent.V, alpha)
+        k.alpha = alpha + S @ (k.nu - G.along(alpha)) + k.a
+        f = P @ k.alpha + k.z
+        # Λ, Ĵ and Q
+        Z = compliance.matrix() @ G.matrix()
+        L = k.D.inverse() + G.matrix().T @ Z
+        U = S.matrix() @ L - Z
+        k.compliance = compliance + Compliance.from_matrix(S.matrix() @ U.T - Z @ S.matrix().T)
+        half_Q = k.G_hat - G.matrix().T @ J_hat  # Ĝᵀ − C
+        k.J_hat = J_hat + S.matrix() @ half_Q
+        for c in k.columns():
+            Q[c] = half_Q[c.local] * 2.0
+        # what a change of the own joint asks of the rest of the tree, and how the joint itself responds
+        Y_q = _force(k.psi_rate_rate, k.psi_rate, P, P_hat)
+        Y_v = _force(k.both_rates, S, P, P_hat)
+        felt_q, felt_v = S.matrix().T @ Y_q.matrix(), S.matrix().T @ Y_v.matrix()
+        Y_q = Y_q - _columns(G.matrix() @ felt_q) + S.map(lambda s, f=f: s.cross(f))  # H̃* f, at the parent
+        Y_v = Y_v - _columns(G.matrix() @ felt_v)
+        lambda_q, lambda_v = Y_q.map(compliance.__matmul__), Y_v.map(compliance.__matmul__)
+        own_q = G.matrix().T @ lambda_q.matrix() - k.D.solve(felt_q)
+        own_v = G.matrix().T @ lambda_v.matrix() - k.D.solve(felt_v)
+        k.E_q = k.psi_rate_rate - lambda_q + _motions(S.matrix() @ own_q + k.J_hat @ k.psi_rate.matrix()[:3] * 2.0)
+        k.E_v = k.both_rates - lambda_v + _motions(S.matrix() @ own_v + k.J_hat @ S.matrix()[:3] * 2.0)
+        for c in tree.elsewhere(k):
+            inward = A[parent, c]
+            row = -G.along(inward)
+            Minv[k, c] = row
+            A[k, c] = inward + S @ row
+            dq[c, k] = -Y_q.along(inward)
+            dv[c, k] = -Y_v.along(inward)
+        for c in tree.subtree(k):
+            inward = A[parent, c]
+            row = Minv[k, c] - G.along(inward)
+            Minv[k, c] = row
+            A[k, c] = inward + S @ row
+        dq[k, k], dv[k, k] = own_q, own_v
+
+    for k, _ in tree.gather():
+        for c in k.columns():
+            W[c] = c.of(k.G)
+        for c in tree.descendants(k):
+            w = W[c]
+            dq[c, k] = -(k.E_q.along(w) + k.psi_rate.matrix()[:3].T @ Q[c])
+            dv[c, k] = -(k.E_v.along(w) + k.S.matrix()[:3].T @ Q[c])
+            W[c] = w - k.G @ k.S.along(w)
+
+
+def _force(zeta: MotionColumns, theta: MotionColumns, P: ArticulatedInertia, P_hat: Array) -> ForceColumns:
+    """P ζ + 2 P̂ ϑ, Eq. 4.14, column by column."""
+    return _columns(P.matrix() @ zeta.matrix() + P_hat @ theta.matrix()[:3] * 2.0)
+
+
+def _columns(matrix: Array) -> ForceColumns:
+    return ForceColumns(matrix.T.reshape(-1), matrix.shape[1])
+
+
+def _motions(matrix: Array) -> MotionColumns:
+    return MotionColumns(matrix.T.reshape(-1), matrix.shape[1])

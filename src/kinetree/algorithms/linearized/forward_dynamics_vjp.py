@@ -1,0 +1,94 @@
+"""Gradients of wᵀa for the joint accelerations a: wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹. Cost O(n).
+
+    pass       loop       leaves                                                   source
+    motion     scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1
+    hinge      gather     P, D, G; residual accelerations of τ and of w              [J11] Eqs. 33, 58
+    answer     scatter    α; u = M⁻¹ w and the virtual velocity W of it              [J11] Eq. 58
+    gradient   gather     forces f; momenta g = Σ M W and ĝ = Σ 2 M̂ᵀ W; gradients    Lemmas 3.1 and 4.1, transposed
+
+By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w comes out of the same sweeps as a, and its W with it.
+
+[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+      Systems, Man and Cybernetics 23, 1993.
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from kinetree.algorithms import articulated_inertia
+from kinetree.algorithms.linearized.forward_dynamics_jvp import motion, push
+from kinetree.algorithms.linearized.inverse_dynamics_vjp import gradient, hand_down
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Force, Motion
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), w=("v",), wrench=("frames", 6), dq=("v",), dv=("v",), dtau=("v",),
+    outputs=("dq", "dv", "dtau"),
+)  # fmt: skip
+def forward_dynamics_vjp(
+    tree: Tree,
+    q: Indexed,
+    v: Indexed,
+    tau: Indexed,
+    w: Indexed,
+    wrench: Indexed,
+    dq: Indexed,
+    dv: Indexed,
+    dtau: Indexed,
+) -> None:
+    """Gradients of wᵀa with respect to q (along the tangent), v and τ.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        w: Weights of the joint accelerations, (nv,).
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        dq: wᵀ ∂a/∂q, (nv,).
+        dv: wᵀ ∂a/∂v, (nv,).
+        dtau: wᵀ M⁻¹, (nv,).
+    """
+    tree.world.V = Motion.zero()
+    tree.world.alpha = -tree.gravity
+    tree.world.W = Motion.zero()
+    tree.world.f = Force.zero()
+    tree.world.g = Force.zero()
+    tree.world.g_hat = Force.zero()
+    tree.world.z = Force.zero()
+    tree.world.z_w = Force.zero()
+    articulated_inertia.start(tree)
+
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        k.V_plus = k.X @ parent.V
+        motion(k, k.V_plus, v[k])
+        k.z_w = Force.zero()
+
+    for frame, carrier in tree.frames():
+        push(carrier, frame.X.T @ Force(wrench[frame]))
+
+    for k, parent in tree.gather():
+        z, z_w = k.z + k.P @ k.a, k.z_w
+        articulated_inertia.hinge(k, parent)
+        epsilon, epsilon_w = tau[k] - k.H.along(z), w[k] - k.H.along(z_w)
+        k.nu, k.nu_w = k.D.solve(epsilon), k.D.solve(epsilon_w)
+        parent.z += k.X.T @ (z + k.G @ epsilon)
+        parent.z_w += k.X.T @ (z_w + k.G @ epsilon_w)
+
+    for k, parent in tree.scatter():
+        k.alpha_plus, k.W_plus = k.X @ parent.alpha, k.X @ parent.W
+        u = k.nu_w - k.G.along(k.W_plus)
+        k.alpha = k.alpha_plus + k.H @ (k.nu - k.G.along(k.alpha_plus)) + k.a
+        k.W = k.W_plus + k.H @ u
+        k.f = k.f + k.M @ k.alpha
+        k.g = k.M @ k.W
+        k.g_hat = k.M_hat.transposed(k.W) * 2.0
+        dtau[k] = u
+
+    for k, parent in tree.gather():
+        pull = gradient(k)
+        dq[k], dv[k] = -k.H.along(pull.q), -k.H.along(pull.v)  # Lemma 4.1
+        hand_down(k, parent)

@@ -1,0 +1,81 @@
+"""Operational-space inertia Λ⁻¹ = J M⁻¹ Jᵀ of many task frames at once: one file per published algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from kinetree.algorithms.kinematics import VIEWS, View
+from kinetree.algorithms.operational_space.chang_khatib import chang_khatib
+from kinetree.algorithms.operational_space.definition import definition
+from kinetree.algorithms.operational_space.efpa import efpa
+from kinetree.algorithms.operational_space.efpa_segments import efpa_segments
+from kinetree.algorithms.operational_space.inversion import inertia_by
+from kinetree.algorithms.operational_space.pv_osim import pv_osim
+from kinetree.algorithms.operational_space.pv_osim_r import pv_osim_r
+from kinetree.algorithms.operational_space.rjk import rjk
+from kinetree.algorithms.operational_space.sparse_factorization import sparse_factorization
+from kinetree.algorithms.operational_space.task_dynamics import task_dynamics as task_dynamics_seen
+from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.recursion.algorithm import Algorithm, algorithm
+
+#: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
+METHODS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
+    "definition": definition,
+    "chang_khatib": chang_khatib,
+    "rjk": rjk,
+    "efpa": efpa,
+    "sparse_factorization": sparse_factorization,
+    "pv_osim": pv_osim,
+    "pv_osim_r": pv_osim_r,
+    "efpa_segments": efpa_segments,
+}
+
+
+@cache
+def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """Λ⁻¹ of the rows of all tasks, (Σr, Σr), by a method and seen from a reference.
+
+    Args:
+        method: One of `METHODS`.
+        reference: One of `kinetree.algorithms.kinematics.VIEWS`.
+        parts: What there is among the tasks.
+    """
+    result = "inverse_inertia"
+    # entries of relative tasks are added up, so they start from zero
+    sparse = (result,) if parts.relative else ()
+    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse)
+    run = METHODS[method](VIEWS[reference], parts)
+    return replace(declare(run), name=f"{method}_{reference}{parts.suffix}")
+
+
+@cache
+def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`."""
+    declare = algorithm(
+        q=("q",),
+        inertia=("rows", "rows"),
+        spread=(),
+        outputs=("inertia", "spread"),
+        symmetric=("inertia",),
+        sparse=("spread",),
+    )
+    run = inertia_by(METHODS[method](VIEWS[reference], parts), parts)
+    return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
+
+
+@cache
+def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference."""
+    declare = algorithm(
+        q=("q",),
+        inertia=("rows", "rows"),
+        spread=(),
+        consistent=("v", "rows"),
+        nullspace=("v", "v"),
+        outputs=("inertia", "spread", "consistent", "nullspace"),
+        sparse=("spread",),
+    )
+    run = task_dynamics_seen(VIEWS[reference], parts)
+    return replace(declare(run), name=f"task_dynamics_{reference}{parts.suffix}")

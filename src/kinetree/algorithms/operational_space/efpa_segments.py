@@ -1,0 +1,51 @@
+"""Λ⁻¹ by extended force propagators that span serial segments. Cost O(n + m²).
+
+    pass       loop                       leaves                                                       source
+    place      scatter, frames            bodies and task rows χ in the frame of the tree
+    segments   gather, passing rows       L and K of each serial segment: P and Ω                          [J11] §7
+    reach      stations, tips to base     extended force propagators χ of all rows to all stations         [W12] Eq. 11
+    response   stations, base to tips     acceleration Λ of each station per unit force along each row     [W12] Eq. 13
+    meet       pairs of tasks             Λ⁻¹ at the first station that both arrive at                     [W12] Eq. 14
+
+The improvement that [W12] §V leaves open: a chain of joints that supports several tasks is gone through once, with six
+unit forces, and Eqs. 11 and 13 step from station to station. It differs from `pv_osim_r` in that accelerations are
+taken outwards per row and not per station, which is cheaper while a station carries few rows.
+
+[W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
+      operational-space inertia matrix", ICRA 2012.
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kinetree.algorithms.kinematics import View
+from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
+from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Motion
+
+
+def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+    """Λ⁻¹, seen through a reference."""
+
+    def efpa_segments(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
+        chi, block = tree.array("passing"), tree.array("passing", "passing")
+        reach, response = tree.array("node", "row"), tree.array("node", "row")
+        sweep(tree, q, view, chi, block, parts)
+
+        extend(tree, chi, reach)  # Eq. 11 over segments
+        for row in tree.rows():
+            response[tree.world, row] = Motion.zero()
+        for k, above in tree.scatter_stations():
+            P, K = propagator(tree, k, chi), own(tree, k, block)
+            for row in tree.carried(k):
+                moved = P @ response[above, row].data + K @ reach[k, row].data
+                response[k, row] = Motion(moved)  # Eq. 13 over a segment
+
+        join(tree, reach, response, block)  # Eq. 14
+        task_space.finish(tree, view, block, inverse_inertia, parts)
+
+    return efpa_segments

@@ -1,0 +1,147 @@
+"""Λ from Λ⁻¹ by symmetric sweeps, with a number that says whether it can be trusted. Cost O(r³).
+
+Each sweep exchanges the rows of one task: with D the task's own block and C its columns in the rest of the matrix,
+
+    D ← −D⁻¹,    C ← C D⁻¹,    rest ← rest − C D⁻¹ Cᵀ
+
+and after all of them Λ⁻¹ has become −Λ. Only the upper triangle is kept. Nothing here depends on a tree; the language's
+loops over rows are all that is used.
+
+`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. The least
+eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by the Frobenius norm of its inverse. A pivot that is zero or not
+a number makes `spread` infinite or not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.value import Array
+
+
+@algorithm(
+    A=("rows", "rows"),
+    scale=("rows", "rows"),
+    means=("rows", "rows"),
+    inertia=("rows", "rows"),
+    spread=(),
+    outputs=("inertia", "spread"),
+    symmetric=("inertia",),
+    sparse=("spread",),
+)
+def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, spread: Indexed) -> None:
+    """Inverse of a symmetric positive definite matrix.
+
+    Args:
+        tree: Has the rows, nothing else of it is used.
+        A: Λ⁻¹, (r, r).
+        scale: Matrix on whose diagonal the weights are based, (r, r): A itself, or what A was made from.
+        means: Takes the diagonal of `scale` to the weights w, (r, r).
+        inertia: Λ, (r, r).
+        spread: At least ‖W^(½) Λ W^(½)‖², at most twice that, ().
+    """
+    B, weight = tree.array("rows", "rows"), tree.array("rows")
+    for one in tree.asked():
+        weight[one] = 0.0
+        for other in tree.asked(one):
+            B[one, other] = A[one, other]
+    for one in tree.asked():
+        own = scale[one, one]
+        for other in tree.asked():
+            weight[other] = weight[other] + own * means[one, other]
+
+    sweep(tree, B)
+    distrust(tree, B, weight, spread)
+    for one in tree.asked():
+        for other in tree.asked(one):
+            inertia[one, other] = -B[one, other]
+
+
+def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[..., None]:
+    """Λ by way of one of the methods for Λ⁻¹, in one go."""
+
+    def inertia(tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed) -> None:
+        B, weight = tree.array("rows", "rows"), tree.array("rows")
+        if parts.relative:
+            clear(tree, B)
+        inverse_inertia(tree, q, B)
+        weigh(tree, B, weight)
+        sweep(tree, B)
+        distrust(tree, B, weight, spread)
+        for one in tree.asked():
+            for other in tree.asked(one):
+                inertia[one, other] = -B[one, other]
+
+    return inertia
+
+
+def clear(tree: Tree, B: Indexed) -> None:
+    """Entries start at zero, because what the ends of relative tasks feel is added up."""
+    for one in tree.asked():
+        for other in tree.asked():
+            B[one, other] = 0.0
+
+
+def weigh(tree: Tree, B: Indexed, weight: Indexed) -> None:
+    """Weights of rows: for those of one task that all turn, or all move, their mean diagonal entry in B."""
+    for frame, _ in tree.frames():
+        rows = list(frame.rows())
+        for moves in (False, True):
+            alike = [row for row in rows if row.moves is moves]
+            mean = sum(B[row, row] for row in alike) * (1.0 / max(len(alike), 1))
+            for row in alike:
+                weight[row] = mean
+
+
+def sweep(tree: Tree, B: Indexed) -> None:
+    """Turn Λ⁻¹, the upper triangle of B, into −Λ."""
+    # One array for each row that a task may have: C, and C D⁻¹.
+    crossing, turned = ([tree.array("rows") for _ in range(6)] for _ in range(2))
+
+    def exchange(D: Factor, column: list[Any], other: Any) -> Array:
+        solved = D.solve(np.array(column))
+        for n, (entry, turned_entry) in enumerate(zip(column, solved, strict=True)):
+            crossing[n][other], turned[n][other] = entry, turned_entry
+        return solved
+
+    for task, before, beyond in tree.tasks():
+        own = task.rows
+        D = Factor.of(np.array([[B[own[min(i, j)], own[max(i, j)]] for j in range(len(own))] for i in range(len(own))]))
+        for other in before:
+            for row, entry in zip(own, exchange(D, [B[other, row] for row in own], other), strict=True):
+                B[other, row] = entry
+        for other in beyond:
+            for row, entry in zip(own, exchange(D, [B[row, other] for row in own], other), strict=True):
+                B[row, other] = entry
+        inverse = D.inverse()
+        for i, row in enumerate(own):
+            for j in range(i, len(own)):
+                B[row, own[j]] = -inverse[i, j]
+            for n in range(len(own)):
+                crossing[n][row] = turned[n][row] = 0.0  # what follows is for the rest
+
+        for one in tree.asked():
+            entries = [array[one] for array in crossing[: len(own)]]
+            for other in tree.asked(one):
+                B[one, other] = B[one, other] - sum(x * y[other] for x, y in zip(entries, turned, strict=False))
+
+
+def distrust(tree: Tree, B: Indexed, weight: Indexed, spread: Indexed) -> None:
+    """Add up `spread`, which starts at zero."""
+    squares = tree.array("rows")
+    for one in tree.asked():
+        squares[one] = 0.0
+    for one in tree.asked():
+        share = weight[one]
+        for other in tree.asked(one):
+            squares[other] = squares[other] + share * (B[one, other] * B[one, other])
+    # Entries off the diagonal count twice; twice the sum of all is enough.
+    for one in tree.asked():
+        spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])

@@ -1,0 +1,64 @@
+"""What the centre of mass and the rows of tasks feel of each other. Cost O(n + r).
+
+A row of the centre of mass is a force on every body, in proportion to its mass: m e/m_all with a unit vector e. So it
+has no body of its own. Towards the base such forces add up to something that is known already: with P⁺ = (1 − G Sᵀ) P,
+
+    χ(k) = M(k) e + Σ (1 − G Sᵀ) χ(child) = P(k) e        times 1/m_all, e as a motion of all bodies alike
+
+as gravity disappears in a falling lift. No row has to be taken inward, and outward there are three, whatever the tasks:
+
+    pass      loop        leaves
+    answer    scatter     acceleration A of each body per unit force along x, y, z; what each joint gives way
+    total     gather      what all joints give way; the mass
+    rows      frames      A as each row of a task sees it
+
+The block of the centre of mass with itself is Σ yᵀ D⁻¹ y with y = Sᵀ P e, the sum that `task_space.feel` forms for
+other rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.vector3 import pack3, stack, unpack3
+
+_ALONG = tuple(Motion(np.eye(6)[i]) for i in (3, 4, 5))
+
+
+def feel(tree: Tree, tips: Indexed, block: Indexed) -> None:
+    """Fill the blocks of Λ⁻¹ that belong to the centre of mass, hinges being known.
+
+    Args:
+        tree: The mechanism, with S, P, D and G at its nodes.
+        tips: The rows of all tasks where they act; zero for those of the centre of mass.
+        block: Λ⁻¹.
+    """
+    side = tree.array("row")
+    tree.world.A = np.zeros((6, 3))
+    tree.world.total = np.zeros(7)
+
+    for k, parent in tree.scatter():
+        y = np.array([k.S.along(k.P @ e) for e in _ALONG]).T
+        own = k.D.solve(y) - k.G.matrix().T @ parent.A
+        k.A = parent.A + np.array([(k.S @ own[:, i]).data for i in range(3)]).T
+        parts = zip(k.D.forward(y), k.D.reciprocals, strict=True)
+        given = sum(np.outer(part, part) * r for part, r in parts)
+        k.total = stack(k.M.mass, pack3(given))
+
+    for k, parent in tree.gather():
+        parent.total += k.total
+
+    share = 1.0 / tree.world.total[0]
+    corner = unpack3(tree.world.total[1:]) * (share * share)
+    for frame, carrier in tree.frames():
+        for row in tree.rows_of(frame):
+            side[row] = tips[row].data @ carrier.A * share
+    for mass, _ in tree.frames("mass"):
+        for row in mass.rows():
+            side[row] = corner @ row.unit().linear
+    for mass, _ in tree.frames("mass"):
+        for row in mass.rows():
+            for other in tree.rows():
+                block[row, other] = side[other] @ row.unit().linear

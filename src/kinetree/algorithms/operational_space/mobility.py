@@ -1,0 +1,54 @@
+"""V(k): the acceleration of a body per unit force on it, the articulated rest of the mechanism giving way.
+
+    V(k) = S D⁻¹ Sᵀ + L*(k) V(parent) L(k),    L = 1 − G Sᵀ,    V(world) = 0
+
+the same recursion in [CK01] Eq. 24 and in [J11] Lemma 5, where it is Y, the diagonal of Ω.
+
+[CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
+       mechanisms", Advanced Robotics 14, 2001.
+[J11]  A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.recursion.tree import Tree
+from kinetree.spatial.inertia import Compliance
+from kinetree.spatial.value import Array
+
+_UPPER = tuple(zip(*np.triu_indices(6), strict=True))
+
+
+def scatter(tree: Tree) -> None:
+    """Leave V at every node, hinges being known."""
+    tree.world.V = Compliance.zero()
+
+    for k, parent in tree.scatter():
+        k.V = _beyond(parent.V, k)
+
+
+def _beyond(V: Compliance, k: Any) -> Compliance:
+    """One step: V − S Tᵀ − T Sᵀ with T = V G − ½ S (Gᵀ V G + D⁻¹), upper triangle only."""
+    S, G, dense = k.S.matrix(), k.G.matrix(), V.matrix()
+    W = dense @ G
+    T = W - S @ ((G.T @ W + k.D.inverse()) * 0.5)
+    return _upper(lambda i, j: dense[i, j] - S[i] @ T[j] - T[i] @ S[j])
+
+
+def through(V: Compliance, rows: Array, own: Array) -> Compliance:
+    """rows V rowsᵀ + own, upper triangle only.
+
+    Args:
+        V: Of a body.
+        rows: Six forces, one per row, (6, 6).
+        own: A symmetric matrix, of which the upper triangle is read, (6, 6).
+    """
+    moved = V.matrix() @ rows.T
+    return _upper(lambda i, j: own[i, j] + rows[i] @ moved[:, j])
+
+
+def _upper(entry: Any) -> Compliance:
+    return Compliance(np.array([entry(i, j) for i, j in _UPPER]))

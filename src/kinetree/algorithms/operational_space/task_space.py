@@ -1,0 +1,199 @@
+"""What the algorithms for Λ⁻¹ share: the mechanism in the frame of its tree, hinges, and the rows of the tasks.
+
+A row χ of a task is a force: χᵀ m is the component of a body's motion m that the row stands for. In the frame of the
+tree rows of all tasks, wherever they are, can be taken through a joint with the same few multiplications:
+
+    χ ← χ − G (Sᵀ χ)        the articulated bodies behind the joint give way
+
+which is [W12] Eq. 11, χ L X with X = 1, one row at a time.
+
+A row of a relative task is a force between two bodies: χ on the far one, −χ on the near one. Both ends are rows like
+any others until the result is handed over, where those that belong together are added up.
+
+[W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
+      operational-space inertia matrix", ICRA 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kinetree.algorithms import tree_frame
+from kinetree.algorithms.kinematics import View
+from kinetree.algorithms.operational_space import mass
+from kinetree.recursion.mechanism import Site
+from kinetree.recursion.roles import FrameRole, GroupRole, NodeRole, RowRole
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.motion import Force
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+#: `tree.carried_groups` or `tree.passing_groups`.
+Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
+
+
+class Parts(NamedTuple):
+    """What there is among the tasks besides the motion of single frames.
+
+    Attributes:
+        relative: Tasks between two frames.
+        mass: The centre of mass.
+    """
+
+    relative: bool = False
+    mass: bool = False
+
+    @classmethod
+    def of(cls, sites: Iterable[Site]) -> Parts:
+        """What there is among the tasks of some sites."""
+        parts = {site.part for site in sites}
+        return cls("near" in parts, "mass" in parts)
+
+    @property
+    def suffix(self) -> str:
+        """Tells apart the names of algorithms."""
+        return "_relative" * self.relative + "_mass" * self.mass
+
+
+#: Nothing but the motion of single frames.
+PLAIN = Parts()
+
+
+def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, parts: Parts = PLAIN, any_basis: bool = False) -> None:
+    """Put the mechanism into the frame of its tree, and the rows of all tasks into `chi`.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        view: How the tasks are seen.
+        chi: Filled.
+        parts: What there is among the tasks.
+        any_basis: Joint coordinates do not matter, as for Λ⁻¹: S is any basis of each joint's motions. Those of a
+            floating base are all motions, in the tree's frame as in its own.
+    """
+    tree_frame.start(tree)
+    tree.world.P = ArticulatedInertia.zero()
+
+    for k, parent in tree.scatter():
+        tree_frame.move(k, parent, q)
+        k.S = k.H.basis(k.C, k.armature) if any_basis else k.H.map(k.C.back)
+        k.P = k.C.congruence(k.M).articulated()
+
+    rows(tree, view, chi, parts)
+
+
+def rows(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
+    """Put the rows of all tasks into `chi`, once the carriers are placed."""
+    for frame, carrier in tree.frames("frame"):
+        seen = view(frame.X @ carrier.C, carrier.origin)
+        for row in frame.rows():
+            chi[row] = seen.T @ row.unit()
+    if parts.relative:
+        for near, near_carrier, far, far_carrier in tree.relatives():
+            seen_near, seen_far = between(near, near_carrier, far, far_carrier)
+            for row in near.rows():
+                chi[row] = -(seen_near.T @ row.unit())
+            for row in far.rows():
+                chi[row] = seen_far.T @ row.unit()
+    if parts.mass:
+        for center, _ in tree.frames("mass"):
+            for row in center.rows():
+                chi[row] = Force.zero()  # it acts on no single body: see `mass`
+
+
+def between(
+    near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
+) -> tuple[Transform, Transform]:
+    """How a relative task sees the motions of its two carriers: in the near frame's axes, at the far frame's origin.
+
+    Each starts from the frame of its own tree. Between trees the distance of their origins enters, and nothing else
+    that grows with the distance from the world's origin; in one tree both transforms are the same to the last bit.
+    """
+    axes, point = (near.X @ near_carrier.C).E, (far.X @ far_carrier.C).r
+    return (
+        Transform.of(axes, point + (far_carrier.origin - near_carrier.origin)),
+        Transform.of(axes, point),
+    )
+
+
+def hinge(k: Any, parent: Any) -> None:
+    """Leave S, D and G at the node, and hand P⁺ to the parent. [J11] Eqs. 32 and 33 with A = 1."""
+    k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
+    parent.P += P_plus
+
+
+def feel(k: Any, passing: Groups, chi: Indexed, felt: list[Indexed], block: Indexed) -> None:
+    """Take rows through a joint, and add to Λ⁻¹ what the joint gives way: (χS) D⁻¹ (χS)ᵀ of all pairs that pass it.
+
+    Args:
+        k: The node, with its hinge.
+        passing: The rows that pass it, in groups.
+        chi: The rows.
+        felt: One array per degree of freedom that a joint may have.
+        block: Λ⁻¹, so far.
+    """
+    for group, later in passing(k):
+        along = []
+        for row in group.rows:
+            along.append(k.S.along(chi[row]))
+            chi[row] = chi[row] - k.G @ along[-1]
+        share(group, later, k.D, along, felt, block)
+
+
+def share(
+    group: GroupRole, later: Iterator[RowRole], D: Factor, y: list[Array], felt: list[Indexed], block: Indexed
+) -> None:
+    """Add y D⁻¹ yᵀ to Λ⁻¹, for the pairs that a group of rows makes with itself and with later rows.
+
+    The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse: `felt`
+    holds L⁻¹ yᵀ of each row.
+    """
+    parts = [D.forward(of_row) for of_row in y]
+    give = [[part * r for part, r in zip(of_row, D.reciprocals, strict=True)] for of_row in parts]
+    for i, one in enumerate(group.rows):
+        for array, part in zip(felt, parts[i], strict=False):
+            array[one] = part
+        for j, other in enumerate(group.rows[i:], start=i):
+            block[one, other] = block[one, other] + _dot(give[i], parts[j])
+    for other in later:
+        theirs = [felt[i][other] for i in range(D.order)]
+        for one, own in zip(group.rows, give, strict=True):
+            block[one, other] = block[one, other] + _dot(own, theirs)
+
+
+def _dot(one: list[Any], other: list[Any]) -> Any:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def clear(tree: Tree, block: Indexed) -> None:
+    """Pairs of tasks that no moving body supports together do not feel each other."""
+    for one in tree.rows():
+        for other in tree.rows(one):
+            block[one, other] = 0.0
+
+
+def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
+    """Add what the centre of mass feels, hinges being known, and hand over."""
+    if parts.mass:
+        tips = tree.array("row")
+        rows(tree, view, tips, parts)
+        mass.feel(tree, tips, block)
+    hand_over(tree, block, inverse_inertia, parts)
+
+
+def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed, parts: Parts = PLAIN) -> None:
+    """Give the result in the order in which tasks were asked for; add up the ends of relative ones."""
+    if not parts.relative:
+        for one in tree.rows():
+            for other in tree.rows(one):
+                inverse_inertia[one, other] = block[one, other]
+                inverse_inertia[other, one] = block[one, other]
+        return
+    for one in tree.rows():
+        block[one, one] = 0.5 * block[one, one]  # added twice
+        for other in tree.rows(one):
+            inverse_inertia[one, other] = inverse_inertia[one, other] + block[one, other]
+            inverse_inertia[other, one] = inverse_inertia[other, one] + block[one, other]

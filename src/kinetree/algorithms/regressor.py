@@ -1,0 +1,56 @@
+"""Inverse dynamics as a linear function of inertial parameters: τ = Y(q, v, a) θ. Cost O(d) per body.
+
+The force that moves a body, I α + V ×* I V, is linear in the ten numbers of I. Its ten columns, in the body's own
+coordinates, go to the joints that move the body by virtual work.
+
+[AAH86] C. Atkeson, C. An, J. Hollerbach, "Estimation of inertial parameters of manipulator loads and links",
+        International Journal of Robotics Research 5, 1986.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.algorithms import tree_frame
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.value import Array
+
+
+@algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",))
+def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> None:
+    """Joint forces per unit of each inertial parameter of a body that sits in each frame. [AAH86] Eq. 12.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        a: Joint accelerations, (nv,).
+        Y: Regressor, (nv, m, 10).
+    """
+    S = tree.array("v")
+    tree_frame.start(tree)
+    tree.world.V = Motion.zero()
+    tree.world.alpha = -tree.gravity
+
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        own = k.S @ v[k]
+        k.V = parent.V + own
+        k.alpha = parent.alpha + k.S @ a[k] + k.V.cross(own)
+        for c in k.columns():
+            S[c] = c.of(k.S)
+
+    for frame, carrier in tree.frames():
+        seen = frame.X @ carrier.C
+        forces = _forces(seen @ carrier.V, seen @ carrier.alpha)
+        for c in tree.support(frame):
+            Y[c, frame] = forces.T @ (seen @ S[c]).data
+
+
+def _forces(V: Motion, alpha: Motion) -> Array:
+    """I α + V ×* I V for each unit of the ten numbers of I, (6, 10)."""
+    units = [RigidInertia(row) for row in np.eye(10)]
+    return np.stack([(unit @ alpha + V.cross(unit @ V)).data for unit in units], axis=1)

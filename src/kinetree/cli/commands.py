@@ -1,0 +1,108 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import kinetree as kt
+from kinetree.cli import demo as demonstration
+from kinetree.cli import flops as operation_counts
+from kinetree.cli import info as information
+from kinetree.cli import report
+from kinetree.cli.files import load
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kinetree {kt.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def kinetree(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Dynamics of branching robots."""
+
+
+Robot = Annotated[Path, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")]
+FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Let the root float instead of fixing it.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random states.")]
+
+
+@app.command()
+def demo(
+    robot: Annotated[Path | None, typer.Argument(metavar="[ROBOT]", help="URDF or MJCF file.")] = None,
+    floating_base: FloatingBase = False,
+    seed: Seed = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 1024,
+) -> None:
+    """Check and time every function, on a robot of yours or on the built-in humanoid.
+
+    Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows what each of them costs.
+    On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
+    """
+    model, warnings = (None, []) if robot is None else load(robot, floating_base)
+    for text in warnings:
+        typer.echo(f"warning: {text}", err=True)
+    if not demonstration.run(Console(), seed, batch, model):
+        raise typer.Exit(1)
+
+
+@app.command()
+def info(
+    robot: Robot,
+    floating_base: FloatingBase = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show a robot: its tree, joints with limits, masses, centre of mass, and what is odd about the file."""
+    model, warnings = load(robot, floating_base)
+    if as_json:
+        typer.echo(information.as_json(model, warnings))
+    else:
+        information.show(Console(), model, warnings)
+
+
+@app.command()
+def check(
+    robot: Robot,
+    floating_base: FloatingBase = False,
+    seed: Seed = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Random states.")] = 32,
+) -> None:
+    """Check a robot: laws that its dynamics must obey, and Pinocchio's or MuJoCo's results on the same file.
+
+    URDF is compared with Pinocchio, MJCF with MuJoCo, where they are installed. The exit code is 1 if anything fails.
+    """
+    model, warnings = load(robot, floating_base)
+    for text in warnings:
+        typer.echo(f"warning: {text}", err=True)
+    if not report.run(Console(), robot, model, floating_base, seed, samples):
+        raise typer.Exit(1)
+
+
+@app.command()
+def flops(
+    paper: Annotated[str, typer.Option(help="Whose comparison: 001 or 003.")] = "001",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture, e.g. flops.png.")] = None,
+) -> None:
+    """Count operations as the papers do, and say which of their relations hold.
+
+    001 is Wensing, Featherstone and Orin's comparison of algorithms for the operational-space inertia of a humanoid,
+    003 the counts of Jain and Rodriguez for linearised dynamics of serial chains.
+    """
+    if paper not in operation_counts.PAPERS:
+        raise typer.BadParameter(f"{paper!r} is none of {', '.join(operation_counts.PAPERS)}", param_hint="--paper")
+    if plot is not None and find_spec("matplotlib") is None:
+        raise typer.BadParameter("a picture needs matplotlib: pip install 'kinetree[plot]'", param_hint="--plot")
+    operation_counts.run(Console(), paper, as_json, plot)

@@ -1,0 +1,338 @@
+"""The intermediate representation: what an algorithm does to each scalar, with loops kept as loops.
+
+A program is a tree of blocks. A block is a list of items in the order in which they happen:
+
+    Op      a scalar. `code` is one of
+              const            attr: the number
+              load             attr: the place
+              add sub mul div  two arguments
+              neg sqrt sin cos one argument
+              fma              a·b + c, rounded once (put in by `simplify` only)
+    Store   puts a scalar into a place
+    Loop    runs a block for each row of an index table, or for each of a range of columns. A loop over nodes has one
+            block per variant: the kind of the node, and whether its parent is the world
+
+An op may be used in its own block after it is made, and in blocks inside that one. A place is a field of a node, a
+constant of a node or frame (`Param`), a constant of the mechanism (`Uniform`), an entry of an input or output, or of
+the tree's own arrays. Which node, column or frame is meant is told by the role of an enclosing loop.
+
+Places in different roles of one loop never overlap, but for arrays indexed by columns, where a loop's column may be
+one of the node's own. Roles with several `classes` (a parent of unknown kind) stand for any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from kinetree.recursion.contract import refuse
+from kinetree.spatial import scalar
+from kinetree.spatial.dual import Dual
+
+ARITY = {
+    "const": 0,
+    "load": 0,
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "neg": 1,
+    "sqrt": 1,
+    "sin": 1,
+    "cos": 1,
+    "fma": 3,
+}
+COMMUTATIVE = frozenset({"add", "mul"})
+
+
+class Role:
+    """Who is meant in a loop's body: its node k, the parent, a column, a frame."""
+
+    __slots__ = ("classes", "name")
+
+    def __init__(self, name: str, classes: tuple[str, ...] = ()) -> None:
+        self.name = name
+        #: Names of the node kinds that it may be; ("world",) for the world; empty for columns and frames.
+        self.classes = classes
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {'|'.join(self.classes)}>"
+
+
+class Position(NamedTuple):
+    """The number of a role's node, column or frame, or where its part of q or v starts."""
+
+    role: Role
+    what: str
+
+
+#: A position (0: none) and a fixed offset from it.
+Index = tuple[Any, int]
+
+
+class Field(NamedTuple):
+    """A scalar of a node's field."""
+
+    role: Role
+    name: str
+    component: int
+
+
+class Param(NamedTuple):
+    """A constant of a node or frame."""
+
+    role: Role
+    component: int
+
+
+class Uniform(NamedTuple):
+    """A constant of the mechanism: a component of gravity."""
+
+    component: int
+
+
+class Input(NamedTuple):
+    """An entry of an input, by number of the input and position along each of its axes."""
+
+    number: int
+    at: tuple[Index, ...]
+
+
+class Output(NamedTuple):
+    """An entry of an output."""
+
+    number: int
+    at: tuple[Index, ...]
+
+
+class ArrayEntry(NamedTuple):
+    """A scalar of an entry of one of the tree's own arrays."""
+
+    number: int
+    at: tuple[Index, ...]
+    component: int
+
+
+Place = Field | Param | Uniform | Input | Output | ArrayEntry
+PURE_PLACES = (Param, Uniform, Input)
+
+
+class Op:
+    """A scalar of a traced program. Arithmetic on it makes further ops in the block that is being traced."""
+
+    __slots__ = ("args", "attr", "block", "code")
+
+    def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: Block) -> None:
+        self.code, self.args, self.attr, self.block = code, args, attr, block
+
+    def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
+        if isinstance(other, (np.ndarray, Dual)):
+            return NotImplemented  # they know what to do with scalars
+        program = self.block.program
+        other = program.lift(other)
+        return program.op(code, other, self) if reverse else program.op(code, self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("add", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("add", other, True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("sub", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("sub", other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("mul", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("mul", other, True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with("div", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with("div", other, True)
+
+    def __neg__(self) -> Op:
+        return self.block.program.op("neg", self)
+
+    def _no_value(self, *_: object) -> NoReturn:
+        refuse(
+            "an algorithm branches on a value, or takes it as an index or a number: the same loop runs for all samples"
+        )
+
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = _no_value
+    __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _no_value
+
+    def __repr__(self) -> str:
+        return f"{self.code}({', '.join(a.code for a in self.args)})" if self.args else f"{self.code} {self.attr}"
+
+
+scalar.sincos.register(Op, lambda x: (x.block.program.op("sin", x), x.block.program.op("cos", x)))
+scalar.sqrt.register(Op, lambda x: x.block.program.op("sqrt", x))
+
+
+class Store(NamedTuple):
+    """Puts a scalar into a place."""
+
+    place: Place
+    value: Op
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop over rows of a table ("scatter", "gather", "frames", "support") or over contiguous columns.
+
+    Attributes:
+        source: What it runs over.
+        over: For inner loops, the role whose columns, rows or support they are.
+        after: For loops over some of the rows, the role of the row that comes first, or of the group that comes before.
+        bodies: One block per variant; loops over columns have the single variant ().
+        roles: The roles of each variant.
+    """
+
+    source: str
+    over: Role | None
+    after: Role | None = None
+    bodies: dict[tuple[str, ...], Block] = field(default_factory=dict)
+    roles: dict[tuple[str, ...], tuple[Role, ...]] = field(default_factory=dict)
+
+
+class Block:
+    """Items in order, inside an enclosing block."""
+
+    __slots__ = ("items", "known", "outer", "program")
+
+    def __init__(self, program: Program, outer: Block | None) -> None:
+        self.program, self.outer = program, outer
+        self.items: list[Op | Store | Loop] = []
+        self.known: dict[Any, Op] = {}
+
+    def chain(self) -> Iterator[Block]:
+        """This block and those around it, innermost first."""
+        block: Block | None = self
+        while block is not None:
+            yield block
+            block = block.outer
+
+
+class Program:
+    """A traced algorithm."""
+
+    def __init__(self) -> None:
+        self.top = Block(self, None)
+        self.current = self.top
+        #: Scalars per entry of each of the tree's arrays, and what it is indexed by.
+        self.arrays: list[tuple[tuple[str, ...], int]] = []
+
+    @staticmethod
+    def inner(block: Block) -> list[Loop]:
+        """The loops of a block."""
+        return [item for item in block.items if isinstance(item, Loop)]
+
+    def lift(self, value: Any) -> Op:
+        """A number or an op as an op that may be used in the current block."""
+        if isinstance(value, Op):
+            if value.block not in self.current.chain():
+                refuse("a value made in one loop is used outside of it: keep it in a field")
+            return value
+        if isinstance(value, (int, float, np.integer, np.floating)):
+            return self.op("const", attr=float(value))
+        return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
+
+    def op(self, code: str, *args: Op, attr: Any = None) -> Op:
+        """The op with these arguments: one already known in an enclosing block, or a new one here."""
+        key = (code, attr if code != "const" else _bits(attr), *map(id, args))
+        if code in COMMUTATIVE and id(args[0]) > id(args[1]):
+            key = (code, attr, id(args[1]), id(args[0]))
+        for block in self.current.chain():
+            known = block.known.get(key)
+            if known is not None:
+                return known
+        made = self.current.known[key] = Op(code, args, attr, self.current)
+        self.current.items.append(made)
+        return made
+
+    def load(self, place: Place) -> Op:
+        """A load. Places that nothing writes to are loaded once; others afresh each time."""
+        if isinstance(place, PURE_PLACES):
+            return self.op("load", attr=place)
+        made = Op("load", (), place, self.current)
+        self.current.items.append(made)
+        return made
+
+
+def _bits(number: float) -> Any:
+    """Distinguishes −0.0 from 0.0."""
+    return (number, math.copysign(1.0, number))
+
+
+def walk(block: Block) -> Iterator[tuple[Block, Op | Store | Loop]]:
+    """All items of a block and of the loops in it, in order."""
+    for item in block.items:
+        yield block, item
+        if isinstance(item, Loop):
+            for body in item.bodies.values():
+                yield from walk(body)
+
+
+def verify(program: Program) -> None:
+    """Check that every op is well formed, and used only where it is known."""
+
+    def check(block: Block, known: set[int]) -> None:
+        here = set(known)
+        for item in block.items:
+            if isinstance(item, Op):
+                if len(item.args) != ARITY[item.code] or item.block is not block:
+                    raise AssertionError(f"malformed {item!r}")
+                if missing := [a for a in item.args if id(a) not in here]:
+                    raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not known")
+                here.add(id(item))
+            elif isinstance(item, Store):
+                if id(item.value) not in here:
+                    raise AssertionError(f"store to {item.place} of a value that is not known there")
+            else:
+                for body in item.bodies.values():
+                    check(body, here)
+
+    check(program.top, set())
+
+
+def canonical(block: Block) -> list[Any]:
+    """A block's items with names that depend on nothing but their order, to compare two traces."""
+    numbers: dict[Any, Any] = {}
+
+    def name(thing: Any) -> Any:
+        return numbers.get(id(thing), id(thing))
+
+    def place(p: Any) -> Any:
+        if isinstance(p, Role):
+            return name(p)
+        return tuple(place(x) for x in p) if isinstance(p, tuple) else p
+
+    def listing(items: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for item in items:
+            if isinstance(item, Op):
+                numbers[id(item)] = ("op", len(numbers))
+                attr = item.attr if item.code == "const" else place(item.attr) if item.code == "load" else None
+                out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
+            elif isinstance(item, Store):
+                out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))
+            else:
+                for variant, roles in item.roles.items():
+                    for i, role in enumerate(roles):
+                        numbers[id(role)] = ("role", variant, i, len(numbers))
+                bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
+                fixed = [name(role) if role else None for role in (item.over, item.after)]
+                out.append(("loop", item.source, fixed, bodies))
+        return out
+
+    return listing(block.items)

@@ -1,0 +1,259 @@
+"""The callable that users hold: checks what it is given, picks a lane width and runs the kernel.
+
+A single sample runs on a kernel of width 1, a batch on the processor's vector width. The bits of a sample do not depend
+on which.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines.native import cache, target, threads
+from kinetree.engines.native.binding import Array, Binding, Operand, plan
+from kinetree.engines.native.builtin import Gate
+from kinetree.engines.native.driver import driver_text
+from kinetree.engines.native.gufunc import make_gufunc
+from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.errors import InputError
+
+Kernel = Callable[[int], Library]
+
+_FLOAT64 = np.dtype(np.float64)
+
+# Fewer samples are faster one by one than in lanes that are mostly spare.
+_SMALLEST_BATCH = 3
+
+# Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches as many numbers as this.
+_NUMBERS_PER_THREAD = 1 << 20
+
+
+class Compiled(Gate):
+    """A compiled function of arrays, which broadcasts over leading axes.
+
+    Args:
+        binding: The kernel's operands and constants.
+        kernel: Gives the library with the symbol `kernel` for a lane width; called once for each width that is needed.
+    """
+
+    def __init__(self, binding: Binding, kernel: Kernel) -> None:
+        self.binding = binding
+        self._kernel = kernel
+        self._target = target.current()
+        self._lock = threading.RLock()
+        self._shapes = tuple(operand.shape for operand in binding.inputs)
+        self._width = _batch_width(binding, self._target.width)
+        self._runners: dict[int, Callable[..., Any]] = {}
+        self._single: Callable[..., Any] | None = None
+
+    def general(self, *inputs: Any, out: Any = None) -> Any:
+        """Compute. This is what calling does; plain samples take the short way of `Gate` where there is one.
+
+        Args:
+            inputs: Arrays of shape (..., *core), in the order of `binding.inputs`; any real numbers.
+            out: Array (or tuple of arrays, for several outputs) of the result's shape to put it in; may overlap inputs.
+
+        Returns:
+            The array of results, or a tuple of them if there are several.
+        """
+        # Plain samples go straight to the ufunc.
+        if out is None and len(inputs) == len(self._shapes) and self._single is not None:
+            for array, shape in zip(inputs, self._shapes, strict=False):
+                if type(array) is not np.ndarray or array.shape != shape or array.dtype is not _FLOAT64:
+                    break
+            else:
+                return self._single(*inputs)
+        return self._general(inputs, out)
+
+    def compile(self) -> None:
+        """Compile now what calls may need later, so that no call has to."""
+        for width in {1, self._width}:
+            self._runner(width)
+
+    def _runner(self, width: int) -> Callable[..., Any]:
+        """The function that runs the kernel of a width on checked arrays with at most one batch axis."""
+        try:
+            return self._runners[width]
+        except KeyError:
+            pass
+        with self._lock, target.use(self._target):
+            if width not in self._runners:
+                driver, kernel = load_driver(width), self._kernel(width)
+                if any(operand.size == 0 for operand in self.binding.operands):
+                    self._runners[width] = _direct(self.binding, driver, kernel, width)
+                else:
+                    self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
+                    if width == 1:
+                        self.open_gate(self.binding, driver, kernel)
+                self._single = self._runners.get(1)
+            return self._runners[width]
+
+    def _general(self, inputs: tuple[Any, ...], out: Any) -> Any:
+        binding = self.binding
+        if len(inputs) != len(binding.inputs):
+            names = ", ".join(operand.name for operand in binding.inputs)
+            raise InputError(f"{binding.name} takes {len(binding.inputs)} inputs ({names}), got {len(inputs)}")
+        arrays = [self._checked(operand, value) for operand, value in zip(binding.inputs, inputs, strict=True)]
+        batch = self._batch(arrays)
+        results = self._results(out, batch)
+        if not batch:
+            self._runner(1)(*arrays, out=results)
+        elif (samples := math.prod(batch)) > 0:
+            flat = [_flat(a, o, batch, samples) for a, o in zip(arrays, binding.inputs, strict=True)]
+            if out is None:
+                self._run_slices([*flat, *_reshaped(results, binding, samples)], samples)
+            else:
+                self._run_into(flat, results, samples)
+        return results if len(results) > 1 else results[0]
+
+    def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
+        """Run a flat batch into a user's arrays."""
+        targets = _reshaped(results, self.binding, samples)
+        # A result that overlaps inputs or other results, or has no flat view, is computed elsewhere first.
+        for k, (result, flat_result) in enumerate(zip(results, targets, strict=True)):
+            others = [*flat, *targets[:k]]
+            detached = flat_result is not result and not np.may_share_memory(result, flat_result)
+            if detached or any(np.may_share_memory(result, a) for a in others):
+                targets[k] = np.empty(flat_result.shape)
+        self._run_slices([*flat, *targets], samples)
+        for result, computed in zip(results, targets, strict=True):
+            if computed is not result and not np.may_share_memory(result, computed):
+                result[...] = computed.reshape(result.shape)
+
+    def _run_slices(self, arrays: list[Array], samples: int) -> None:
+        """Spread a flat batch over threads, in slices of whole blocks of lanes."""
+        width = self._width if samples >= _SMALLEST_BATCH else 1
+        runner, inputs = self._runner(width), len(self.binding.inputs)
+        parts = min(threads.get_threads(), samples * self.binding.footprint // _NUMBERS_PER_THREAD)
+        if parts <= 1:
+            runner(*arrays[:inputs], out=tuple(arrays[inputs:]))
+            return
+        length = -(-samples // (parts * width)) * width
+
+        def task(start: int) -> Callable[[], object]:
+            pieces = [array[start : start + length] for array in arrays]
+            return lambda: runner(*pieces[:inputs], out=tuple(pieces[inputs:]))
+
+        threads.run([task(start) for start in range(0, samples, length)])
+
+    def _checked(self, operand: Operand, value: Any) -> Array:
+        """An input as a float64 array of the right core shape."""
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self.binding.name}: {operand.name} is not an array of numbers ({error})") from None
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"{self.binding.name}: {operand.name} has dtype {array.dtype}, expected real numbers")
+        rank = len(operand.shape)
+        if array.ndim < rank or array.shape[array.ndim - rank :] != operand.shape:
+            expected = ", ".join(["...", *map(str, operand.shape)])
+            raise InputError(f"{self.binding.name}: {operand.name} has shape {array.shape}, expected ({expected})")
+        return array.astype(np.float64, copy=False)
+
+    def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
+        """The common leading shape."""
+        leads = [_lead(array, operand) for array, operand in zip(arrays, self.binding.inputs, strict=True)]
+        if leads.count(leads[0]) == len(leads):
+            return leads[0]
+        try:
+            return np.broadcast_shapes(*leads)
+        except ValueError:
+            shapes = ", ".join(f"{o.name} {lead}" for o, lead in zip(self.binding.inputs, leads, strict=True))
+            raise InputError(f"{self.binding.name}: batch shapes do not broadcast: {shapes}") from None
+
+    def _results(self, out: Any, batch: tuple[int, ...]) -> tuple[Array, ...]:
+        """The arrays that take the results: the user's if they fit, else new ones."""
+        outputs = self.binding.outputs
+        shapes = [batch + operand.shape for operand in outputs]
+        if out is None:
+            return tuple(np.empty(shape) for shape in shapes)
+        given = out if isinstance(out, tuple) else (out,)
+        if len(given) != len(outputs):
+            raise InputError(f"{self.binding.name}: out has {len(given)} arrays, expected {len(outputs)}")
+        for array, operand, shape in zip(given, outputs, shapes, strict=True):
+            name = "out" if len(outputs) == 1 else f"out ({operand.name})"
+            if not isinstance(array, np.ndarray) or array.dtype != _FLOAT64:
+                kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise InputError(f"{self.binding.name}: {name} must be a float64 array, got {kind}")
+            if array.shape != shape:
+                raise InputError(f"{self.binding.name}: {name} has shape {array.shape}, expected {shape}")
+            if not array.flags.writeable:
+                raise InputError(f"{self.binding.name}: {name} is read-only")
+        return given
+
+
+def load_driver(width: int) -> Library:
+    """The driver for a lane width on the current target, compiled once and kept."""
+    chosen = target.current()
+    with _drivers_lock:
+        library = _drivers.get((width, chosen))
+        if library is None:
+            name = cache.key("driver", width, chosen)
+            cached = cache.load(name)
+            if cached is None:
+                code = compile_text(driver_text(width, chosen), chosen)
+                cache.store(name, {}, code)
+            else:
+                code = cached[1]
+            library = _drivers[width, chosen] = Library(code, "drive")
+    return library
+
+
+_drivers: dict[tuple[int, target.Target], Library] = {}
+_drivers_lock = threading.Lock()
+
+
+def _batch_width(binding: Binding, widest: int) -> int:
+    """The widest lanes whose scratch stays in the cache: all, or half of them; fewer hardly beat single samples."""
+    fits = target.cache_bytes() // (8 * max(binding.footprint, 1))
+    return next((width for width in (widest, widest // 2) if 1 < width <= fits), 1)
+
+
+def _lead(array: Array, operand: Operand) -> tuple[int, ...]:
+    lead: tuple[int, ...] = array.shape[: array.ndim - len(operand.shape)]
+    return lead
+
+
+def _reshaped(results: tuple[Array, ...], binding: Binding, samples: int) -> list[Array]:
+    """Results with one batch axis; views, where strides allow it."""
+    flat = [(samples, *operand.shape) for operand in binding.outputs]
+    return [r if r.shape == shape else r.reshape(shape) for r, shape in zip(results, flat, strict=True)]
+
+
+def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) -> Array:
+    """An input with one batch axis; repeated by a zero stride if it is one sample for all, else by copying."""
+    lead = _lead(array, operand)
+    if lead == batch:
+        return array if len(lead) == 1 else array.reshape(samples, *operand.shape)
+    if math.prod(lead) == 1:
+        return np.broadcast_to(array.reshape(operand.shape), (samples, *operand.shape))
+    return np.broadcast_to(array, batch + operand.shape).reshape(samples, *operand.shape)
+
+
+def _direct(binding: Binding, driver: Library, kernel: Library, width: int) -> Callable[..., Any]:
+    """Call the driver without NumPy, whose ufuncs have no core axes of length 0."""
+    words = plan(binding, kernel.address("kernel"), width)
+    drive = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(driver.address("drive"))
+
+    def run(*inputs: Array, out: tuple[Array, ...] | None = None) -> Any:
+        results = tuple(np.empty(operand.shape) for operand in binding.outputs) if out is None else out
+        # Copies make this independent of layouts and overlaps.
+        arrays = [np.array(array, order="C") for array in (*inputs, *results)]
+        leads = [array.ndim - len(operand.shape) for array, operand in zip(arrays, binding.operands, strict=True)]
+        outer = [array.strides[0] if lead else 0 for array, lead in zip(arrays, leads, strict=True)]
+        core = [stride for array, lead in zip(arrays, leads, strict=True) for stride in array.strides[lead:]]
+        addresses = np.array([array.ctypes.data for array in arrays], dtype=np.intp)
+        steps = np.array(outer + core, dtype=np.intp)
+        samples = np.array([len(arrays[0]) if leads[0] else 1], dtype=np.intp)
+        drive(addresses.ctypes.data, samples.ctypes.data, steps.ctypes.data, words.ctypes.data)
+        for result, computed in zip(results, arrays[len(inputs) :], strict=True):
+            result[...] = computed
+        return results if len(results) > 1 else results[0]
+
+    run.__dict__["owned"] = (binding, driver, kernel)
+    return run

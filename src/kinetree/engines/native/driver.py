@@ -1,0 +1,352 @@
+"""The inner loop between NumPy's arrays and a kernel, one text for all algorithms.
+
+NumPy calls `drive(args, dims, steps, plan)` with the arrays' addresses, the number of samples and all strides. It takes
+W samples at a time into a lane-interleaved scratch, calls the kernel and brings the results back. All inputs of
+a block are read before its first result is written: results may go where inputs came from. Short of W samples the last
+one fills the spare lanes; those compute the same bits and are stored to the same place.
+
+    take      user array -> lanes, by strides, or W x W register transposes where a sample is contiguous
+    put       lanes -> user array, likewise
+    mirror    upper triangle -> lower triangle
+    drive     the loop over blocks of samples; leaves the processor's floating-point flags as found
+
+User memory is only promised to be aligned to 8 bytes. The plan is described in `binding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from kinetree.engines.native.assembly import Function, transpose
+from kinetree.engines.native.binding import HEADER_WORDS, MAX_OUTPUTS, OPERAND_WORDS, Flag, OperandWord, PlanWord
+from kinetree.engines.native.target import Target
+
+_ALIGNMENT = 64
+
+
+def driver_text(width: int, target: Target) -> str:
+    """LLVM IR of `drive` for kernels of a lane width.
+
+    Args:
+        width: Samples that a kernel handles at once, W = 1, 2, 4 or 8.
+        target: The processor; its own vector width serves the copies that are not between lanes.
+    """
+    lanes = f"<{width} x double>"
+    block = max(2, target.width)
+    parts = [_take(width), _put(width), _mirror_lanes(width) if width > 1 else _mirror(block), _drive(width, target)]
+    parts += [
+        "declare ptr @malloc(i64)",
+        "declare void @free(ptr)",
+        "declare i32 @PyGILState_Ensure()",
+        "declare void @PyGILState_Release(i32)",
+        "declare ptr @PyErr_NoMemory()",
+        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    ]
+    if width > 1:
+        parts.append(f"declare {lanes} @llvm.masked.load.v{width}f64.p0(ptr, i32, <{width} x i1>, {lanes})")
+        parts.append(f"declare void @llvm.masked.store.v{width}f64.p0({lanes}, ptr, i32, <{width} x i1>)")
+    if target.is_x86:
+        parts += ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
+    elif target.is_arm:
+        parts += ["declare i64 @llvm.aarch64.get.fpsr()", "declare void @llvm.aarch64.set.fpsr(i64)"]
+    return "\n".join(parts)
+
+
+class _Core:
+    """Dimensions and strides of one sample of an operand, padded on the left to three axes."""
+
+    def __init__(self, f: Function, operand: str, steps: str) -> None:
+        self.f = f
+        self.size = f.word(operand, OperandWord.SIZE)
+        self.dims = [f.word(operand, OperandWord.DIM + axis) for axis in range(3)]
+        first, rank = f.word(operand, OperandWord.FIRST_STEP), f.word(operand, OperandWord.RANK)
+        self.strides = []
+        for axis in range(3):
+            # Padded axes have length 1: their stride is never used, but must be read from somewhere.
+            offset = f.let(f"sub i64 {rank}, {3 - axis}")
+            real = f.let(f"icmp sge i64 {offset}, 0")
+            index = f.let(f"select i1 {real}, i64 {f.let(f'add i64 {first}, {offset}')}, i64 0")
+            self.strides.append(f.word(steps, index))
+
+    def contiguous(self) -> str:
+        """Whether the elements of a sample lie side by side in C order, an i1."""
+        f = self.f
+        inner, answer = "8", "true"
+        for dim, stride in zip(reversed(self.dims), reversed(self.strides), strict=True):
+            single = f.let(f"icmp eq i64 {dim}, 1")
+            dense = f.let(f"icmp eq i64 {stride}, {inner}")
+            answer = f.let(f"and i1 {answer}, {f.let(f'or i1 {single}, {dense}')}")
+            inner = f.let(f"mul i64 {inner}, {dim}")
+        return answer
+
+    @contextmanager
+    def each(self) -> Iterator[tuple[str, str]]:
+        """Loop over the elements: gives an element's number in C order and its offset in bytes."""
+        f, number, offset = self.f, "0", "0"
+        with ExitStack() as loops:
+            for dim, stride in zip(self.dims, self.strides, strict=True):
+                index = loops.enter_context(f.loop(0, dim))
+                number = f.let(f"add i64 {f.let(f'mul i64 {number}, {dim}')}, {index}")
+                offset = f.let(f"add i64 {offset}, {f.let(f'mul i64 {index}, {stride}')}")
+            yield number, offset
+
+
+_SIGNATURE = "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %steps)"
+
+
+def _lane_pointers(f: Function, width: int) -> list[str]:
+    """Where the samples of a block start; spare lanes repeat the last sample."""
+    pointers = []
+    for lane in range(width):
+        sample = f.let(f"add i64 %first, {lane}")
+        real = f.let(f"icmp slt i64 {sample}, %last")
+        clamped = f.let(f"select i1 {real}, i64 {sample}, i64 %last")
+        pointers.append(f.at("%base", f.let(f"mul i64 {clamped}, %outer")))
+    return pointers
+
+
+def _mask(f: Function, width: int, count: str) -> str:
+    """A mask of the first `count` elements of a vector."""
+    vector = f"<{width} x i64>"
+    splat = f.let(f"insertelement {vector} poison, i64 {count}, i64 0")
+    splat = f.let(f"shufflevector {vector} {splat}, {vector} poison, <{width} x i32> zeroinitializer")
+    numbers = ", ".join(f"i64 {k}" for k in range(width))
+    return f.let(f"icmp slt {vector} <{numbers}>, {splat}")
+
+
+def _take(width: int) -> str:
+    f = Function(f"define internal void @take{_SIGNATURE}")
+    core = _Core(f, "%operand", "%steps")
+    pointers = _lane_pointers(f, width)
+    if width == 1:
+        with f.returning_when(core.contiguous()):
+            size = f.let(f"mul i64 {core.size}, 8")
+            f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr align 8 %area, ptr align 8 {pointers[0]}, i64 {size}, i1 0)")
+        with core.each() as (number, offset):
+            value = f.let(f"load double, ptr {f.at(pointers[0], offset)}, align 8")
+            f.do(f"store double {value}, ptr {f.at('%area', number, 'double')}, align 8")
+        return f.text()
+
+    lanes, align = f"<{width} x double>", 8 * width
+    with f.returning_when(core.contiguous()):
+        whole = f.let(f"and i64 {core.size}, {-width}")
+        with f.loop(0, whole, width) as element:
+            rows = [f.let(f"load {lanes}, ptr {f.at(p, element, 'double')}, align 8") for p in pointers]
+            for k, column in enumerate(transpose(f, rows)):
+                slot = f.at("%area", f.let(f"add i64 {element}, {k}"), lanes)
+                f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
+        rest = f.let(f"sub i64 {core.size}, {whole}")
+        with f.when(f.let(f"icmp ne i64 {rest}, 0")):
+            # Rows beyond the operand are garbage in what the next one overwrites, or in the slack at the end.
+            mask = _mask(f, width, rest)
+            load = f"call {lanes} @llvm.masked.load.v{width}f64.p0"
+            rows = [
+                f.let(f"{load}(ptr {f.at(p, whole, 'double')}, i32 8, <{width} x i1> {mask}, {lanes} zeroinitializer)")
+                for p in pointers
+            ]
+            for k, column in enumerate(transpose(f, rows)[:-1]):
+                slot = f.at("%area", f.let(f"add i64 {whole}, {k}"), lanes)
+                f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
+    with core.each() as (number, offset):
+        vector = "poison"
+        for lane, pointer in enumerate(pointers):
+            value = f.let(f"load double, ptr {f.at(pointer, offset)}, align 8")
+            vector = f.let(f"insertelement {lanes} {vector}, double {value}, i64 {lane}")
+        f.do(f"store {lanes} {vector}, ptr {f.at('%area', number, lanes)}, align {align}")
+    return f.text()
+
+
+def _put(width: int) -> str:
+    f = Function(f"define internal void @put{_SIGNATURE}")
+    core = _Core(f, "%operand", "%steps")
+    pointers = _lane_pointers(f, width)
+    if width == 1:
+        with core.each() as (number, offset):
+            value = f.let(f"load double, ptr {f.at('%area', number, 'double')}, align 8")
+            f.do(f"store double {value}, ptr {f.at(pointers[0], offset)}, align 8")
+        return f.text()
+
+    lanes, align = f"<{width} x double>", 8 * width
+    with f.returning_when(core.contiguous()):
+        whole = f.let(f"and i64 {core.size}, {-width}")
+
+        def rows(element: str) -> list[str]:
+            slots = [f.at("%area", f.let(f"add i64 {element}, {k}"), lanes) for k in range(width)]
+            return transpose(f, [f.let(f"load {lanes}, ptr {slot}, align {align}") for slot in slots])
+
+        with f.loop(0, whole, width) as element:
+            for pointer, row in zip(pointers, rows(element), strict=True):
+                f.do(f"store {lanes} {row}, ptr {f.at(pointer, element, 'double')}, align 8")
+        rest = f.let(f"sub i64 {core.size}, {whole}")
+        with f.when(f.let(f"icmp ne i64 {rest}, 0")):
+            mask = _mask(f, width, rest)
+            for pointer, row in zip(pointers, rows(whole), strict=True):
+                target = f.at(pointer, whole, "double")
+                store = f"call void @llvm.masked.store.v{width}f64.p0"
+                f.do(f"{store}({lanes} {row}, ptr {target}, i32 8, <{width} x i1> {mask})")
+    with core.each() as (number, offset):
+        vector = f.let(f"load {lanes}, ptr {f.at('%area', number, lanes)}, align {align}")
+        for lane, pointer in enumerate(pointers):
+            value = f.let(f"extractelement {lanes} {vector}, i64 {lane}")
+            f.do(f"store double {value}, ptr {f.at(pointer, offset)}, align 8")
+    return f.text()
+
+
+def _mirror_lanes(width: int) -> str:
+    """Mirror a square of n x n lane vectors."""
+    lanes, align = f"<{width} x double>", 8 * width
+    f = Function("define internal void @mirror(ptr %area, i64 %n)")
+    with f.loop(0, "%n") as i:
+        start = f.let(f"add i64 {i}, 1")
+        row = f.let(f"mul i64 {i}, %n")
+        with f.loop(start, "%n") as j:
+            upper = f.at("%area", f.let(f"add i64 {row}, {j}"), lanes)
+            lower = f.at("%area", f.let(f"add i64 {f.let(f'mul i64 {j}, %n')}, {i}"), lanes)
+            f.do(f"store {lanes} {f.let(f'load {lanes}, ptr {upper}, align {align}')}, ptr {lower}, align {align}")
+    return f.text()
+
+
+def _mirror(block: int) -> str:
+    """Mirror a square of n x n doubles in blocks; the last block of a row overlaps the one before it."""
+    f = Function("define internal void @mirror(ptr %area, i64 %n)")
+    vector = f"<{block} x double>"
+    small = f.let(f"icmp slt i64 %n, {block}")
+    with f.returning_when(small), f.loop(0, "%n") as i:
+        row = f.let(f"mul i64 {i}, %n")
+        with f.loop(f.let(f"add i64 {i}, 1"), "%n") as j:
+            upper = f.at("%area", f.let(f"add i64 {row}, {j}"), "double")
+            lower = f.at("%area", f.let(f"add i64 {f.let(f'mul i64 {j}, %n')}, {i}"), "double")
+            f.do(f"store double {f.let(f'load double, ptr {upper}, align 8')}, ptr {lower}, align 8")
+
+    last = f.let(f"sub i64 %n, {block}")
+    stop = f.let(f"add i64 %n, {block - 1}")
+    stop = f.let(f"and i64 {stop}, {-block}")
+
+    def clamp(start: str) -> str:
+        fits = f.let(f"icmp slt i64 {start}, {last}")
+        return f.let(f"select i1 {fits}, i64 {start}, i64 {last}")
+
+    def slots(row: str, column: str) -> list[str]:
+        rows = [f.let(f"mul i64 {f.let(f'add i64 {row}, {k}')}, %n") for k in range(block)]
+        return [f.at("%area", f.let(f"add i64 {r}, {column}"), "double") for r in rows]
+
+    def load(places: list[str]) -> list[str]:
+        return [f.let(f"load {vector}, ptr {place}, align 8") for place in places]
+
+    # Blocks on the diagonal first: the overlapping ones read them.
+    with f.loop(0, stop, block) as start:
+        i = clamp(start)
+        places = slots(i, i)
+        rows = load(places)
+        for k, (place, row, column) in enumerate(zip(places, rows, transpose(f, rows), strict=True)):
+            picks = ", ".join(f"i32 {c if c < k else block + c}" for c in range(block))
+            mixed = f.let(f"shufflevector {vector} {column}, {vector} {row}, <{block} x i32> <{picks}>")
+            f.do(f"store {vector} {mixed}, ptr {place}, align 8")
+    with f.loop(0, stop, block) as start:
+        i = clamp(start)
+        with f.loop(f.let(f"add i64 {start}, {block}"), stop, block) as other:
+            j = clamp(other)
+            columns = transpose(f, load(slots(i, j)))
+            for place, column in zip(slots(j, i), columns, strict=True):
+                f.do(f"store {vector} {column}, ptr {place}, align 8")
+    return f.text()
+
+
+def _drive(width: int, target: Target) -> str:
+    f = Function("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
+    flags = f.let("alloca i64, align 8")
+    outs = f.let(f"alloca [{MAX_OUTPUTS} x ptr], align 8")
+    samples = f.word("%dims")
+    with f.returning_when(f.let(f"icmp slt i64 {samples}, 1")):
+        pass
+    if target.is_x86:
+        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {flags})")
+    elif target.is_arm:
+        f.do(f"store i64 {f.let('call i64 @llvm.aarch64.get.fpsr()')}, ptr {flags}, align 8")
+
+    size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {_ALIGNMENT}")
+    memory = f.let(f"call ptr @malloc(i64 {size})")
+    with f.returning_when(f.let(f"icmp eq ptr {memory}, null")):
+        state = f.let("call i32 @PyGILState_Ensure()")
+        f.let("call ptr @PyErr_NoMemory()")
+        f.do(f"call void @PyGILState_Release(i32 {state})")
+    # Distance to the next multiple of the alignment.
+    number = f.let(f"ptrtoint ptr {memory} to i64")
+    scratch = f.at(memory, f.let(f"and i64 {f.let(f'sub i64 0, {number}')}, {_ALIGNMENT - 1}"))
+    workspace = f.at(scratch, f.word("%plan", PlanWord.WORKSPACE))
+
+    kernel = f.address("%plan", PlanWord.KERNEL)
+    parameters, tables = f.address("%plan", PlanWord.PARAMETERS), f.address("%plan", PlanWord.TABLES)
+    inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
+    operands = f.at("%plan", HEADER_WORDS, "i64")
+    last = f.let(f"sub i64 {samples}, 1")
+
+    def operand(k: str) -> str:
+        return f.at(operands, f.let(f"mul i64 {k}, {OPERAND_WORDS}"), "i64")
+
+    def has(descriptor: str, flag: Flag) -> str:
+        return f.let(f"icmp ne i64 {f.let(f'and i64 {f.word(descriptor, OperandWord.FLAGS)}, {flag.value}')}, 0")
+
+    for place in range(MAX_OUTPUTS):
+        f.do(f"store ptr null, ptr {f.at(outs, place, 'ptr')}, align 8")
+
+    def zero(descriptor: str, area: str) -> None:
+        size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {8 * width}")
+        f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {area}, i8 0, i64 {size}, i1 0)")
+
+    if width > 1:
+        with f.loop(0, outputs) as o:
+            sink = operand(f.let(f"add i64 {o}, {inputs}"))
+            with f.when(has(sink, Flag.ZEROED_ONCE)):
+                zero(sink, f.at(scratch, f.word(sink, OperandWord.AREA)))
+
+    with f.loop(0, samples, width) as first:
+        with f.loop(0, inputs) as k:
+            source = operand(k)
+            area = f.at(scratch, f.word(source, OperandWord.AREA))
+            arguments = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}, ptr %steps"
+            f.do(f"call void @take(ptr {area}, ptr {source}, {arguments})")
+
+        with f.loop(0, outputs) as o:
+            k = f.let(f"add i64 {o}, {inputs}")
+            sink = operand(k)
+            area = f.at(scratch, f.word(sink, OperandWord.AREA))
+            if width == 1:
+                # A contiguous result is computed in place.
+                user = f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
+                area = f.let(f"select i1 {_Core(f, sink, '%steps').contiguous()}, ptr {user}, ptr {area}")
+            f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
+            with f.when(has(sink, Flag.ZEROED)):
+                zero(sink, area)
+
+        results = [f.address(outs, place) for place in range(MAX_OUTPUTS)]
+        pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, *results))
+        f.do(f"call void {kernel}({pointers})")
+
+        with f.loop(0, outputs) as o:
+            k = f.let(f"add i64 {o}, {inputs}")
+            sink = operand(k)
+            area = f.address(outs, o)
+            with f.when(has(sink, Flag.SYMMETRIC)):
+                n = f.word(sink, OperandWord.DIM + 2)
+                square = f.let(f"mul i64 {f.let(f'mul i64 {n}, {n}')}, {width}")
+                with f.loop(0, f.word(sink, OperandWord.DIM)) as matrix:
+                    start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), "double")
+                    f.do(f"call void @mirror(ptr {start}, i64 {n})")
+            user = f.address("%args", k)
+            arguments = f"ptr {user}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}, ptr %steps"
+            elsewhere = "true"
+            if width == 1:
+                staged = f.at(scratch, f.word(sink, OperandWord.AREA))
+                elsewhere = f.let(f"icmp eq ptr {area}, {staged}")
+            with f.when(elsewhere):
+                f.do(f"call void @put(ptr {area}, ptr {sink}, {arguments})")
+
+    f.do(f"call void @free(ptr {memory})")
+    if target.is_x86:
+        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {flags})")
+    elif target.is_arm:
+        f.do(f"call void @llvm.aarch64.set.fpsr(i64 {f.let(f'load i64, ptr {flags}, align 8')})")
+    return f.text()

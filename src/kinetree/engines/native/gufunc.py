@@ -1,0 +1,73 @@
+"""Real NumPy generalised ufuncs out of compiled code.
+
+NumPy's C function for making ufuncs is reached through the table that it exports to C extensions, with ctypes. A ufunc
+keeps everything that it points to (code, plan, tables) in its own `__dict__`, so it may outlive whatever made it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
+
+from kinetree.engines.native.binding import Binding, plan
+from kinetree.engines.native.machine_code import Library
+
+_FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # place in NumPy's ufunc table, part of its binary interface
+_NPY_DOUBLE = 12
+_NUMPY_ABI = 2  # places in the tables are fixed within it
+_NO_IDENTITY = -1
+
+
+def make_gufunc(binding: Binding, driver: Library, kernel: Library, width: int) -> np.ufunc:
+    """A ufunc that runs a kernel.
+
+    Args:
+        binding: The kernel's operands, none of which has an axis of length 0.
+        driver: Library with `drive` for this width.
+        kernel: Library with `kernel` for this width.
+        width: Lane width W.
+    """
+    sides = (binding.inputs, binding.outputs)
+    signature = "->".join(",".join("(" + ",".join(map(str, o.shape)) + ")" for o in side) for side in sides)
+    words = plan(binding, kernel.address("kernel"), width)
+    ufunc = _make(driver.address("drive"), words.ctypes.data, len(sides[0]), len(sides[1]), binding.name, signature)
+    vars(ufunc)["kinetree_owned"] = (binding, driver, kernel, words)
+    return ufunc
+
+
+def _make(function: int, data: int, inputs: int, outputs: int, name: str, signature: str) -> np.ufunc:
+    """Call NumPy's constructor. The ufunc owns the small buffers made here; the rest is the caller's to attach."""
+    functions = (ctypes.c_void_p * 1)(function)
+    datas = (ctypes.c_void_p * 1)(data)
+    types = ctypes.create_string_buffer(bytes([_NPY_DOUBLE] * (inputs + outputs)))
+    label, text, shape = (ctypes.create_string_buffer(s.encode()) for s in (name, "", signature))
+    ufunc = cast(
+        np.ufunc,
+        _constructor()(functions, datas, types, 1, inputs, outputs, _NO_IDENTITY, label, text, 0, shape),
+    )
+    vars(ufunc)["kinetree_buffers"] = (functions, datas, types, label, text, shape)
+    return ufunc
+
+
+@lru_cache(maxsize=1)
+def _constructor() -> Any:
+    if _multiarray_umath._get_ndarray_c_version() >> 24 != _NUMPY_ABI:
+        raise ImportError(f"Kinetree knows NumPy 2's binary interface; NumPy {np.__version__} has another one")
+    table = c_table(_multiarray_umath._UFUNC_API)
+    arrays, text, number = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int
+    prototype = ctypes.PYFUNCTYPE(
+        ctypes.py_object, arrays, arrays, text, number, number, number, number, text, text, number, text
+    )
+    return prototype(table[_FROM_FUNC_AND_DATA_AND_SIGNATURE])
+
+
+def c_table(capsule: object) -> Any:
+    """The array of addresses that a C extension exports in a capsule."""
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))

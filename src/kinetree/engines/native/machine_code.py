@@ -1,0 +1,108 @@
+"""LLVM IR text to object code, and object code to callable addresses.
+
+LLVM gets no licence to change results: no fast-math flags, no contraction, no vectoriser that could reassociate. Fused
+multiply-adds are written in the text. So the same text gives the same bits on every processor and lane width.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kinetree.engines.native.target import Target, host
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+
+# What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
+# lack the instruction, and what the way in from Python needs.
+_LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
+_LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
+_PYTHON = (
+    "PyErr_NoMemory",
+    "PyErr_Occurred",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyObject_VectorcallMethod",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "PyTuple_Size",
+    "Py_DecRef",
+)
+
+
+def compile_text(text: str, target: Target) -> bytes:
+    """Compile LLVM IR.
+
+    Args:
+        text: A module in LLVM's assembly language.
+        target: The processor to compile for.
+
+    Returns:
+        The bytes of a relocatable object file.
+    """
+    import llvmlite.binding as llvm
+
+    machine = target.machine()
+    module = llvm.parse_assembly(text)
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.slp_vectorization = False
+    options.loop_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+class Library:
+    """Object code in memory, alive as long as this object is.
+
+    Args:
+        code: An object file that `compile_text` made for a processor this one can stand in for.
+        symbols: The functions whose addresses are wanted.
+    """
+
+    def __init__(self, code: bytes, *symbols: str) -> None:
+        import llvmlite.binding as llvm
+
+        jit = llvm.create_lljit_compiler(host().machine(), use_jit_link=True)
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        for name, address in _externals().items():
+            builder.import_symbol(name, address)
+        for name in symbols:
+            builder.export_symbol(name)
+        tracker = builder.link(jit, "code")
+        self._addresses = {name: int(tracker[name]) for name in symbols}
+        weakref.finalize(self, _unload, tracker, jit).atexit = False
+
+    def address(self, symbol: str) -> int:
+        """Where a function starts. Whoever keeps the number must keep this object too."""
+        return self._addresses[symbol]
+
+
+def _unload(tracker: llvm.ResourceTracker, jit: llvm.LLJIT) -> None:
+    tracker.close()
+    jit.close()
+
+
+@lru_cache(maxsize=1)
+def _externals() -> dict[str, int]:
+    names = (*_LIBC, *_LIBM)
+    if sys.platform == "win32":
+        libraries = [ctypes.CDLL("ucrtbase")]
+    else:
+        libraries = [ctypes.CDLL(None)]
+        if not all(hasattr(libraries[0], name) for name in names):
+            libraries.append(ctypes.CDLL("libm.so.6"))
+    found = {name: next(getattr(lib, name) for lib in libraries if hasattr(lib, name)) for name in names}
+    found |= {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
+    return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}

@@ -1,0 +1,96 @@
+"""Big batches on several cores.
+
+The number of threads is that of the cores this process may use, or `KINETREE_THREADS`, or what `set_threads` says. It
+never changes a result's bits: threads get whole samples.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from kinetree.errors import InputError
+
+_lock = threading.Lock()
+_count: int | None = None
+_pool: ThreadPoolExecutor | None = None
+
+
+def get_threads() -> int:
+    """How many threads a big batch is spread over."""
+    global _count
+    if _count is None:
+        _count = _default_count()
+    return _count
+
+
+def set_threads(count: int | None) -> None:
+    """Set how many threads a big batch is spread over.
+
+    Args:
+        count: At least 1; None returns to the default, `KINETREE_THREADS` or the number of usable cores.
+    """
+    global _count, _pool
+    if count is not None and not (_is_integer(count) and count >= 1):
+        raise InputError(f"set_threads: the number of threads must be an integer of at least 1, got {count!r}")
+    with _lock:
+        _count = count
+        pool, _pool = _pool, None
+    if pool is not None:
+        pool.shutdown(wait=False)
+
+
+def run(tasks: Sequence[Callable[[], object]]) -> None:
+    """Run tasks at once, the first one in this thread, and wait for all of them."""
+    futures: list[Future[object]] = []
+    rest = list(tasks[1:])
+    try:
+        pool = _get_pool()
+        while rest:
+            futures.append(pool.submit(rest[0]))
+            del rest[0]
+    except RuntimeError:
+        # The pool was shut down under us, or the interpreter is closing: do the work here.
+        pass
+    try:
+        for task in (*tasks[:1], *rest):
+            task()
+    finally:
+        for future in futures:
+            future.result()
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int)
+
+
+def _get_pool() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, get_threads() - 1), thread_name_prefix="kinetree")
+        return _pool
+
+
+def _default_count() -> int:
+    setting = os.environ.get("KINETREE_THREADS", "")
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise InputError(f"KINETREE_THREADS must be an integer of at least 1, got {setting!r}")
+        return int(setting)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _forget_pool() -> None:
+    # A forked child has the pool's object but none of its threads, and perhaps a lock that nobody will release.
+    global _lock, _pool
+    _lock = threading.Lock()
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

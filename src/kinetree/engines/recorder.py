@@ -1,0 +1,129 @@
+"""What happens while an algorithm runs on symbols: types of fields, entries known so far, bodies of loops.
+
+A Python generator knows when the body of a loop has ended, because it is resumed. Each body is traced twice, in two
+orders of the variants, and must leave the same items both times: what is carried from one iteration to the next in a
+Python variable would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store, canonical
+from kinetree.engines.symbolic import SymbolicCell
+from kinetree.engines.variants import WORLD_CLASS
+from kinetree.errors import ContractError
+from kinetree.recursion.contract import author_line, refuse, type_name
+
+
+class Recorder:
+    """Writes down a program.
+
+    Attributes:
+        program: What was written down so far.
+        types: Type of each field on each class of node.
+        direction: What the loop that is being traced goes through.
+    """
+
+    def __init__(self) -> None:
+        self.program = Program()
+        self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self.direction = ""
+        self._settled: set[tuple[str, str]] = set()  # fields set before the loop that is being traced
+        self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
+        self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
+        self._open: list[str] = []
+        self._world_role = Role("world", (WORLD_CLASS,))
+        self._world_cell = SymbolicCell(self, self._world_role, None, np.zeros(0))
+
+    # Fields
+
+    def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
+        """The type of a field read through a role, or None if it cannot have been set."""
+        if role.name == "k" or role is self._world_role:
+            cls = role.classes[0]
+            return self.types.get((name, cls)) if (name, cls) in self._settled or role is self._world_role else None
+        found = [self.types[name, cls] for cls in role.classes if (name, cls) in self.types]
+        if not found:
+            return None
+        if any(t != found[0] for t in found):
+            refuse(f"field {name} differs between kinds of nodes, and is read through {role.name}")
+        if self.direction == "scatter":
+            self._parent_reads.append((name, role.classes, author_line()))
+        elif any((name, cls) not in self._settled for cls in role.classes):
+            return None
+        return found[0]
+
+    def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
+        """Note the type with which a field is set."""
+        for cls in role.classes:
+            known = self.types.setdefault((name, cls), description)
+            if known != description:
+                refuse(f"field {name} is set as {type_name(description)}, but was {type_name(known)} before")
+
+    # Entries of outputs and arrays
+
+    def load(self, place: Place) -> Op:
+        """The value at a place: the one stored there in this block, or a load."""
+        if place not in self._values:
+            self._values[place] = self.program.load(place)
+        return self._values[place]
+
+    def store(self, place: Place, value: Any) -> None:
+        """Put a value into a place of an output or array."""
+        op = self.program.lift(value)
+        self.program.current.items.append(Store(place, op))
+        if isinstance(place, (ArrayEntry, Output)):
+            # another index of the same array may be the same entry
+            same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.at != place.at]
+            for other in same:
+                del self._values[other]
+        self._values[place] = op
+
+    # Bodies of loops
+
+    def run(
+        self, loop: Loop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
+    ) -> Iterator[Any]:
+        """Trace the body of a loop for each variant, twice."""
+        program = self.program
+        outer, outer_values = program.current, self._values
+        self._open.append(author_line())
+        outermost = outer is program.top
+        if outermost:
+            self._settled = set(self.types)
+        for variant in (*variants, *reversed(variants)):
+            body = program.current = Block(program, outer)
+            self._values = {}
+            yield roles(variant)
+            if program.current is not body:
+                raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+            program.current = outer
+            first = loop.bodies.setdefault(variant, body)
+            if first is not body and canonical(first) != canonical(body):
+                raise ContractError(
+                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: "
+                    "something is carried from one iteration to the next outside of the tree's fields"
+                )
+        self._open.pop()
+        outer.items.append(loop)
+        self._values = {} if outer_values else outer_values
+        if outermost:
+            self._world_cell.values.clear()
+            self._check_parent_reads()
+
+    def _check_parent_reads(self) -> None:
+        for name, classes, where in self._parent_reads:
+            if missing := [cls for cls in classes if (name, cls) not in self.types]:
+                raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
+            if len({self.types[name, cls] for cls in classes}) > 1:
+                raise ContractError(f"{where}: field {name} differs between kinds of nodes, and is read on parents")
+        self._parent_reads.clear()
+
+    def finish(self) -> None:
+        """Refuse a loop that was left before its end."""
+        if self._open:
+            raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")

@@ -1,0 +1,315 @@
+"""Simplification of a traced program: fold what is known, drop what nobody reads, fuse multiplications with additions.
+
+Structural zeros are what makes spatial algebra cheap (a joint map is a unit vector), and they are folded here, after
+the whole program is known, for only then is it known what a field can hold: a component that every store sets to the
+same constant is that constant, one that a child may add to is not. x·0 becomes 0 even where x is not finite; a sample
+with NaN has NaN in its result through other paths, or did not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Output, Place, Position, Program, Store, walk
+
+
+def simplify(program: Program) -> Program:
+    """Fold constants and remove dead code. The result has no `fma`: it is what the count engine counts."""
+    constants: dict[Any, float] = {}
+    while True:
+        program = _Rebuild(program, constants).result
+        found = _constant_components(program)
+        if found == constants:
+            return _without_dead_code(program)
+        constants = found
+
+
+def fuse(program: Program) -> Program:
+    """Turn products that are used once, in a sum in the same block, into fused multiply-adds."""
+    uses = Counter(id(arg) for _, item in walk(program.top) for arg in _arguments(item))
+    return _without_dead_code(_Rebuild(program, {}, uses).result)
+
+
+def keys_of(place: Place) -> Iterator[Any]:
+    """What a place may be, in terms of classes of nodes rather than of roles: one key per class."""
+    if isinstance(place, Field):
+        for cls in place.role.classes:
+            yield ("field", place.name, cls, place.component)
+    elif isinstance(place, ArrayEntry):
+        for cls in _row_classes(place):
+            yield ("array", place.number, cls, place.component)
+
+
+def _row_classes(entry: ArrayEntry) -> tuple[str, ...]:
+    base = entry.at[0][0]
+    return base.role.classes if isinstance(base, Position) and base.what == "node" else ("",)
+
+
+def _arguments(item: Op | Store | Loop) -> tuple[Op, ...]:
+    if isinstance(item, Op):
+        return item.args
+    return (item.value,) if isinstance(item, Store) else ()
+
+
+class _Unknown:
+    """Nothing has been stored yet, as far as is known: may still turn out to be any constant."""
+
+
+_UNKNOWN = _Unknown()
+_Known = _Unknown | float | None  # None: not a constant
+
+
+def _constant_components(program: Program) -> dict[Any, float]:
+    """Components of fields and arrays into which only one constant is ever stored.
+
+    Starts from the hope that all are constant and gives it up where a store shows otherwise, so that what is zero on
+    the world and is only ever multiplied on its way to the tips is found to be zero everywhere.
+    """
+    stored: dict[Any, _Known] = {}
+    changed = True
+    while changed:
+        changed = False
+        values: dict[int, _Known] = {}
+        for _, item in walk(program.top):
+            if isinstance(item, Op):
+                values[id(item)] = _evaluate(item, values, stored)
+            elif isinstance(item, Store):
+                for key in keys_of(item.place):
+                    before = stored.get(key, _UNKNOWN)
+                    after = _meet(before, values[id(item.value)])
+                    changed |= after is not before and after != before
+                    stored[key] = after
+    return {key: value for key, value in stored.items() if isinstance(value, float)}
+
+
+def _meet(a: _Known, b: _Known) -> _Known:
+    if a is _UNKNOWN or b is _UNKNOWN:
+        return b if a is _UNKNOWN else a
+    return a if a == b else None
+
+
+def _evaluate(op: Op, values: dict[int, _Known], stored: dict[Any, _Known]) -> _Known:
+    if op.code == "const":
+        return float(op.attr)
+    if op.code == "load":
+        keys = list(keys_of(op.attr))
+        value: _Known = _UNKNOWN if keys else None
+        for key in keys:
+            value = _meet(value, stored.get(key, _UNKNOWN))
+        return value
+    args = [values[id(a)] for a in op.args]
+    if op.code == "mul" and 0.0 in args:
+        return 0.0
+    if op.code == "mul" and _UNKNOWN in args:
+        return _UNKNOWN  # might still be zero
+    if None in args:
+        return None
+    if _UNKNOWN in args:
+        return _UNKNOWN
+    numbers = [x for x in args if isinstance(x, float)]
+    if op.code == "neg":
+        return -numbers[0]
+    if op.code in ("add", "sub", "mul"):
+        x, y = numbers
+        return x + y if op.code == "add" else x - y if op.code == "sub" else x * y
+    return None
+
+
+class _Rebuild:
+    """Copies a program, applying rules to each op."""
+
+    def __init__(self, program: Program, constants: dict[Any, float], uses: Counter[int] | None = None) -> None:
+        self.constants, self.fusing, self.uses = constants, uses is not None, uses or Counter()
+        self.result = Program()
+        self.result.arrays = program.arrays
+        self.new: dict[int, Op] = {}
+        self._block(program.top, self.result.top)
+
+    def _block(self, old: Block, new: Block) -> None:
+        target = self.result
+        target.current = new
+        for item in old.items:
+            if isinstance(item, Op):
+                self.new[id(item)] = self._op(item)
+            elif isinstance(item, Store):
+                value = self.new[id(item.value)]
+                if not (value.code == "load" and value.attr == item.place and value.block is new):
+                    new.items.append(Store(item.place, value))
+            else:
+                loop = Loop(item.source, item.over, item.after, roles=item.roles)
+                for variant, body in item.bodies.items():
+                    inner = loop.bodies[variant] = Block(target, new)
+                    self._block(body, inner)
+                    target.current = new
+                if any(body.items for body in loop.bodies.values()):
+                    new.items.append(loop)
+
+    def _op(self, op: Op) -> Op:
+        args = tuple(self.new[id(a)] for a in op.args)
+        target = self.result
+        if op.code == "load":
+            values = {self.constants.get(key) for key in keys_of(op.attr)}
+            if len(values) == 1 and (value := values.pop()) is not None:
+                return target.op("const", attr=value)
+            return target.load(op.attr)
+        if op.code == "const":
+            return target.op("const", attr=op.attr)
+        better = self._fused(op, args) if self.fusing else self._folded(op.code, args)
+        return target.op(op.code, *args) if better is None else better
+
+    # Folding
+
+    def _folded(self, code: str, args: tuple[Op, ...]) -> Op | None:
+        fold = getattr(self, f"_fold_{code}", None)
+        return fold(*args) if fold else None
+
+    def _const(self, value: float) -> Op:
+        return self.result.op("const", attr=value)
+
+    def _fold_add(self, a: Op, b: Op) -> Op | None:
+        if a.code == b.code == "const":
+            return self._const(a.attr + b.attr)
+        if _is(a, 0.0):
+            return b
+        if _is(b, 0.0):
+            return a
+        if a.code == b.code == "sub" and a.args == (b.args[1], b.args[0]):
+            return self._const(0.0)
+        if b.code == "neg":
+            return self.result.op("sub", a, b.args[0])
+        if a.code == "neg":
+            return self.result.op("sub", b, a.args[0])
+        return None
+
+    def _fold_sub(self, a: Op, b: Op) -> Op | None:
+        if a.code == b.code == "const":
+            return self._const(a.attr - b.attr)
+        if a is b:
+            return self._const(0.0)
+        if _is(b, 0.0):
+            return a
+        if _is(a, 0.0):
+            return self._negative(b)
+        if b.code == "neg":
+            return self.result.op("add", a, b.args[0])
+        return None
+
+    def _fold_mul(self, a: Op, b: Op) -> Op | None:
+        if a.code == b.code == "const":
+            return self._const(a.attr * b.attr)
+        for x, y in ((a, b), (b, a)):
+            if _is(x, 0.0):
+                return self._const(0.0)
+            if _is(x, 1.0):
+                return y
+            if _is(x, -1.0):
+                return self._negative(y)
+        if a.code == "neg" and b.code == "neg":
+            return self.result.op("mul", a.args[0], b.args[0])
+        for x, y in ((a, b), (b, a)):
+            if x.code == "neg":
+                return self.result.op("neg", self.result.op("mul", x.args[0], y))
+        return None
+
+    def _fold_div(self, a: Op, b: Op) -> Op | None:
+        if a.code == b.code == "const" and b.attr != 0.0:
+            return self._const(a.attr / b.attr)
+        if _is(b, 1.0):
+            return a
+        return self._const(0.0) if _is(a, 0.0) else None
+
+    def _negative(self, a: Op) -> Op:
+        folded = self._fold_neg(a)
+        return self.result.op("neg", a) if folded is None else folded
+
+    def _fold_neg(self, a: Op) -> Op | None:
+        if a.code == "const":
+            return self._const(-a.attr)
+        return a.args[0] if a.code == "neg" else None
+
+    # Fusing
+
+    def _fused(self, op: Op, args: tuple[Op, ...]) -> Op | None:
+        if op.code not in ("add", "sub"):
+            return None
+        old_a, old_b = op.args
+        a, b = args
+        target = self.result
+        if old_b.code == "mul" and self.uses[id(old_b)] == 1 and old_b.block is op.block:
+            x, y = b.args
+            return target.op("fma", target.op("neg", x) if op.code == "sub" else x, y, a)
+        if old_a.code == "mul" and self.uses[id(old_a)] == 1 and old_a.block is op.block:
+            x, y = a.args
+            return target.op("fma", x, y, target.op("neg", b) if op.code == "sub" else b)
+        return None
+
+
+def _is(op: Op, value: float) -> bool:
+    return op.code == "const" and bool(op.attr == value)
+
+
+def _without_dead_code(program: Program) -> Program:
+    """Keep stores to outputs, and what they need."""
+    read: set[Any] = set()
+    live: set[int] = set()
+    while True:
+        before = (len(read), len(live))
+        for _, item in walk(program.top):
+            if isinstance(item, Store) and (
+                isinstance(item.place, Output) or any(k in read for k in keys_of(item.place))
+            ):
+                _mark(item.value, live, read)
+        if before == (len(read), len(live)):
+            break
+    _sweep(program.top, live, read)
+    return program
+
+
+def _mark(op: Op, live: set[int], read: set[Any]) -> None:
+    stack = [op]
+    while stack:
+        op = stack.pop()
+        if id(op) not in live:
+            live.add(id(op))
+            stack.extend(op.args)
+            if op.code == "load":
+                read.update(keys_of(op.attr))
+
+
+def _sweep(block: Block, live: set[int], read: set[Any]) -> None:
+    kept: list[Op | Store | Loop] = []
+    for item in block.items:
+        if isinstance(item, Op):
+            if id(item) in live:
+                kept.append(item)
+        elif isinstance(item, Store):
+            if isinstance(item.place, Output) or any(k in read for k in keys_of(item.place)):
+                kept.append(item)
+        else:
+            for body in item.bodies.values():
+                _sweep(body, live, read)
+            if any(body.items for body in item.bodies.values()):
+                kept.append(item)
+    block.items = _without_overwritten(kept)
+
+
+def _without_overwritten(items: list[Op | Store | Loop]) -> list[Op | Store | Loop]:
+    """Drop stores that a later store of the same block overwrites before anything can read them."""
+    kept: list[Op | Store | Loop] = []
+    pending: set[Place] = set()
+    for item in reversed(items):
+        if isinstance(item, Store):
+            if item.place in pending:
+                continue
+            pending.add(item.place)
+        elif isinstance(item, Loop):
+            pending.clear()
+        elif item.code == "load":
+            pending.discard(item.attr)
+            if isinstance(item.attr, ArrayEntry):
+                pending = {p for p in pending if not (isinstance(p, ArrayEntry) and p.number == item.attr.number)}
+        kept.append(item)
+    kept.reverse()
+    return kept

@@ -1,0 +1,134 @@
+"""Symbolic stand-ins for nodes, inputs, outputs and arrays: what a traced algorithm reads and writes.
+
+Reading makes loads, writing makes stores; the roles around them keep the rules of the tree language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kinetree.engines.ir import ArrayEntry, Field, Place, Position, Role, Store
+from kinetree.engines.variants import WORLD_CLASS
+from kinetree.recursion.algorithm import Argument, Entries, places
+from kinetree.recursion.contract import components, describe, frozen, rebuild, refuse, type_name
+from kinetree.recursion.node import WORLD_PORT
+from kinetree.recursion.roles import Index
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from kinetree.engines.recorder import Recorder
+
+
+class SymbolicCell:
+    """A symbolic node: its fields are loads and stores."""
+
+    def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
+        self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
+        self.block = tree.program.current
+        self.values: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        if name not in self.values:
+            description = self.tree.field_type(self.role, name)
+            if description is None:
+                return None
+            size = size_of(description)
+            loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
+            value = frozen(rebuild(description, object_array(loads)))
+            if self.tree.program.current is not self.block:
+                return value  # loaded inside an inner loop: not known outside of it
+            self.values[name] = value
+        return self.values[name]
+
+    def set(self, name: str, value: Any) -> None:
+        program = self.tree.program
+        if program.current is not self.block:
+            refuse(f"field {name} of an outer loop's node is written in an inner loop: use an array")
+        self.tree.set_field_type(self.role, name, describe(value))
+        lifted = [program.lift(x) for x in components(value)]
+        for i, op in enumerate(lifted):
+            program.current.items.append(Store(Field(self.role, name, i), op))
+        self.values[name] = frozen(rebuild(describe(value), object_array(lifted)))
+
+    def start(self, dimension: str) -> Position:
+        return Position(self.role, dimension)
+
+    def type_on_world(self, name: str) -> tuple[Any, ...] | None:
+        return None if self.kind is None or self.kind.port != WORLD_PORT else self.tree.types.get((name, WORLD_CLASS))
+
+
+def size_of(description: tuple[Any, ...]) -> int:
+    """Number of scalars of a value of a described type."""
+    kind, details = description
+    if kind is np.ndarray:
+        return int(np.prod(details, dtype=int))
+    return int(kind.size_of(*details))
+
+
+class SymbolicArgument(Entries):
+    """An input or output whose entries are loads and stores."""
+
+    def __init__(
+        self, tree: Recorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+    ) -> None:
+        super().__init__(argument, readable, writable)
+        self.tree, self.place = tree, place
+
+    def load(self, index: tuple[Index, ...]) -> Any:
+        return self.tree.load(self.place(index))
+
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        self.tree.store(self.place(index), scalar)
+
+    def joined(self, scalars: list[Any]) -> Array:
+        return object_array(scalars)
+
+
+def object_array(items: list[Any]) -> Array:
+    """A flat array of symbols."""
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+class SymbolicArray:
+    """What `tree.array` gives."""
+
+    def __init__(self, tree: Recorder, number: int, over: tuple[str, ...]) -> None:
+        self.tree, self.number, self.over = tree, number, over
+        self.description: tuple[Any, ...] | None = None
+
+    def _index(self, keys: Any) -> tuple[Any, ...]:
+        _, indices = places(self.over, keys, "array")
+        if len(indices) != 1:
+            refuse("an array of the tree is indexed by nodes and single columns")
+        return indices[0]
+
+    def __getitem__(self, keys: Any) -> Any:
+        if self.description is None:
+            refuse("an array entry is read before it is set")
+        index = self._index(keys)
+        ops = [self.tree.load(ArrayEntry(self.number, index, i)) for i in range(size_of(self.description))]
+        return rebuild(self.description, object_array(ops))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        value = frozen(value)
+        if self.description is None:
+            self.description = describe(value)
+            self.tree.program.arrays[self.number] = (self.over, size_of(self.description))
+        if self.description != describe(value):
+            refuse(f"an array of {type_name(self.description)} is given {type_name(describe(value))}")
+        index = self._index(keys)
+        for i, x in enumerate(components(value)):
+            self.tree.store(ArrayEntry(self.number, index, i), x)
+
+
+@dataclass(frozen=True)
+class OfPort:
+    """Stands for the kind of a node of which only the port is known."""
+
+    port: str

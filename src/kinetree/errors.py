@@ -1,0 +1,89 @@
+"""Every exception and warning that Kinetree raises on purpose.
+
+Each message names the thing, says where it is and how to mend it; the data behind the message are attributes.
+"""
+
+from __future__ import annotations
+
+
+class KinetreeError(Exception):
+    """Base of all errors of this library."""
+
+
+class ModelError(KinetreeError, ValueError):
+    """A mechanism that cannot exist: a cycle, a negative mass, two joints of one name."""
+
+
+class InputError(KinetreeError, ValueError):
+    """Arguments of the wrong shape, type or name."""
+
+
+class UnknownNameError(InputError, KeyError):
+    """A frame, joint, body, function or engine that does not exist."""
+
+    def __init__(self, what: str, name: object, choices: tuple[str, ...]) -> None:
+        self.what, self.name, self.choices = what, name, choices
+        shown = ", ".join(choices[:20]) + (f", … ({len(choices)} in all)" if len(choices) > 20 else "")
+        super().__init__(f"no {what} is called {name!r}. There are: {shown or 'none'}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class LoadError(KinetreeError, ValueError):
+    """A file that is not the description of a robot.
+
+    Attributes:
+        problem: What is wrong, and how to mend it.
+        file: Where it was read from; "<string>" for a text.
+        line: Line of the file, counted from one; None if the whole file is meant.
+    """
+
+    def __init__(self, problem: str, file: str = "<string>", line: int | None = None) -> None:
+        self.problem, self.file, self.line = problem, file, line
+        super().__init__(problem, file, line)
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.problem}"
+
+
+class SingularMechanismError(KinetreeError, ArithmeticError):
+    """A mechanism whose mass matrix has no inverse, found from its structure."""
+
+
+class SingularTaskError(KinetreeError, ArithmeticError):
+    """A task that the robot cannot follow in all directions where it is, with `singular="raise"`.
+
+    Attributes:
+        rows: Rows of all tasks together.
+        samples: Where in the batch, one index tuple each; empty for a single sample.
+        ranks: Rank of the task in each of these samples.
+    """
+
+    def __init__(self, tasks: str, rows: int, samples: tuple[tuple[int, ...], ...], ranks: tuple[int, ...]) -> None:
+        self.tasks, self.rows, self.samples, self.ranks = tasks, rows, samples, ranks
+        shown = ", ".join(f"{i} (rank {r})" for i, r in list(zip(samples, ranks))[:8])
+        where = f"samples {shown}{', …' if len(samples) > 8 else ''}" if samples else f"rank {ranks[0]}"
+        super().__init__(
+            f"{tasks}: {rows} rows, but singular: {where}. Choose singular='damped' or 'truncated', or fewer rows"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.tasks, self.rows, self.samples, self.ranks)
+
+
+class SecondDerivativeError(KinetreeError, NotImplementedError):
+    """Derivatives that JAX or PyTorch were asked to differentiate again."""
+
+
+class ContractError(KinetreeError, TypeError):
+    """An algorithm that breaks the rules of the tree language; names the line that does."""
+
+
+class ModelWarning(UserWarning):
+    """A model that can be used, with something in it that its author should know."""
+
+
+class CacheWarning(UserWarning):
+    """Compiled code cannot be kept on disk; everything works, but is compiled again in each process."""

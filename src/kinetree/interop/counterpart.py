@@ -1,0 +1,302 @@
+"""The same robot in another library: its coordinates, vectors and matrices, both ways."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.interop.codec import Codec
+from kinetree.model.coordinates import checked, numbers
+from kinetree.model.joint import Joint
+from kinetree.model.model import Model
+from kinetree.spatial.rotation import matrix_of
+from kinetree.spatial.value import Array
+
+# Both neighbours write the linear part of twists, wrenches and Jacobians first.
+_SWAPPED = [3, 4, 5, 0, 1, 2]
+
+
+class Place:
+    """Where a joint's numbers are in the other library, and how they are written there.
+
+    Attributes:
+        q: Index of the first one in the configuration.
+        v: Index of the first one in the velocity.
+        codec: How they are written.
+    """
+
+    def __init__(self, q: int, v: int, codec: Codec) -> None:
+        self.q, self.v, self.codec = q, v, codec
+
+
+class Counterpart(ABC):
+    """How a robot's numbers are written in another library's model of it. Any leading axes are batch axes.
+
+    `to_…` takes Kinetree's numbers to the other library's, `from_…` brings them back. Arguments named `q` and `v`
+    beside the thing that is converted are always Kinetree's; they matter only where the other library's velocities are
+    not Kinetree's in another order, which is so for MuJoCo's free joints, and may be left out everywhere else.
+
+    Attributes:
+        robot: In Kinetree.
+        nq: Numbers in the other library's configuration.
+        nv: Degrees of freedom, the same in both.
+    """
+
+    #: The other library, for messages.
+    library: str
+
+    def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
+        # places: of every moving joint of the robot, by its name here
+        self.robot, self.nq, self.nv = robot, nq, robot.nv
+        self._groups = _grouped(robot.joints, places)
+        columns = np.empty(robot.nv, dtype=np.intp)  # for each of their velocities, the place of the same one here
+        for joint in robot.joints:
+            place = places[joint.name]
+            columns[place.v : place.v + joint.nv] = joint.v_start + np.array(place.codec.columns)
+        self._columns, self._back = columns, np.argsort(columns)
+        self._turning = [
+            (joint, places[joint.name].v) for joint in robot.joints if places[joint.name].codec.world_linear
+        ]
+
+    # -- configurations -----------------------------------------------------------------------------------------------
+
+    def to_q(self, q: Any) -> Array:
+        """Configurations, (…, nq), in the other library's coordinates, (…, their nq)."""
+        q = checked("q", q, self.robot.nq, real=True)
+        result = np.empty((*q.shape[:-1], self.nq), dtype=q.dtype)
+        for codec, ours, theirs in self._groups:
+            result[..., theirs] = codec.to_q(q[..., ours])
+        return result
+
+    def from_q(self, q: Any) -> Array:
+        """The other library's configurations, (…, their nq), in Kinetree's coordinates, (…, nq)."""
+        q = checked(f"{self.library}'s q", q, self.nq, real=True)
+        result = np.empty((*q.shape[:-1], self.robot.nq), dtype=q.dtype)
+        for codec, ours, theirs in self._groups:
+            result[..., ours] = codec.from_q(q[..., theirs])
+        return result
+
+    # -- vectors over degrees of freedom ------------------------------------------------------------------------------
+
+    def to_v(self, v: Any, q: Any = None) -> Array:
+        """Velocities, (…, nv), in the other library's order and axes."""
+        return self._to(checked("v", v, self.nv), q)
+
+    def from_v(self, v: Any, q: Any = None) -> Array:
+        """The other library's velocities, (…, nv), in Kinetree's order and axes."""
+        return self._from(checked(f"{self.library}'s v", v, self.nv), q)
+
+    def to_tau(self, tau: Any, q: Any = None) -> Array:
+        """Joint forces, (…, nv), in the other library's order and axes."""
+        return self._to(checked("tau", tau, self.nv), q)
+
+    def from_tau(self, tau: Any, q: Any = None) -> Array:
+        """The other library's joint forces, (…, nv), in Kinetree's order and axes."""
+        return self._from(checked(f"{self.library}'s tau", tau, self.nv), q)
+
+    def to_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
+        """Accelerations, (…, nv), as the other library's: the rates of change of *its* velocities."""
+        return self._to(checked("a", a, self.nv) + self._drift(v), q)
+
+    def from_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
+        """The other library's accelerations, (…, nv), as rates of change of Kinetree's velocities."""
+        return self._from(checked(f"{self.library}'s a", a, self.nv), q) - self._drift(v)
+
+    def bias_forces(self, q: Any, v: Any) -> Array:
+        """The other library's bias forces, (…, nv): its joint forces when its accelerations are zero.
+
+        Where both libraries' accelerations are the same in another order, these are `to_tau(robot.bias_forces(q, v))`.
+        """
+        return self.to_tau(self.robot.inverse_dynamics(q, v, -self._drift(v) + np.zeros(self.nv)), q)
+
+    # -- matrices -----------------------------------------------------------------------------------------------------
+
+    def to_matrix(self, matrix: Any, q: Any = None) -> Array:
+        """Mass matrices or their inverses, (…, nv, nv), in the other library's order and axes."""
+        inner = _rows(q)
+        half = self._to(_square("matrix", matrix, self.nv), inner)
+        return np.asarray(np.swapaxes(self._to(np.swapaxes(half, -1, -2), inner), -1, -2))
+
+    def from_matrix(self, matrix: Any, q: Any = None) -> Array:
+        """The other library's mass matrices or their inverses, (…, nv, nv), in Kinetree's order and axes."""
+        inner = _rows(q)
+        half = self._from(_square(f"{self.library}'s matrix", matrix, self.nv), inner)
+        return np.asarray(np.swapaxes(self._from(np.swapaxes(half, -1, -2), inner), -1, -2))
+
+    def to_jacobian(self, jacobian: Any, q: Any = None) -> Array:
+        """Jacobians of frames, (…, 6, nv), with the other library's columns, linear rows first."""
+        return self._to(_six("jacobian", jacobian, self.nv)[..., _SWAPPED, :], _rows(q))
+
+    def from_jacobian(self, jacobian: Any, q: Any = None) -> Array:
+        """The other library's Jacobians, (…, 6, nv), linear rows first, in Kinetree's order, angular rows first."""
+        return self._from(_six(f"{self.library}'s jacobian", jacobian, self.nv), _rows(q))[..., _SWAPPED, :]
+
+    @staticmethod
+    def to_spatial(x: Any) -> Array:
+        """Twists or wrenches, (…, 6), with the linear part first."""
+        return checked("spatial vector", x, 6)[..., _SWAPPED]
+
+    @staticmethod
+    def from_spatial(x: Any) -> Array:
+        """Twists or wrenches with the linear part first, (…, 6), with the angular part first."""
+        return checked("spatial vector", x, 6)[..., _SWAPPED]
+
+    # -- frames -------------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def frames(self) -> tuple[str, ...]:
+        """Frames of the robot that the other library's model has too, in Kinetree's order."""
+
+    @abstractmethod
+    def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
+        """What the other library has computed: poses of frames in the world, (m, 4, 4).
+
+        Args:
+            data: The other library's results, brought up to date by the caller.
+            frames: By default `frames`.
+        """
+
+    def _require(self, frame: str) -> None:
+        if frame not in self.frames:
+            raise UnknownNameError(f"frame of both Kinetree's robot and {self.library}'s model", frame, self.frames)
+
+    # -- the change of basis v = T v', with T a permutation, then a rotation of the linear part of free joints ---------
+
+    def _to(self, x: Array, q: Any) -> Array:
+        """Tᵀ x, along the last axis."""
+        result: Array = x[..., self._columns]
+        for joint, start, R in self._rotations(q):
+            result = _with(result, start, R @ x[..., joint.v_start + 3 : joint.v_start + 6, None])
+        return result
+
+    def _from(self, x: Array, q: Any) -> Array:
+        """T x, along the last axis."""
+        result: Array = x[..., self._back]
+        for joint, start, R in self._rotations(q):
+            result = _with(result, joint.v_start + 3, np.swapaxes(R, -1, -2) @ x[..., start : start + 3, None])
+        return result
+
+    def _rotations(self, q: Any) -> list[tuple[Joint, int, Array]]:
+        """Of each joint whose linear velocity is given in world axes there: itself, its place there, its rotation."""
+        if not self._turning:
+            return []
+        if q is None:
+            raise InputError(
+                f"{self.library} gives the linear velocity of free joints in world axes, so that converting it takes "
+                "the configuration: give q="
+            )
+        q = checked("q", q, self.robot.nq, real=True)
+        with np.errstate(all="ignore"):
+            return [
+                (joint, start, matrix_of(q[..., joint.q_start + 3 : joint.q_start + 7]))
+                for joint, start in self._turning
+            ]
+
+    def _drift(self, v: Any) -> Array:
+        """ω × v of joints whose linear velocity is given in world axes there, else zero: a − T a′ = −ω × v."""
+        if not self._turning:
+            return np.zeros(self.nv)
+        if v is None:
+            raise InputError(
+                f"{self.library} gives the linear acceleration of free joints in world axes, so that converting it "
+                "takes the velocity: give v="
+            )
+        v = checked("v", v, self.nv)
+        drift = np.zeros_like(v)
+        for joint, _ in self._turning:
+            own = v[..., joint.v_slice]
+            drift[..., joint.v_start + 3 : joint.v_start + 6] = np.cross(own[..., :3], own[..., 3:])
+        return np.asarray(drift)
+
+
+def matched(
+    robot: Model,
+    theirs: Mapping[str, tuple[str, ...]],
+    joints: Mapping[str, str] | None,
+    library: str,
+) -> dict[str, str]:
+    """The other library's joint of each moving joint of the robot, one to one.
+
+    Args:
+        robot: In Kinetree.
+        theirs: The kinds of joint that each of the other library's joints can stand for, by its name there.
+        joints: Names there of joints that have another name here.
+        library: For messages.
+    """
+    given = dict(joints or {})
+    ours = tuple(joint.name for joint in robot.joints)
+    for name in given:
+        if name not in ours:
+            raise UnknownNameError("moving joint", name, ours)
+    pairs = {name: given.get(name, name) for name in ours if given.get(name, name) in theirs}
+    # the joint of a floating base has a name of its own in every library
+    left = [joint for joint in robot.joints if joint.name not in pairs and joint.name not in given]
+    rest = [name for name in theirs if name not in pairs.values()]
+    free = [name for name in rest if "floating" in theirs[name]]
+    if len(free) == 1 and [joint.kind for joint in left].count("floating") == 1:
+        pairs[next(joint.name for joint in left if joint.kind == "floating")] = free[0]
+    missing = [name for name in ours if name not in pairs]
+    spare = [name for name in theirs if name not in pairs.values()]
+    if missing or spare:
+        raise InputError(
+            f"not the same robot: joints without a counterpart are {_listed(missing)} of {robot.name!r} and "
+            f"{_listed(spare)} of {library}'s model. Give joints={{'name here': 'name there'}}, or lock with reduced()"
+        )
+    for name, other in pairs.items():
+        if robot.joint(name).kind not in theirs[other]:
+            raise InputError(
+                f"joint {name!r} is {robot.joint(name).kind}, but joint {other!r} of {library}'s model is "
+                f"{' or '.join(theirs[other])}"
+            )
+    return pairs
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "") if names else "none"
+
+
+def _grouped(joints: Sequence[Joint], places: Mapping[str, Place]) -> list[tuple[Codec, Array, Array]]:
+    """Joints written alike, with the indices of their numbers here and there, (count, nq) each."""
+    groups: dict[Codec, list[Joint]] = {}
+    for joint in joints:
+        groups.setdefault(places[joint.name].codec, []).append(joint)
+    return [
+        (
+            codec,
+            np.array([np.arange(joint.nq) + joint.q_start for joint in members]),
+            np.array([np.arange(codec.nq) + places[joint.name].q for joint in members]),
+        )
+        for codec, members in groups.items()
+    ]
+
+
+def _with(x: Array, start: int, part: Array) -> Array:
+    """A copy of x, broadcast where needed, with three numbers of its last axis replaced by a column."""
+    batch = np.broadcast_shapes(x.shape[:-1], part.shape[:-2])
+    result = np.array(np.broadcast_to(x, (*batch, x.shape[-1])))
+    result[..., start : start + 3] = part[..., 0]
+    return result
+
+
+def _rows(q: Any) -> Any:
+    """Configurations with an axis for the rows of a matrix."""
+    return None if q is None else numbers("q", q)[..., None, :]
+
+
+def _square(name: str, matrix: Any, size: int) -> Array:
+    array = checked(name, matrix, size)
+    if array.ndim < 2 or array.shape[-2] != size:
+        raise InputError(f"{name} has shape {array.shape}; its last two axes must be ({size}, {size})")
+    return array
+
+
+def _six(name: str, matrix: Any, size: int) -> Array:
+    array = checked(name, matrix, size)
+    if array.ndim < 2 or array.shape[-2] != 6:
+        raise InputError(f"{name} has shape {array.shape}; its last two axes must be (6, {size})")
+    return array

@@ -1,0 +1,98 @@
+"""A robot's numbers in MuJoCo's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.interop.codec import Codec, same
+from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.mujoco_names import Names
+from kinetree.model.model import Model
+from kinetree.model.placement import pose
+from kinetree.spatial.value import Array
+
+#: By the number that MuJoCo gives to a type of joint.
+CODECS = (
+    Codec("floating", columns=(3, 4, 5, 0, 1, 2), order=(0, 1, 2, 3, 4, 5, 6), world_linear=True),
+    Codec("spherical", columns=(0, 1, 2), order=(0, 1, 2, 3)),
+    same("prismatic", 1),
+    same("revolute", 1),
+)
+
+
+class MujocoCounterpart(Counterpart):
+    """A robot's numbers in MuJoCo's order; made by `interop.mujoco`.
+
+    Configurations are the same but for the order of joints. The velocity of a free joint is linear first and in world
+    axes, then angular in the body's; so converting velocities, accelerations, forces, matrices and Jacobians of a robot
+    that has one takes q, and accelerations take v. Jacobians are `mj_jac…`'s two results stacked, position above
+    rotation, and Kinetree's with `reference="local_world_aligned"`.
+    """
+
+    library = "MuJoCo"
+
+    def __init__(self, robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> None:
+        names = Names(model)
+        numbers = {name: number for number, name in enumerate(names.joints)}
+        kinds = {name: (CODECS[model.jnt_type[number]].kind,) for name, number in numbers.items()}
+        places = {}
+        for name, other in matched(robot, kinds, joints, self.library).items():
+            number = numbers[other]
+            joint, codec = robot.joint(name), CODECS[model.jnt_type[number]]
+            if codec.world_linear and not (joint.parent == "world" and np.array_equal(joint.placement, np.eye(4))):
+                raise InputError(
+                    f"joint {name!r} floats about a place other than the world's origin, MuJoCo's free joints do not; "
+                    "build the robot without its placement"
+                )
+            places[name] = Place(int(model.jnt_qposadr[number]), int(model.jnt_dofadr[number]), codec)
+        super().__init__(robot, model.nq, places)
+        self.model = model
+        found = {name: ("site", number) for number, name in enumerate(names.sites)}
+        found.update({name: ("body", number) for number, name in enumerate(names.bodies)})
+        self._found = {name: found[name] for name in robot.frames if name in found}
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        return tuple(self._found)
+
+    def frame_id(self, frame: str) -> tuple[str, int]:
+        """What a frame is in MuJoCo, "body" or "site", and its number there."""
+        self._require(frame)
+        return self._found[frame]
+
+    def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
+        """What `mj_kinematics` has computed: poses of frames in the world, (m, 4, 4).
+
+        Args:
+            data: MuJoCo's results, brought up to date by the caller.
+            frames: By default `frames`.
+        """
+        where = [self.frame_id(frame) for frame in (self.frames if frames is None else frames)]
+        places = {"body": (data.xpos, data.xmat), "site": (data.site_xpos, data.site_xmat)}
+        return np.array([pose(places[what][1][i].reshape(3, 3), places[what][0][i]) for what, i in where])
+
+
+def mujoco(robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> MujocoCounterpart:
+    """Converts a robot's numbers to and from those of a MuJoCo model of the same robot.
+
+    Joints are matched by name, a floating base by being the only one; the two models must have the same joints, and
+    zero in the same place, as they do when the robot comes from `from_mujoco` or the same MJCF file.
+
+        other = kt.interop.mujoco(robot, model)
+        data.qpos, data.qvel = other.to_q(q), other.to_v(v, q)
+        mujoco.mj_forward(model, data)
+        a = other.from_a(data.qacc, v, q)
+
+    Args:
+        robot: In Kinetree.
+        model: A `mujoco.MjModel`.
+        joints: MuJoCo's names of joints that have another name here.
+
+    Raises:
+        InputError: If a joint has no counterpart; names it.
+    """
+    return MujocoCounterpart(robot, model, joints)

@@ -1,0 +1,163 @@
+"""A robot from a model of MuJoCo."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import ModelWarning
+from kinetree.interop.mujoco_counterpart import CODECS
+from kinetree.interop.mujoco_names import Names
+from kinetree.model.body import Frame
+from kinetree.model.builder import Builder
+from kinetree.model.joint import Limits
+from kinetree.model.model import Model
+from kinetree.model.placement import pose
+from kinetree.spatial.rotation import exp_matrix, matrix_of
+from kinetree.spatial.value import Array
+
+# Bits of `opt.disableflags`.
+_NO_CONTACT, _NO_GRAVITY = 1 << 4, 1 << 7
+
+
+def from_mujoco(model: Any) -> Model:
+    """The robot that a MuJoCo model describes, for people who have one.
+
+    Configurations are MuJoCo's `qpos`, number by number: reference angles (`ref`) are worked into placements, and a
+    free joint starts at the world's origin, so that `qpos0` is where the file puts the robot, and `neutral` is not. Of
+    velocities only those of free joints differ; `interop.mujoco` converts them, and matrices.
+
+    A body with several joints becomes several, massless but for the last, and so does one whose hinge or ball joint is
+    off its origin: "name (joint)" is what the joint moves. Bodies and sites are frames. Damping, dry friction and
+    limits are kept on the joints. What Kinetree does not model is listed in one `ModelWarning`.
+
+    Args:
+        model: A `mujoco.MjModel`. It is copied, and may be changed afterwards.
+    """
+    robot, notes = converted(model)
+    if notes:
+        warnings.warn(
+            f"MuJoCo model {robot.name!r}: Kinetree does not model {'; '.join(notes)}", ModelWarning, stacklevel=2
+        )
+    return robot
+
+
+def converted(model: Any) -> tuple[Model, list[str]]:
+    """The robot that a MuJoCo model describes, and what it has that Kinetree does not model.
+
+    Args:
+        model: A `mujoco.MjModel`.
+    """
+    names = Names(model)
+    gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
+    name = bytes(model.names).split(b"\0")[0].decode() or "robot"
+    frames = [
+        (name, names.bodies[model.site_bodyid[site]], _pose(model.site_pos[site], model.site_quat[site]))
+        for site, name in enumerate(names.sites)
+    ]
+    if model.nbody == 1:
+        return Model(name, gravity, [], [], [Frame(*frame) for frame in frames]), _unmodelled(model, names)
+    builder = Builder(name, gravity, strict=False)
+    for body in range(1, model.nbody):
+        _add_body(builder, model, names, body)
+    for frame, body_name, placement in frames:
+        builder.add_frame(frame, body=body_name, placement=placement)
+    return builder.build(), _unmodelled(model, names)
+
+
+def _add_body(builder: Builder, model: Any, names: Names, body: int) -> None:
+    """Add a body behind its joints, in the order in which MuJoCo applies them."""
+    name, parent = names.bodies[body], names.bodies[model.body_parentid[body]]
+    R = matrix_of(np.array(model.body_iquat[body]))
+    solid = {
+        "mass": float(model.body_mass[body]),
+        "com": np.array(model.body_ipos[body]),
+        "inertia": R @ np.diag(model.body_inertia[body]) @ R.T,
+    }
+    joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
+    at = _pose(model.body_pos[body], model.body_quat[body])
+    origin = np.zeros(3)  # of the last link frame, seen from the body's; they have the same axes
+    # joints that turn do so about their anchor, where a slide is does not matter
+    anchors = [np.array(model.jnt_pos[joint]) for joint in joints if CODECS[model.jnt_type[joint]].kind != "prismatic"]
+    off_centre = bool(anchors and anchors[-1].any() and model.jnt_type[joints[0]] != 0)
+    for joint in joints:
+        last = joint == joints[-1] and not off_centre
+        link = name if last else names.free(f"{name} ({names.joints[joint]})")
+        kind, axis = CODECS[model.jnt_type[joint]].kind, np.array(model.jnt_axis[joint])
+        reference = float(model.qpos0[model.jnt_qposadr[joint]])
+        anchor = origin if kind == "prismatic" else np.array(model.jnt_pos[joint])
+        placed = at @ pose(np.eye(3), anchor - origin)
+        if kind == "floating":
+            placed, anchor = np.eye(4), origin
+        elif kind == "revolute":
+            placed = placed @ pose(exp_matrix(-reference * axis), np.zeros(3))
+        elif kind == "prismatic":
+            placed = placed @ pose(np.eye(3), -reference * axis)
+        dofs = slice(model.jnt_dofadr[joint], model.jnt_dofadr[joint] + len(CODECS[model.jnt_type[joint]].columns))
+        order = np.argsort(CODECS[model.jnt_type[joint]].columns)
+        builder.add_body(
+            link,
+            parent=parent,
+            joint=kind,
+            joint_name=names.joints[joint],
+            placement=placed,
+            axis=axis if kind in ("revolute", "prismatic") else None,
+            armature=np.array(model.dof_armature[dofs])[order],
+            damping=np.array(model.dof_damping[dofs])[order],
+            friction=np.array(model.dof_frictionloss[dofs])[order],
+            limits=_limits(model, joint, kind),
+            **(solid if last else {}),
+        )
+        parent, at, origin = link, np.eye(4), anchor
+    if not len(joints) or off_centre:
+        back = at @ pose(np.eye(3), -origin)
+        builder.add_body(
+            name, parent=parent, joint="fixed", joint_name=names.free_joint(f"{name}_joint"), placement=back, **solid
+        )
+
+
+def _limits(model: Any, joint: int, kind: str) -> Limits:
+    """Of hinges and slides; the cone of a ball joint is no limit of its coordinates."""
+    if kind not in ("revolute", "prismatic"):
+        return Limits()
+    lower, upper = model.jnt_range[joint] if model.jnt_limited[joint] else (-np.inf, np.inf)
+    effort = np.max(np.abs(model.jnt_actfrcrange[joint])) if model.jnt_actfrclimited[joint] else np.inf
+    return Limits(float(lower), float(upper), np.inf, float(effort))
+
+
+def _pose(position: Any, quaternion: Any) -> Array:
+    return pose(matrix_of(np.array(quaternion)), np.array(position))
+
+
+def _unmodelled(model: Any, names: Names) -> list[str]:
+    """What acts on the robot in MuJoCo and not here, each with how often it comes."""
+    collide = model.geom_contype.any() and model.geom_conaffinity.any() and model.ngeom > 1
+    contacts = (collide or model.npair) and not model.opt.disableflags & _NO_CONTACT
+    fluid = model.opt.density or model.opt.viscosity or np.any(model.opt.wind)
+    free = [names.joints[j] for j in range(model.njnt) if model.jnt_type[j] == 0]
+    heavy = [name for name in free if model.dof_armature[model.jnt_dofadr[names.joints.index(name)]] != 0.0]
+    balls = (model.jnt_type == 1) & (model.jnt_limited != 0)
+    kept = np.any(model.dof_damping) or np.any(model.dof_frictionloss)
+    counted = {
+        "actuators": model.nu,
+        "equality constraints": model.neq,
+        "tendons": model.ntendon,
+        "flexible bodies": model.nflex,
+        "plugins": model.nplugin,
+        "springs at joints": np.count_nonzero(model.jnt_stiffness),
+        "limits of ball joints": np.count_nonzero(balls),
+        "bodies with gravity compensation": np.count_nonzero(model.body_gravcomp),
+        "mocap bodies, which stay where they are": model.nmocap,
+    }
+    notes = [f"{what} ({count})" for what, count in counted.items() if count]
+    if contacts:
+        notes.append("contacts")
+    if fluid:
+        notes.append("forces of air or water")
+    if kept:
+        notes.append("damping and dry friction of joints, which are kept but do not act")
+    if heavy:
+        notes.append(f"armature along world axes, here it is along the body's ({', '.join(heavy)})")
+    return notes

@@ -1,0 +1,73 @@
+"""A robot's numbers in Pinocchio's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.pinocchio_frames import Frames
+from kinetree.interop.pinocchio_joints import parts_of
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+
+class PinocchioCounterpart(Counterpart):
+    """A robot's numbers in Pinocchio's order; made by `interop.pinocchio`.
+
+    Pinocchio numbers joints its own way, writes quaternions as x, y, z, w, unbounded and planar angles as cosine and
+    sine, and the linear part of twists first. Its velocities are Kinetree's in another order, so that no conversion
+    needs q.
+    """
+
+    library = "Pinocchio"
+
+    def __init__(self, robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> None:
+        parts = {part.name: part for part in parts_of(model)}
+        pairs = matched(robot, {name: (part.codec.kind,) for name, part in parts.items()}, joints, self.library)
+        places = {name: Place(parts[pairs[name]].q, parts[pairs[name]].v, parts[pairs[name]].codec) for name in pairs}
+        super().__init__(robot, model.nq, places)
+        self.model = model
+        numbers = Frames(model).numbers
+        self._numbers = {name: numbers[name] for name in robot.frames if name in numbers}
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        return tuple(self._numbers)
+
+    def frame_id(self, frame: str) -> int:
+        """Pinocchio's number of a frame, by its name here."""
+        self._require(frame)
+        return self._numbers[frame]
+
+    def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
+        """What `pinocchio.framesForwardKinematics` has computed: poses of frames in the world, (m, 4, 4).
+
+        Args:
+            data: Pinocchio's results, brought up to date by the caller.
+            frames: By default `frames`.
+        """
+        chosen = self.frames if frames is None else frames
+        return np.array([data.oMf[self.frame_id(frame)].homogeneous for frame in chosen])
+
+
+def pinocchio(robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> PinocchioCounterpart:
+    """Converts a robot's numbers to and from those of a Pinocchio model of the same robot.
+
+    Joints are matched by name, a floating base by being the only one; the two models must have the same joints, and
+    zero in the same place, as they do when they come from one file or from `from_pinocchio`.
+
+        other = kt.interop.pinocchio(robot, model)
+        tau = other.from_tau(pin.rnea(model, data, other.to_q(q), other.to_v(v), other.to_a(a)))
+
+    Args:
+        robot: In Kinetree.
+        model: A `pinocchio.Model`.
+        joints: Pinocchio's names of joints that have another name here.
+
+    Raises:
+        InputError: If a joint has no counterpart; names it.
+    """
+    return PinocchioCounterpart(robot, model, joints)

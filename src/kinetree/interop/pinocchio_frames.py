@@ -1,0 +1,67 @@
+"""Names of a Pinocchio model's bodies and frames, each used once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.model.builder import WORLD_NAME
+from kinetree.spatial.value import Array
+
+#: Frames are taken in this order of types, so that a link's name goes to the link.
+_TYPES = ("BODY", "OP_FRAME", "SENSOR", "FIXED_JOINT", "JOINT")
+
+
+class Frames:
+    """Which of Pinocchio's frames are bodies of Kinetree's, and which are frames fixed to them.
+
+    Pinocchio tells frames apart by name and type, Kinetree by name alone: a name that is taken gets a number behind.
+    Frames of joints are left out where another frame sits.
+
+    Attributes:
+        bodies: Name of each joint's body, by the joint's number.
+        others: Name, number of the joint and pose in it, (4, 4), of each frame that is no body's.
+        numbers: Pinocchio's number of each frame that it has.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._taken = {WORLD_NAME}
+        self.bodies: dict[int, str] = {}
+        self.others: list[tuple[str, int, Array]] = []
+        self.numbers = {WORLD_NAME: 0}
+        # the first of Pinocchio's frames is the world
+        frames = [(number, model.frames[number]) for number in range(1, model.nframes)]
+        rest = []
+        for number, frame in frames:
+            at, joint = np.array(frame.placement.homogeneous), int(frame.parentJoint)
+            own = frame.type.name == "BODY" and np.array_equal(at, np.eye(4))
+            if own and joint and joint not in self.bodies:
+                self.bodies[joint] = self.free(frame.name, number)
+            elif not (own and joint == 0 and frame.name == WORLD_NAME):
+                rest.append((_TYPES.index(frame.type.name), number, frame.name, joint, at))
+        for joint in range(1, model.njoints):
+            if joint not in self.bodies:
+                self.bodies[joint] = self.free(f"{model.names[joint]} body")
+        placed = {(joint, np.eye(4).tobytes()) for joint in range(model.njoints)}
+        for kind, number, name, joint, at in sorted(rest, key=lambda entry: entry[:2]):
+            if _TYPES[kind].endswith("JOINT") and (joint, at.tobytes()) in placed:
+                continue
+            placed.add((joint, at.tobytes()))
+            self.others.append((self.free(name, number), joint, at))
+
+    def free(self, name: str, number: int | None = None) -> str:
+        """A name that is not taken yet, which it then is.
+
+        Args:
+            name: What it should be.
+            number: Pinocchio's of the frame that has it.
+        """
+        count, tried = 1, name
+        while tried in self._taken:
+            count += 1
+            tried = f"{name} ({count})"
+        self._taken.add(tried)
+        if number is not None:
+            self.numbers[tried] = number
+        return tried

@@ -1,0 +1,99 @@
+"""Robots from files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kinetree.errors import InputError, LoadError
+from kinetree.loading.findings import Findings
+from kinetree.loading.options import MIMIC, Options
+from kinetree.loading.source import Source, clipped
+from kinetree.model.model import Model
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    floating_base: bool = False,
+    root: str | None = None,
+    mimic: str = "independent",
+    lock: Mapping[str, Any] | None = None,
+    joint_order: Sequence[str] | None = None,
+    gravity: Any = None,
+) -> Model:
+    """A robot from a URDF or MJCF file; its content says which.
+
+    What can be loaded but should be known comes as `ModelWarning`s, with file and line: mimic joints, links that move
+    without mass, inertias that no body can have, and elements that are not read. Meshes are never opened.
+
+    Args:
+        source: A path, or the text of a file: what starts with "<" is a text.
+        floating_base: Whether roots float in the world, behind a joint "root_joint"; else they are fixed to it.
+        root: Name of the link to start from. Only what it carries is loaded. By default all links are; several roots
+            make a forest.
+        mimic: "independent" makes joints that mimic others coordinates of their own; "lock" fixes them where they are
+            when the joints that they mimic are neutral, or locked.
+        lock: Joints to fix, by name, each with its configuration.
+        joint_order: Names of moving joints in the order in which their coordinates should come. Coordinates are
+            ordered depth first, so that only branches can change places; an order that would tear one apart is refused
+            (`Model.joint_indices` permutes coordinates into any order). Joints that are not named come last.
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²]. By default what the file says, or
+            (0, 0, −9.81).
+
+    Returns:
+        The model.
+
+    Raises:
+        LoadError: If anything is wrong with the file, with its line.
+        InputError: If an argument is.
+    """
+    if mimic not in MIMIC:
+        raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
+    options = Options(bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), _vector(gravity))
+    text = Source.of(source)
+    findings = Findings(text.file)
+    kind = text.root.rpartition(":")[2]
+    if kind == "robot":
+        from kinetree.loading.urdf import load_urdf
+
+        model = load_urdf(text, options, findings)
+    elif kind in ("mujoco", "mujocoinclude"):
+        from kinetree.loading.mjcf import load_mjcf
+
+        model = load_mjcf(text, options, findings)
+    else:
+        hint = "; convert it to URDF or MJCF" if kind == "sdf" else ""
+        raise LoadError(
+            f"starts with {clipped('<' + text.root + '>')}; a URDF starts with <robot>, an MJCF with <mujoco>{hint}",
+            text.file,
+        )
+    findings.warn(stacklevel=2)
+    return model
+
+
+def _names(joint_order: Sequence[str] | None) -> tuple[str, ...]:
+    if joint_order is None:
+        return ()
+    if isinstance(joint_order, str):
+        raise InputError("joint_order is one name; give a list of them")
+    names = tuple(joint_order)
+    twice = sorted(str(name) for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InputError(f"joint_order names {', '.join(twice)} more than once")
+    return names
+
+
+def _vector(gravity: Any) -> tuple[float, ...] | None:
+    if gravity is None:
+        return None
+    try:
+        x, y, z = (float(component) for component in gravity)
+    except (TypeError, ValueError):
+        raise InputError(f"gravity={gravity!r} is not three numbers") from None
+    if not all(map(math.isfinite, (x, y, z))):
+        raise InputError(f"gravity={gravity!r} is not finite")
+    return x, y, z

@@ -1,0 +1,174 @@
+"""XML of doubtful origin: a parser that opens nothing and expands nothing, and readers that name the line at fault."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kinetree.errors import LoadError
+from kinetree.loading.findings import Findings
+from kinetree.loading.source import Source, clipped
+
+#: An element of lxml, which has no types.
+Element = Any
+
+# Greater magnitudes are refused: the square of a length times a mass must not overflow.
+_HUGE = 1e100
+
+# Attributes with numbers are never this long [characters].
+_LONGEST = 1000
+
+# Of the parser's own words: where, which is said elsewhere, and advice to those who program it.
+_DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
+
+_DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
+
+
+class Document:
+    """An XML text as elements, with readers whose errors name file and line.
+
+    Args:
+        source: The text.
+        findings: Collects what is not read.
+        attributes: Those that are read, by the names of their elements.
+    """
+
+    def __init__(self, source: Source, findings: Findings, attributes: Mapping[str, frozenset[str]]) -> None:
+        self.attributes = attributes
+        self.file = source.file
+        self.findings = findings
+        self.root = self._parsed(source.text)
+
+    def _parsed(self, text: str) -> Element:
+        # The import waits for the first file: it takes as long as loading one.
+        from lxml import etree
+
+        parser = etree.XMLParser(
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,  # keeps limits on depth and on the length of names and attributes
+            remove_comments=True,
+            remove_pis=True,
+            collect_ids=False,
+        )
+        if declaration := _DECLARATION.match(text):
+            # gone, but for its lines: it may claim another encoding
+            text = "\n" * declaration[0].count("\n") + text[declaration.end() :]
+        try:
+            return etree.fromstring(text.encode(), parser)
+        except etree.XMLSyntaxError as error:
+            what = _DETAILS.sub("", error.msg or "not well-formed").strip()
+            line = error.lineno or 1
+            if "xacro" in what:
+                raise self.xacro(line) from None
+            raise LoadError(f"broken XML: {what[:200]}; mend it, or export the file again", self.file, line) from None
+
+    def error(self, element: Element, problem: str) -> LoadError:
+        """An error at the line of an element."""
+        return LoadError(problem, self.file, element.sourceline)
+
+    def xacro(self, line: int | None) -> LoadError:
+        """The error of a file that must be expanded first."""
+        name = self.file if self.file != "<string>" else "robot.urdf.xacro"
+        output = name.removesuffix(".xacro").removesuffix(".urdf") + ".urdf"
+        output = output if output != name else "expanded.urdf"
+        return LoadError(
+            f"this is a xacro file, which has to be expanded first: xacro {name} > {output} (pip install xacro)",
+            self.file,
+            line,
+        )
+
+    def parts(self, element: Element, read: Collection[str], passed_over: Collection[str] = ()) -> dict[str, Element]:
+        """Children by name, each at most once.
+
+        Args:
+            element: The parent.
+            read: Names that the caller reads.
+            passed_over: Names of what has no part in the dynamics; others are noted as unread.
+        """
+        found: dict[str, Element] = {}
+        for child in element:
+            tag = child.tag
+            if tag in read:
+                if tag in found:
+                    first = found[tag].sourceline
+                    raise self.error(
+                        child, f"a second <{tag}> in one <{element.tag}>, the first is in line {first}; delete one"
+                    )
+                found[tag] = child
+            elif tag not in passed_over:
+                self.unread(child)
+        return found
+
+    def unread(self, element: Element) -> None:
+        """Note an element that nobody reads; one of xacro is an error."""
+        tag: str = element.tag
+        if tag.startswith("{"):
+            space, tag = tag[1:].split("}", 1)
+            if "xacro" in space or element.prefix == "xacro":
+                raise self.xacro(element.sourceline)
+            tag = f"{element.prefix}:{tag}" if element.prefix else tag
+        self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
+
+    def known(self, element: Element) -> None:
+        """Note attributes that nobody reads: they may be misspelt."""
+        names, given = self.attributes[element.tag], element.keys()
+        if not names.issuperset(given):
+            for name in given:
+                if name not in names:
+                    self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
+
+    def text(self, element: Element, name: str) -> str:
+        """An attribute that must be there and not be empty."""
+        value: str | None = element.get(name)
+        if value is None:
+            raise self.error(element, f"<{element.tag}> has no {name}=; add it")
+        if not value.strip():
+            raise self.error(element, f"{name}= of <{element.tag}> is empty; fill it in")
+        return value
+
+    def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
+        """One number. Without a default the attribute must be there."""
+        value: str | None = element.get(name)
+        if value is None:
+            if default is None:
+                raise self.error(element, f"<{element.tag}> has no {name}=; add it")
+            return default
+        if infinite:
+            return self._numbers(element, name, value, 1, infinite=True)[0]
+        # the usual case first: a file has thousands of these
+        try:
+            number = float(value) if len(value) <= _LONGEST and value.isascii() and "_" not in value else math.nan
+        except ValueError:
+            number = math.nan
+        return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1)[0]
+
+    def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """As many numbers as the default has."""
+        value: str | None = element.get(name)
+        return default if value is None else self._numbers(element, name, value, len(default))
+
+    def _numbers(
+        self, element: Element, name: str, value: str, count: int, infinite: bool = False
+    ) -> tuple[float, ...]:
+        try:
+            # float() also takes digits of other scripts and underscores between digits
+            plain = len(value) <= _LONGEST and value.isascii() and "_" not in value
+            numbers = tuple(map(float, value.split())) if plain else ()
+        except ValueError:
+            numbers = ()
+        if len(numbers) != count:
+            raise self._no_number(element, name, value, count, "is not")
+        for number in numbers:
+            if not -_HUGE <= number <= _HUGE and not (infinite and number == number):
+                raise self._no_number(element, name, value, count, "is not finite, or too great to compute with, for")
+        return numbers
+
+    def _no_number(self, element: Element, name: str, value: str, count: int, fault: str) -> LoadError:
+        if "${" in value or "$(" in value:
+            return self.xacro(element.sourceline)
+        wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers with blanks between"
+        return self.error(element, f"{name}={clipped(value)} of <{element.tag}> {fault} {wanted}; correct it")

@@ -1,0 +1,61 @@
+"""What a user should know about a file that could be loaded."""
+
+from __future__ import annotations
+
+import warnings
+
+from kinetree.errors import ModelWarning
+
+# Of each kind of finding this many are listed in full; the rest are counted.
+_LISTED = 40
+
+
+class Findings:
+    """Collects findings of one file, and warns of them together: one `ModelWarning` for each kind.
+
+    Args:
+        file: Named in front of each warning.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._listed: dict[str, list[str]] = {}
+        self._unread: dict[str, list[int]] = {}
+
+    def add(self, kind: str, what: str, line: int | None = None) -> None:
+        """Note one finding.
+
+        Args:
+            kind: Title of its list, and what can be done.
+            what: The thing that it is about.
+            line: Where it is.
+        """
+        self._listed.setdefault(kind, []).append(what if line is None else f"{what} (line {line})")
+
+    def unread(self, what: str, line: int) -> None:
+        """Note something that is not read, and that might have been meant."""
+        self._unread.setdefault(what, []).append(line)
+
+    def texts(self) -> list[str]:
+        """One text for each kind of finding."""
+        lists = dict(self._listed)
+        if self._unread:
+            lists["not read, check the spelling or ignore this"] = [
+                f"{what} (line {lines[0]}{f' and {len(lines) - 1} more' if len(lines) > 1 else ''})"
+                for what, lines in self._unread.items()
+            ]
+        texts = []
+        for kind, items in lists.items():
+            shown = "; ".join(items[:_LISTED])
+            rest = f"; … ({len(items)} in all)" if len(items) > _LISTED else ""
+            texts.append(f"{self.file}: {kind}: {shown}{rest}")
+        return texts
+
+    def warn(self, stacklevel: int) -> None:
+        """Give the warnings.
+
+        Args:
+            stacklevel: 1 blames the caller of this method, 2 its caller.
+        """
+        for text in self.texts():
+            warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)

@@ -1,0 +1,160 @@
+"""What `load` is given, as text: reading files that may be anything, decoding them, and telling formats apart."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kinetree.errors import InputError, LoadError
+
+#: Larger files are refused [bytes]. A robot of a thousand bodies takes about one megabyte.
+LARGEST = 32 * 2**20
+
+# More markup than this would fill memory with millions of small objects, whatever the size of the file.
+_MOST_TAGS = 500_000
+
+# Encodings that descriptions of robots come in; Python knows many that are none, such as compressed ones.
+_ENCODINGS = ("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})["']""")
+_PROLOGUE = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->", re.DOTALL)
+_ROOT = re.compile(r"<([^\s/>!?]{1,100})")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text and where it came from.
+
+    Attributes:
+        text: Without a byte order mark.
+        file: For messages: the path, or "<string>".
+        path: None for a text that was given as such.
+        root: Name of the XML element that holds all others, prefix included.
+    """
+
+    text: str
+    file: str
+    path: Path | None
+    root: str
+
+    @classmethod
+    def of(cls, given: Any) -> Source:
+        """Read a path, or take a text: whatever starts with "<" is one.
+
+        Args:
+            given: A path, a text, or the bytes of a file.
+        """
+        if isinstance(given, str) and (given.lstrip("\ufeff \t\r\n").startswith("<") or not given.strip()):
+            return cls._checked(given, "<string>", None)
+        if isinstance(given, (bytes, bytearray, memoryview)):
+            return cls._checked(_decoded(bytes(given), "<string>"), "<string>", None)
+        if not isinstance(given, (str, os.PathLike)):
+            raise InputError(f"load() takes a path or the text of a file, got {type(given).__name__}")
+        file = os.fsdecode(given)
+        return cls._checked(_decoded(_content(file), file), file, Path(file))
+
+    @classmethod
+    def _checked(cls, text: str, file: str, path: Path | None) -> Source:
+        text = text.removeprefix("\ufeff")
+        if not text.strip():
+            raise LoadError("is empty; give a URDF or MJCF file", file)
+        if len(text) > LARGEST:
+            raise LoadError(f"has more than {LARGEST} characters; is it the description of a robot?", file)
+        if max(text.count("<"), text.count("=")) > _MOST_TAGS:
+            raise LoadError(f"has more than {_MOST_TAGS} elements or attributes; split it", file)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            line = text.count("\n", 0, error.start) + 1
+            raise LoadError(
+                "the text has a lone surrogate, which no file can hold; decode it anew", file, line
+            ) from None
+        return cls(text, file, path, _root(text, file))
+
+
+def _content(file: str) -> bytes:
+    """The bytes of a regular file; pipes and devices would not end."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            state = os.fstat(descriptor)
+            if stat.S_ISDIR(state.st_mode):
+                raise LoadError("is a directory; give the path of a file in it", file)
+            if not stat.S_ISREG(state.st_mode):
+                raise LoadError("is no regular file; save its content in one, or give load() its text", file)
+            if state.st_size > LARGEST:
+                raise LoadError(f"has {state.st_size} bytes, more than {LARGEST}; is it the right file?", file)
+            with open(descriptor, "rb", closefd=False) as opened:
+                # one more than allowed, for files that grow or do not know their size
+                return opened.read(LARGEST + 1)
+        finally:
+            os.close(descriptor)
+    except LoadError:
+        raise
+    except FileNotFoundError:
+        raise LoadError(f"there is no such file; looked in {_here()}", _clipped(file)) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise LoadError(f"cannot be read: {reason}; check the path", _clipped(file)) from None
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "a directory that is gone"
+
+
+def _decoded(data: bytes, file: str) -> str:
+    for mark, name in _MARKS.items():
+        if data.startswith(mark):
+            return _decode(data.removeprefix(mark), name, file)
+    declared = _DECLARED.match(data[:400])
+    name = declared[1].decode("ascii", "replace") if declared else "utf-8"
+    try:
+        codec = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        codec = ""
+    if codec not in _ENCODINGS and not codec.startswith("iso8859"):
+        raise LoadError(f"its encoding {name!r} is not supported; save it as UTF-8", file, 1)
+    return _decode(data, codec, file)
+
+
+def _decode(data: bytes, codec: str, file: str) -> str:
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        if b"\0" in data[:4096] and not codec.startswith("utf-16"):
+            raise LoadError("holds binary data; give a URDF or MJCF file, which is text", file, line) from None
+        raise LoadError(f"is not encoded as {codec}, as it should be; save it as UTF-8", file, line) from None
+
+
+def _root(text: str, file: str) -> str:
+    """Name of the root element."""
+    start = 0
+    while found := _PROLOGUE.match(text, start):
+        start = found.end()
+    line = text.count("\n", 0, start) + 1
+    if text.startswith("<!DOCTYPE", start):
+        raise LoadError(
+            "document types and entities are not read; delete <!DOCTYPE …> and write values out", file, line
+        )
+    root = _ROOT.match(text, start)
+    if root is None:
+        raise LoadError(f"is not XML: {clipped(text[start:])} stands where <robot> should; is it a URDF?", file, line)
+    return root[1]
+
+
+def clipped(text: str, most: int = 60) -> str:
+    """A quoted text that fits a message."""
+    return repr(text if len(text) <= most else text[:most] + "…")
+
+
+def _clipped(file: str) -> str:
+    return file if len(file) <= 300 else file[:300] + "…"

@@ -1,0 +1,238 @@
+"""From links and joints in any order to a model: roots, order, mimic joints, locks, and what the user should know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kinetree.errors import InputError, LoadError, UnknownNameError
+from kinetree.loading.description import Hinge, Link
+from kinetree.loading.findings import Findings
+from kinetree.loading.mimic import locks_of
+from kinetree.loading.options import Options
+from kinetree.loading.source import clipped
+from kinetree.model.body import Body
+from kinetree.model.builder import WORLD_NAME
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.model import Model
+from kinetree.model.physical import doubtful, fault
+from kinetree.model.record import frozen
+
+_GRAVITY = (0.0, 0.0, -9.81)
+_ROOT_JOINT = "root_joint"
+_FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
+_NONE = [frozen(np.zeros(nv), (nv,)) for nv in range(7)]
+
+
+def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
+    """The model that links and joints describe.
+
+    Args:
+        name: Of the model.
+        links: By name, in the file's order.
+        joints: By name, in the file's order, which siblings keep.
+        options: What the user asks for.
+        findings: Collects what the user should know; its file is named in errors.
+    """
+    above = _joints_above(links, joints, findings.file)
+    order, roots = _depth_first(links, above, options, findings.file)
+    if not links:
+        findings.add("there are no links", "the model is nothing but the world")
+    bases = _bases(roots, joints, options)
+    hinges = [above[link] if link in above and link not in bases else bases[link] for link in order]
+    names = _names(order, bases, options, findings)
+
+    bodies, moves, q_start, v_start = [], [], 0, 0
+    for link, hinge in zip(order, hinges):
+        if link not in names:
+            continue
+        kind = KINDS[hinge.kind]
+        body, parent = names[link], names.get(hinge.parent, WORLD_NAME)
+        own = links[link]
+        bodies.append(Body(body, parent, hinge.name, own.mass, np.array(own.com), own.inertia))
+        moves.append(
+            Joint(
+                name=hinge.name,
+                kind=hinge.kind,
+                parent=parent,
+                child=body,
+                placement=hinge.placement,
+                axes=hinge.axes,
+                pitch=0.0,
+                armature=_NONE[kind.nv],
+                limits=hinge.limits,
+                damping=np.full(kind.nv, hinge.damping) if hinge.damping else _NONE[kind.nv],
+                friction=np.full(kind.nv, hinge.friction) if hinge.friction else _NONE[kind.nv],
+                q_start=q_start,
+                v_start=v_start,
+            )
+        )
+        q_start, v_start = q_start + kind.nq, v_start + kind.nv
+    _note_inertias(order, hinges, links, findings)
+    gravity = _GRAVITY if options.gravity is None else options.gravity
+    model = Model(name, gravity, bodies, moves)
+    locks = locks_of({hinge.name: hinge for hinge in hinges}, joints, options, findings)
+    model = model.reduced(locks) if locks else model
+    require_order(model, options.joint_order)
+    return model
+
+
+def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: str) -> dict[str, Hinge]:
+    """The joint in front of each link that has one."""
+    above: dict[str, Hinge] = {}
+    for joint in joints.values():
+        for role, link in (("parent", joint.parent), ("child", joint.child)):
+            if link not in links:
+                shown = ", ".join(clipped(name, 30) for name in list(links)[:10]) or "none"
+                raise LoadError(
+                    f"the {role} of joint {clipped(joint.name)} is link {clipped(link)}, which is not in the file; "
+                    f"add it or correct the name. There are: {shown}{', …' if len(links) > 10 else ''}",
+                    file,
+                    joint.line,
+                )
+        first = above.setdefault(joint.child, joint)
+        if first is not joint:
+            raise LoadError(
+                f"link {clipped(joint.child)} has two parents: joint {clipped(first.name)} in line {first.line} and "
+                f"joint {clipped(joint.name)} in line {joint.line}; a tree has no closed loops, delete one",
+                file,
+                joint.line,
+            )
+    return above
+
+
+def _depth_first(
+    links: Mapping[str, Link], above: Mapping[str, Hinge], options: Options, file: str
+) -> tuple[list[str], list[str]]:
+    """The links to load, each after its parent, and the roots among them."""
+    children: dict[str, list[str]] = {link: [] for link in links}
+    for joint in above.values():
+        children[joint.parent].append(joint.child)
+    every_root = [link for link in links if link not in above]
+    order = walk(every_root, children)
+    if len(order) < len(links):
+        raise _cycle(set(order), links, above, file)
+    roots = every_root
+    if options.root is not None:
+        if options.root not in links:
+            raise UnknownNameError("link, wanted as root,", options.root, tuple(links))
+        roots = [options.root]
+        order = walk(roots, children)
+    if options.joint_order:
+        wanted = {name: rank for rank, name in enumerate(options.joint_order)}
+        last = len(wanted)
+        ranks: dict[str, int] = {}
+        for link in reversed(order):
+            own = wanted.get(above[link].name, last) if link in above else last
+            ranks[link] = min([own, *(ranks[child] for child in children[link])])
+        for siblings in (roots, *children.values()):
+            siblings.sort(key=lambda link: ranks.get(link, last))
+        order = walk(roots, children)
+    return order, roots
+
+
+def walk(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names depth first."""
+    order: list[str] = []
+    pending = list(reversed(roots))
+    while pending:
+        order.append(pending.pop())
+        pending += reversed(children[order[-1]])
+    return order
+
+
+def _cycle(reached: set[str], links: Mapping[str, Link], above: Mapping[str, Hinge], file: str) -> LoadError:
+    """The error that shows the links of one cycle, each followed by its parent."""
+    link = next(link for link in links if link not in reached)
+    path: dict[str, None] = {}
+    while link not in path:
+        path[link] = None
+        link = above[link].parent
+    names = list(path)
+    cycle = names[names.index(link) :]
+    shown = [clipped(each, 30) for each in [*cycle[:8], *(["…"] if len(cycle) > 8 else []), link]]
+    return LoadError(
+        f"links form a cycle, each on the next: {' → '.join(shown)}; delete one of their joints", file, above[link].line
+    )
+
+
+def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) -> dict[str, Hinge]:
+    """The joint between the world and each root."""
+    bases: dict[str, Hinge] = {}
+    taken = set(joints)
+    kind = "floating" if options.floating_base else "fixed"
+    for root in roots:
+        name = _ROOT_JOINT if len(roots) == 1 else f"{root}_{_ROOT_JOINT}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        bases[root] = Hinge(name, 0, kind, "", root, np.eye(4), np.zeros((0, 3)), _FREE[kind], 0.0, 0.0, None)
+    return bases
+
+
+def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, findings: Findings) -> dict[str, str]:
+    """What each link is called; a root "world" that is fixed to the world is the world, and is left out."""
+    names = {link: link for link in order}
+    if WORLD_NAME not in names:
+        return names
+    if WORLD_NAME in bases and not options.floating_base:
+        del names[WORLD_NAME]
+        return names
+    name = f"{WORLD_NAME}_link"
+    while name in names:
+        name += "_"
+    names[WORLD_NAME] = name
+    findings.add("a link may not be called 'world', which is the frame that does not move", f"it is now {name!r}")
+    return names
+
+
+def _note_inertias(
+    order: Sequence[str], hinges: Sequence[Hinge], links: Mapping[str, Link], findings: Findings
+) -> None:
+    """Note what no body can have, and bodies that move without mass, with all that is fixed to them."""
+    own = [links[link] for link in order]
+    masses = np.array([link.mass for link in own])
+    inertias = np.array([link.inertia for link in own]).reshape(-1, 3, 3)
+    for i in np.flatnonzero(doubtful(masses, inertias)):
+        problem = fault(own[i].mass, own[i].inertia)
+        if problem is not None:
+            findings.add("inertias that no body can have", f"link {own[i].name!r}: {problem}", own[i].line)
+        elif own[i].mass > 0.0:
+            findings.add("mass without inertia, as if it were in one point", f"link {own[i].name!r}", own[i].line)
+    carrier: dict[str, str] = {}
+    heavy: dict[str, bool] = {}
+    for link, hinge in zip(order, hinges):
+        moving = hinge.kind != "fixed"
+        carrier[link] = link if moving or hinge.parent not in carrier else carrier[hinge.parent]
+        if moving:
+            heavy[link] = False
+        if carrier[link] in heavy and (links[link].mass != 0.0 or links[link].inertia.any()):
+            heavy[carrier[link]] = True
+    for link, has_mass in heavy.items():
+        if not has_mass:
+            findings.add(
+                "links that move without mass (what needs the inverse of the mass matrix may raise)",
+                f"link {link!r}",
+                links[link].line,
+            )
+
+
+def require_order(model: Model, wanted: Sequence[str]) -> None:
+    """Raise unless the joints named come in the order of their names."""
+    if not wanted:
+        return
+    names = {joint.name: None for joint in model.joints}
+    for name in wanted:
+        if name not in names:
+            raise UnknownNameError("moving joint", name, tuple(names))
+    chosen = set(wanted)
+    found = [name for name in names if name in chosen]
+    for want, have in zip(wanted, found):
+        if want != have:
+            raise InputError(
+                f"joint_order wants {want!r} before {have!r}, but coordinates come depth first: a joint before what it "
+                f"carries, and each branch in one piece. The nearest order is {found}. For yours, load without "
+                "joint_order= and permute: iq, iv = robot.joint_indices(order); your_q = q[..., iq]"
+            )

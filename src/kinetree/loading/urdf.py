@@ -1,0 +1,267 @@
+"""URDF: reading links and joints from the elements of a file.
+
+What is read is what the dynamics need. Shapes, materials, sensors, transmissions and simulators' settings are passed
+over without a word, and nothing that a file refers to is opened; any other element or attribute that is not read is
+noted, since it may be a misspelt one.
+
+[URDF] https://wiki.ros.org/urdf/XML
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kinetree.loading.description import Hinge, Link, Mimic
+from kinetree.loading.document import Document, Element
+from kinetree.loading.findings import Findings
+from kinetree.loading.options import Options
+from kinetree.loading.source import Source, clipped
+from kinetree.loading.tree import grow
+from kinetree.model.joint import Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.model import Model
+from kinetree.model.record import frozen
+from kinetree.spatial.value import Array
+
+#: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
+TYPES = {
+    "revolute": "revolute",
+    "continuous": "revolute",
+    "prismatic": "prismatic",
+    "fixed": "fixed",
+    "floating": "floating",
+    "planar": "planar",
+    "spherical": "spherical",
+    "ball": "spherical",
+}
+
+# More links or joints than this take longer to load than anybody waits for.
+_MOST = 6_000
+
+# Limits from here on are how some programs write "none": 1e16 where SDF was converted, elsewhere the greatest double.
+_NO_LIMIT = 1e15
+
+_PASSED_OVER = {
+    "robot": frozenset(("material", "transmission", "gazebo", "sensor", "ros2_control", "mujoco")),
+    "link": frozenset(("visual", "collision", "contact")),
+    "joint": frozenset(("safety_controller", "calibration")),
+}
+_ATTRIBUTES = {
+    "robot": frozenset(("name", "version")),
+    "link": frozenset(("name",)),
+    "mass": frozenset(("value",)),
+    "inertia": frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz")),
+    "joint": frozenset(("name", "type")),
+    "parent": frozenset(("link",)),
+    "child": frozenset(("link",)),
+    "origin": frozenset(("xyz", "rpy", "quat_xyzw")),
+    "axis": frozenset(("xyz",)),
+    "limit": frozenset(("lower", "upper", "velocity", "effort")),
+    "dynamics": frozenset(("damping", "friction")),
+    "mimic": frozenset(("joint", "multiplier", "offset")),
+}
+_JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"))
+_ZERO = (0.0, 0.0, 0.0)
+_X = (1.0, 0.0, 0.0)
+_NO_AXES = frozen(np.zeros((0, 3)), (0, 3))
+_NO_INERTIA = frozen(np.zeros((3, 3)), (3, 3))
+_UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
+
+
+def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
+    """The model of a URDF.
+
+    Args:
+        source: Its text.
+        options: What the user asks for.
+        findings: Collects what the user should know.
+    """
+    document = Document(source, findings, _ATTRIBUTES)
+    robot = document.root
+    document.known(robot)
+    links: dict[str, Link] = {}
+    joints: dict[str, Hinge] = {}
+    lines: dict[tuple[str, str], int] = {}
+    for element in robot:
+        if element.tag in ("link", "joint"):
+            name, line = document.text(element, "name"), element.sourceline
+            first = lines.setdefault((element.tag, name), line)
+            if name in (links if element.tag == "link" else joints):
+                raise document.error(
+                    element,
+                    f"{element.tag} {clipped(name)} is there already, in line {first} and again in line {line}; "
+                    "rename one",
+                )
+            if element.tag == "link":
+                links[name] = _link(document, element, name)
+            else:
+                joints[name] = _joint(document, element, name)
+            if len(lines) > 2 * _MOST:
+                raise document.error(element, f"more than {2 * _MOST} links and joints; split the file")
+        elif element.tag not in _PASSED_OVER["robot"]:
+            document.unread(element)
+    name = robot.get("name") or (source.path.stem if source.path else "robot")
+    return grow(name, links, joints, options, findings)
+
+
+def _link(document: Document, element: Element, name: str) -> Link:
+    document.known(element)
+    inertial = document.parts(element, ("inertial",), _PASSED_OVER["link"]).get("inertial")
+    if inertial is None:
+        return Link(name, element.sourceline, 0.0, _ZERO, _NO_INERTIA)
+    parts = document.parts(inertial, ("origin", "mass", "inertia"))
+    for wanted in ("mass", "inertia"):
+        if wanted not in parts:
+            raise document.error(
+                inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
+            )
+    mass, inertia = parts["mass"], parts["inertia"]
+    document.known(mass)
+    document.known(inertia)
+    xx, yy, zz = (document.number(inertia, key) for key in ("ixx", "iyy", "izz"))
+    xy, xz, yz = (document.number(inertia, key, 0.0) for key in ("ixy", "ixz", "iyz"))
+    tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    R, com = _origin(document, parts.get("origin"))
+    if R is not None:
+        turn = np.array(R)
+        tensor = turn @ tensor @ turn.T
+    return Link(name, inertial.sourceline, document.number(mass, "value"), com, tensor)
+
+
+def _joint(document: Document, element: Element, name: str) -> Hinge:
+    document.known(element)
+    given = document.text(element, "type")
+    if given not in TYPES:
+        choices = ", ".join(TYPES)
+        raise document.error(
+            element, f"joint {clipped(name)} is of unknown type {clipped(given)}; write one of {choices}"
+        )
+    kind = TYPES[given]
+    parts = document.parts(element, _JOINT_PARTS, _PASSED_OVER["joint"])
+    ends = []
+    for end in ("parent", "child"):
+        if end not in parts:
+            raise document.error(element, f"joint {clipped(name)} has no <{end} link=…/>; add it")
+        document.known(parts[end])
+        ends.append(document.text(parts[end], "link"))
+    R, p = _origin(document, parts.get("origin"))
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R or _IDENTITY
+    placement = np.array(
+        [[xx, xy, xz, p[0]], [yx, yy, yz, p[1]], [zx, zy, zz, p[2]], [0.0, 0.0, 0.0, 1.0]], dtype=float
+    )
+    damping = friction = 0.0
+    if "dynamics" in parts and kind != "fixed":
+        document.known(parts["dynamics"])
+        damping, friction = (_magnitude(document, parts["dynamics"], key, 0.0) for key in ("damping", "friction"))
+    single = KINDS[kind].nv == 1
+    if kind not in ("fixed", "revolute", "prismatic"):
+        for unread in ("limit", "mimic"):
+            if unread in parts:
+                document.findings.unread(f"<{unread}> of a {given} joint", parts[unread].sourceline)
+    return Hinge(
+        name=name,
+        line=element.sourceline,
+        kind=kind,
+        parent=ends[0],
+        child=ends[1],
+        placement=placement,
+        axes=_axis(document, parts.get("axis"), name) if KINDS[kind].axes else _NO_AXES,
+        limits=_limits(document, parts.get("limit"), given, element) if single else _UNLIMITED[kind],
+        damping=damping,
+        friction=friction,
+        mimic=_mimic(document, parts["mimic"]) if single and "mimic" in parts else None,
+    )
+
+
+_IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+_Rotation = tuple[tuple[float, ...], ...]
+
+
+def _origin(document: Document, element: Element | None) -> tuple[_Rotation | None, tuple[float, ...]]:
+    """Rotation, None if there is none, and position."""
+    if element is None:
+        return None, _ZERO
+    document.known(element)
+    p = document.vector(element, "xyz", _ZERO)
+    if element.get("quat_xyzw") is not None:
+        if element.get("rpy") is not None:
+            raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
+        return _quaternion_rotation(document, element), p
+    rpy = document.vector(element, "rpy", _ZERO)
+    return (_rotation(*rpy) if any(rpy) else None), p
+
+
+def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
+    """Turns about the fixed x, y and z axes, in this order."""
+    sr, cr = math.sin(roll), math.cos(roll)
+    sp, cp = math.sin(pitch), math.cos(pitch)
+    sy, cy = math.sin(yaw), math.cos(yaw)
+    return (
+        (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+        (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+        (-sp, cp * sr, cp * cr),
+    )
+
+
+def _quaternion_rotation(document: Document, element: Element) -> _Rotation:
+    x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
+    length = math.hypot(x, y, z, w)
+    if not length > 0.0:
+        raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
+    x, y, z, w = x / length, y / length, z / length, w / length
+    return (
+        (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
+        (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
+        (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
+    )
+
+
+def _axis(document: Document, element: Element | None, joint: str) -> Array:
+    """The unit axis of a joint, (1, 3); x if the file has none."""
+    if element is None:
+        return np.array([_X])
+    document.known(element)
+    axis = document.vector(element, "xyz", _X)
+    scale = max(map(abs, axis))
+    if scale == 0.0:
+        raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
+    axis = tuple(x / scale for x in axis)
+    length = math.hypot(*axis)
+    return np.array([[x / length for x in axis]])
+
+
+def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:
+    """Limits of a joint with one coordinate. [URDF]: lower and upper are zero where they are missing."""
+    if element is None:
+        if given in ("revolute", "prismatic"):
+            document.findings.add(
+                "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
+            )
+        return _UNLIMITED["revolute"]
+    document.known(element)
+    velocity, effort = (_magnitude(document, element, key, math.inf) for key in ("velocity", "effort"))
+    if given == "continuous":
+        return Limits(-math.inf, math.inf, velocity, effort)
+    lower, upper = (document.number(element, key, 0.0, infinite=True) for key in ("lower", "upper"))
+    if lower > upper:
+        raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
+    return Limits(_unbounded(lower), _unbounded(upper), velocity, effort)
+
+
+def _magnitude(document: Document, element: Element, name: str, default: float) -> float:
+    value = document.number(element, name, default, infinite=default == math.inf)
+    if value < 0.0:
+        raise document.error(element, f"{name}={value:g} of <{element.tag}> is negative; write its magnitude")
+    return _unbounded(value)
+
+
+def _unbounded(value: float) -> float:
+    return value if abs(value) < _NO_LIMIT else math.copysign(math.inf, value)
+
+
+def _mimic(document: Document, element: Element) -> Mimic:
+    document.known(element)
+    multiplier, offset = document.number(element, "multiplier", 1.0), document.number(element, "offset", 0.0)
+    return Mimic(document.text(element, "joint"), multiplier, offset)

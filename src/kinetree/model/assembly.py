@@ -1,0 +1,138 @@
+"""From bodies and joints to nodes: merges what is fixed, lays axes along z, splits joints of several stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from kinetree.model.body import Body, Frame
+from kinetree.model.joint import Joint
+from kinetree.model.node import JointedBody
+from kinetree.model.placement import alignment, pose_of, transform_of
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.topology import WORLD
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+_ROWS3, _COLUMNS3 = np.triu_indices(3)
+
+
+def assemble(
+    bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Sequence[Frame], gravity: Array
+) -> tuple[Mechanism, tuple[Site, ...]]:
+    """The nodes of a model, and its frames: the world's, each body's, then the extra ones.
+
+    Args:
+        bodies: Depth first.
+        joints: The joint in front of each body, by the body's name; fixed ones too.
+        frames: Extra frames.
+        gravity: (3,) [m/s²].
+    """
+    nodes: list[_Node] = []
+    # where each body is: the node that carries it, and its link frame's pose there
+    carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, np.eye(4))}
+    for body in bodies:
+        joint = joints[body.name]
+        carrier, at = carriers[joint.parent]
+        at = at @ joint.placement
+        stages, v_start = joint.type.stages, 0
+        for count, stage in enumerate(stages, start=1):
+            turn = _turn(joint, count - 1)
+            armature = joint.armature[v_start : v_start + stage.nv]
+            v_start += stage.nv
+            name = body.name if count == len(stages) else f"{body.name} (stage {count} of {joint.name})"
+            nodes.append(_Node(name, carrier, _kind(stage, bool(armature.any())), at @ turn, armature, joint.own))
+            carrier, at = len(nodes) - 1, turn.T
+        carriers[body.name] = carrier, at
+    mechanism = Mechanism(
+        parents=tuple(node.parent for node in nodes),
+        kinds=tuple(node.kind for node in nodes),
+        parameters=_parameters(nodes, _inertias(len(nodes), bodies, [carriers[body.name] for body in bodies])),
+        names=tuple(node.name for node in nodes),
+        gravity=gravity,
+    )
+    named = [("world", *carriers["world"]), *((body.name, *carriers[body.name]) for body in bodies)]
+    for frame in frames:
+        carrier, at = carriers[frame.body]
+        named.append((frame.name, carrier, at @ frame.placement))
+    rows = _transforms([at for _, _, at in named])
+    return mechanism, tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
+
+
+def displaced(joint: Joint, q: Array) -> Array:
+    """The pose of the child's link frame in the parent's at configuration q, (4, 4)."""
+    at, link, start = np.eye(4), joint.placement, 0
+    for index, stage in enumerate(joint.type.stages):
+        turn = _turn(joint, index)
+        moved = stage.transform(transform_of(link @ turn), joint.own, q[start : start + stage.nq])
+        at, link, start = at @ pose_of(moved), turn.T, start + stage.nq
+    return at @ link
+
+
+# Nodes of one kind share it.
+_kind = cache(JointedBody)
+
+
+class _Node(NamedTuple):
+    """A node under construction; `at` is its pose in its parent's when q is neutral."""
+
+    name: str
+    parent: int
+    kind: JointedBody
+    at: Array
+    armature: Array
+    own: Array
+
+
+def _turn(joint: Joint, stage: int) -> Array:
+    """The pose, in link axes, of the node frame whose z is the stage's axis."""
+    turn = np.eye(4)
+    if len(joint.axes):
+        turn[:3, :3] = alignment(joint.axes[stage])
+    return turn
+
+
+# Bodies are many and their numbers few: what follows works on all of them at once.
+
+
+def _transforms(poses: list[Array]) -> Array:
+    """The 12 numbers of `transform_of` for each pose, (n, 12), read-only."""
+    stacked = np.array(poses).reshape(-1, 4, 4)
+    turned = stacked[:, :3, :3].transpose(0, 2, 1).reshape(-1, 9)
+    return _read_only(np.concatenate([turned, stacked[:, :3, 3]], axis=1))
+
+
+def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, Array]]) -> Array:
+    """The 10 numbers of the rigid inertia of each node: the sum over the bodies that it carries, (count, 10)."""
+    inertias = np.zeros((count, RigidInertia.size))
+    carried = [(body, node, at) for body, (node, at) in zip(bodies, carriers) if node != WORLD]
+    if not carried:
+        return inertias
+    at = np.array([at for _, _, at in carried])
+    R = at[:, :3, :3]
+    mass = np.array([body.mass for body, _, _ in carried])[:, None]
+    com = (R @ np.array([body.com for body, _, _ in carried])[:, :, None])[:, :, 0] + at[:, :3, 3]
+    inertia = R @ np.array([body.inertia for body, _, _ in carried]) @ R.transpose(0, 2, 1)
+    # about the origin: I + m (c·c 1 − c cᵀ)
+    spread = (com * com).sum(axis=1)[:, None, None] * np.eye(3) - com[:, :, None] * com[:, None, :]
+    about_origin = (inertia + mass[:, :, None] * spread)[:, _ROWS3, _COLUMNS3]
+    np.add.at(inertias, [node for _, node, _ in carried], np.concatenate([mass, mass * com, about_origin], axis=1))
+    return inertias
+
+
+def _parameters(nodes: Sequence[_Node], inertias: Array) -> tuple[Array, ...]:
+    placements = _transforms([node.at for node in nodes])
+    return tuple(
+        _read_only(node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own))
+        for node, placement, inertia in zip(nodes, placements, inertias)
+    )
+
+
+def _read_only(array: Array) -> Array:
+    array = array + 0.0  # −0 and 0 are the same content
+    array.flags.writeable = False
+    return array

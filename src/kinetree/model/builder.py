@@ -1,0 +1,241 @@
+"""Building a model body by body, with every check on."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import ModelError, ModelWarning, UnknownNameError
+from kinetree.model.body import Body, Frame
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.model import Model
+from kinetree.model.physical import checked_inertia, fault
+from kinetree.model.placement import checked_axis, checked_placement
+from kinetree.spatial.value import Array
+
+#: The name of the frame that does not move; no body may take it.
+WORLD_NAME = "world"
+
+_Z = (0.0, 0.0, 1.0)
+
+
+class Builder:
+    """Collects bodies and frames in any order; `build` makes a model of them.
+
+    Args:
+        name: Of the model.
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+        strict: Whether an impossible mass or inertia is an error; else it is a `ModelWarning`, and is kept.
+    """
+
+    def __init__(self, name: str = "robot", gravity: Any = (0.0, 0.0, -9.81), *, strict: bool = True) -> None:
+        self.name = name
+        self.gravity = _numbers(gravity, 3, "gravity")
+        self.strict = strict
+        self._bodies: dict[str, Body] = {}
+        self._joints: dict[str, Joint] = {}
+        self._children: dict[str, str] = {}
+        self._frames: dict[str, Frame] = {}
+
+    def add_body(
+        self,
+        name: str,
+        *,
+        parent: str = WORLD_NAME,
+        joint: str = "revolute",
+        joint_name: str | None = None,
+        placement: Any = None,
+        axis: Any = None,
+        axes: Any = None,
+        pitch: float | None = None,
+        mass: float = 0.0,
+        com: Any = (0.0, 0.0, 0.0),
+        inertia: Any = None,
+        armature: Any = 0.0,
+        limits: Limits | None = None,
+        damping: Any = 0.0,
+        friction: Any = 0.0,
+    ) -> Builder:
+        """Add a body and the joint in front of it.
+
+        Args:
+            name: Of the body and of its link frame.
+            parent: Body that it hangs on, which may be added later, or "world".
+            joint: Kind of joint: "revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar",
+                "translational", "floating" or "fixed".
+            joint_name: By default the body's name with "_joint" behind.
+            placement: Pose of the link frame in the parent's when q is neutral: a 4×4 array, a pair (R, p), or None.
+            axis: Axis in the link frame of joints that have one, (3,); the normal of a planar one. By default z.
+            axes: The two axes of a universal joint, (2, 3). By default x, y.
+            pitch: Advance of a helical joint [m/rad].
+            mass: [kg].
+            com: Centre of mass in the link frame, (3,) [m].
+            inertia: About the centre of mass, in link axes, (3, 3) [kg m²]. By default zero.
+            armature: Reflected rotor inertia, one number or (nv,) [kg m² or kg].
+            limits: By default none.
+            damping: Viscous, one number or (nv,). Kept, not part of the dynamics.
+            friction: Dry, one number or (nv,). Kept, not part of the dynamics.
+
+        Returns:
+            The builder.
+        """
+        self._refuse_taken(name, "body")
+        owner = f"body {name!r}"
+        joint_name = f"{name}_joint" if joint_name is None else joint_name
+        if joint_name in self._children:
+            taken = self._children[joint_name]
+            raise ModelError(f"{owner}: a joint {joint_name!r} exists already, in front of {taken!r}; rename one")
+        if joint not in KINDS:
+            raise UnknownNameError("kind of joint", joint, tuple(KINDS))
+        kind = KINDS[joint]
+        mass, com, inertia = checked_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
+        self._judge(owner, fault(mass, inertia))
+        body = Body(name, parent, joint_name, mass, com, (inertia + inertia.T) / 2.0)
+
+        owner = f"joint {joint_name!r} of body {name!r}"
+        try:
+            expanded = (limits or Limits()).expanded(kind)
+        except ModelError as error:
+            raise ModelError(f"{owner}: {error}") from None
+        self._joints[name] = Joint(
+            name=joint_name,
+            kind=joint,
+            parent=parent,
+            child=name,
+            placement=checked_placement(placement, owner),
+            axes=_axes(kind, axis, axes, owner),
+            pitch=_pitch(kind, pitch, owner),
+            armature=_non_negative(armature, kind.nv, f"{owner}: armature"),
+            limits=expanded,
+            damping=_non_negative(damping, kind.nv, f"{owner}: damping"),
+            friction=_non_negative(friction, kind.nv, f"{owner}: friction"),
+            q_start=0,
+            v_start=0,
+        )
+        self._bodies[name], self._children[joint_name] = body, name
+        return self
+
+    def add_frame(self, name: str, *, body: str = WORLD_NAME, placement: Any = None) -> Builder:
+        """Add a named frame to a body, which may be added later.
+
+        Args:
+            name: Unique among frames and bodies.
+            body: Body that it is fixed to, or "world".
+            placement: Pose in the body's link frame: a 4×4 array, a pair (R, p), or None.
+
+        Returns:
+            The builder.
+        """
+        self._refuse_taken(name, "frame")
+        self._frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
+        return self
+
+    def build(self) -> Model:
+        """The model: numbered depth first, siblings in the order in which they were added."""
+        if not self._bodies:
+            raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
+        for body in self._bodies.values():
+            self._require_body(body.parent, f"parent of body {body.name!r}")
+        for frame in self._frames.values():
+            self._require_body(frame.body, f"body of frame {frame.name!r}")
+        order = self._depth_first()
+        bodies, joints = [self._bodies[name] for name in order], [self._joints[name] for name in order]
+        return Model(self.name, self.gravity, bodies, joints, tuple(self._frames.values()))
+
+    def _depth_first(self) -> list[str]:
+        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._bodies)}
+        for body in self._bodies.values():
+            children[body.parent].append(body.name)
+        order: list[str] = []
+        pending = children[WORLD_NAME][::-1]
+        while pending:
+            order.append(pending.pop())
+            pending += children[order[-1]][::-1]
+        if len(order) < len(self._bodies):
+            cycle = " → ".join(self._cycle(set(order)))
+            raise ModelError(f"bodies form a cycle, each on the next: {cycle}; hang one of them on the world")
+        return order
+
+    def _cycle(self, reached: set[str]) -> list[str]:
+        """The bodies of one cycle, each followed by its parent, the first one repeated."""
+        name = next(name for name in self._bodies if name not in reached)
+        path: list[str] = []
+        while name not in path:
+            path.append(name)
+            name = self._bodies[name].parent
+        return [*path[path.index(name) :], name]
+
+    def _require_body(self, name: str, role: str) -> None:
+        if name != WORLD_NAME and name not in self._bodies:
+            raise UnknownNameError(f"body, wanted as {role},", name, (WORLD_NAME, *self._bodies))
+
+    def _refuse_taken(self, name: str, what: str) -> None:
+        if not name:
+            raise ModelError(f"a {what} needs a name that is not empty")
+        if name == WORLD_NAME:
+            raise ModelError(f"no {what} may be called {WORLD_NAME!r}: that is the frame that does not move")
+        if name in self._bodies or name in self._frames:
+            taken = "body" if name in self._bodies else "frame"
+            raise ModelError(
+                f"{what} {name!r}: a {taken} has that name already; names of bodies and frames must differ"
+            )
+
+    def _judge(self, owner: str, problem: str | None) -> None:
+        if problem is None:
+            return
+        if self.strict:
+            raise ModelError(f"{owner}: {problem}")
+        warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=3)
+
+
+def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:
+    """Unit axes, (kind.axes, 3)."""
+    if axis is not None and kind.axes != 1:
+        fix = "give axes=(first, second)" if kind.axes == 2 else "leave it out"
+        raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
+    if axes is not None and kind.axes != 2:
+        raise ModelError(f"{owner}: only a universal joint takes axes=; this one is {kind.name}")
+    if kind.axes == 0:
+        return np.zeros((0, 3))
+    if kind.axes == 1:
+        return checked_axis(_Z if axis is None else axis, owner)[None]
+    given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
+    if len(given) != 2:
+        raise ModelError(f"{owner}: a universal joint takes two axes, got {len(given)}")
+    first, second = (checked_axis(one, owner) for one in given)
+    if np.linalg.norm(np.cross(first, second)) < 1e-6:
+        raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
+    return np.array([first, second])
+
+
+def _pitch(kind: JointKind, pitch: Any, owner: str) -> float:
+    if kind.name != "helical":
+        if pitch is not None:
+            raise ModelError(f"{owner}: only a helical joint takes pitch=; this one is {kind.name}")
+        return 0.0
+    if pitch is None:
+        raise ModelError(f"{owner}: a helical joint needs pitch=, its advance in metres per radian")
+    return float(_numbers(pitch, 1, f"{owner}: pitch")[0])
+
+
+def _numbers(values: Any, count: int, what: str) -> Array:
+    """`count` finite numbers; one number stands for all of them."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what} {values!r} is not made of numbers") from None
+    if array.shape not in ((), (1,), (count,)) or (count == 3 and what == "gravity" and array.shape != (3,)):
+        raise ModelError(f"{what} has shape {array.shape}, must be ({count},)")
+    if not np.isfinite(array).all():
+        raise ModelError(f"{what} {values!r} has NaN or infinite entries")
+    return np.full(count, array)
+
+
+def _non_negative(values: Any, count: int, what: str) -> Array:
+    array = _numbers(values, count, what)
+    if (array < 0.0).any():
+        raise ModelError(f"{what} {values!r} is negative")
+    return array

@@ -1,0 +1,204 @@
+"""Configurations and velocities of a whole model, any leading axes.
+
+Joints of one kind are handled together, so that the cost depends on the number of kinds more than on that of joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.joint import Joint
+from kinetree.model.joints import KINDS, JointKind
+from kinetree.spatial.exponential import bracket, right_jacobian, transport
+from kinetree.spatial.value import Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """All joints of one kind: the indices of each one's numbers, (count, nq) and (count, nv), and their limits."""
+
+    kind: JointKind
+    q: Array
+    v: Array
+    lower: Array
+    upper: Array
+
+
+class Coordinates:
+    """What q and v of a list of joints mean."""
+
+    def __init__(self, joints: Sequence[Joint]) -> None:
+        self.joints = tuple(joints)
+        self.nq = sum(joint.nq for joint in joints)
+        self.nv = sum(joint.nv for joint in joints)
+        members: dict[str, list[Joint]] = {}
+        for joint in joints:
+            members.setdefault(joint.kind, []).append(joint)
+        self._groups = [_group(kind, members[name]) for name, kind in KINDS.items() if name in members]
+
+    def neutral(self) -> Array:
+        q = np.zeros(self.nq)
+        for group in self._groups:
+            q[group.q] = group.kind.neutral()
+        return q
+
+    def random(self, rng: Any, shape: Any) -> Array:
+        generator = np.random.default_rng(rng)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        q = np.zeros((*shape, self.nq))
+        for group in self._groups:
+            count = (*shape, len(group.q))
+            q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
+        return q
+
+    def integrate(self, q: Any, v: Any, dt: Any) -> Array:
+        q, v = checked("q", q, self.nq), checked("v", v, self.nv)
+        dt = numbers("dt", dt)
+        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        step = v * dt[..., None]
+        result = np.empty((*batch, self.nq), dtype=np.result_type(q, step))
+        # NaN of one sample is its own affair, whatever the caller's floating-point settings
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.q] = group.kind.integrate(
+                    np.broadcast_to(q, (*batch, self.nq))[..., group.q],
+                    np.broadcast_to(step, (*batch, self.nv))[..., group.v],
+                )
+        return result
+
+    def difference(self, q0: Any, q1: Any) -> Array:
+        q0, q1 = checked("q0", q0, self.nq, real=True), checked("q1", q1, self.nq, real=True)
+        batch = _broadcast(q0=q0.shape[:-1], q1=q1.shape[:-1])
+        q0, q1 = (np.broadcast_to(q, (*batch, self.nq)) for q in (q0, q1))
+        result = np.empty((*batch, self.nv), dtype=np.result_type(q0, q1))
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
+        return result
+
+    def dintegrate(self, q: Any, v: Any, dt: Any) -> tuple[Array, Array]:
+        q, v = checked("q", q, self.nq, real=True), checked("v", v, self.nv, real=True)
+        dt = numbers("dt", dt)
+        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        step = np.broadcast_to(v * dt[..., None], (*batch, self.nv))
+        with np.errstate(all="ignore"):
+            return self._screws(transport, step, 1.0), self._screws(right_jacobian, step, 1.0) * dt[..., None, None]
+
+    def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
+        step = self.difference(q0, q1)
+        with np.errstate(all="ignore"):
+            end = np.linalg.inv(self._screws(right_jacobian, step, 1.0))
+            return -np.linalg.inv(self._screws(right_jacobian, -step, 1.0)), end
+
+    def tangent_map(self, q: Any) -> Array:
+        q = checked("q", q, self.nq, real=True)
+        result = np.zeros((*q.shape[:-1], self.nv, self.nq))
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                blocks = group.kind.tangent_map(q[..., group.q])
+                result[..., group.v[:, :, None], group.q[:, None, :]] = blocks
+        return result
+
+    def bracket(self, x: Any) -> Array:
+        return self._screws(bracket, checked("x", x, self.nv, real=True), 0.0)
+
+    def _screws(self, function: Callable[[Array], Array], x: Array, plain: float) -> Array:
+        """A function of twists, (…, 6) to (…, 6, 6), as block-diagonal matrices (…, nv, nv)."""
+        result = np.zeros((*x.shape, self.nv))
+        diagonal = np.arange(self.nv)
+        result[..., diagonal, diagonal] = plain
+        for group in self._groups:
+            if group.kind.screw:
+                axes = list(group.kind.screw)
+                twists = np.zeros((*x.shape[:-1], len(group.v), 6))
+                twists[..., axes] = x[..., group.v]
+                blocks = function(twists)[..., axes, :][..., axes]
+                result[..., group.v[:, :, None], group.v[:, None, :]] = blocks
+        return result
+
+    def normalize(self, q: Any) -> Array:
+        q = checked("q", q, self.nq)
+        result: Array = np.empty_like(q)
+        with np.errstate(all="ignore"):
+            for group in self._groups:
+                result[..., group.q] = group.kind.normalize(q[..., group.q])
+        return result
+
+    def q_from_dict(self, values: Mapping[str, Any]) -> Array:
+        return self._from_dict(values, self.neutral(), {joint.name: joint.q_slice for joint in self.joints})
+
+    def v_from_dict(self, values: Mapping[str, Any]) -> Array:
+        return self._from_dict(values, np.zeros(self.nv), {joint.name: joint.v_slice for joint in self.joints})
+
+    def q_to_dict(self, q: Any) -> dict[str, Array]:
+        q = checked("q", q, self.nq)
+        return {joint.name: _part(q, joint.q_slice) for joint in self.joints}
+
+    def v_to_dict(self, v: Any) -> dict[str, Array]:
+        v = checked("v", v, self.nv)
+        return {joint.name: _part(v, joint.v_slice) for joint in self.joints}
+
+    @staticmethod
+    def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:
+        parts = {}
+        for name, value in values.items():
+            if name not in places:
+                raise UnknownNameError("joint", name, tuple(places))
+            size = places[name].stop - places[name].start
+            parts[name] = numbers(name, value)[..., None] if size == 1 else checked(name, value, size)
+        batch = _broadcast(**{name: part.shape[:-1] for name, part in parts.items()})
+        result = np.empty((*batch, len(rest)), dtype=np.result_type(rest, *parts.values()))
+        result[...] = rest
+        for name, part in parts.items():
+            result[..., places[name]] = part
+        return result
+
+
+def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
+    """Values as an inexact array whose last axis has `size` numbers."""
+    array = numbers(name, values)
+    if array.ndim == 0 or array.shape[-1] != size:
+        raise InputError(f"{name} has shape {array.shape}; its last axis must have {size} numbers")
+    if real and array.dtype.kind == "c":
+        raise InputError(f"{name} is complex; this function takes real numbers only")
+    return array
+
+
+def numbers(name: str, values: Any) -> Array:
+    """Values as an inexact array of any shape."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is not a rectangular array of numbers") from None
+    if array.dtype.kind not in "iufc":
+        raise InputError(f"{name} has dtype {array.dtype}; give integers, floats or complex numbers")
+    return array.astype(np.result_type(array, np.float64), copy=False)
+
+
+def _broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InputError(f"leading axes do not broadcast together: {told}") from None
+
+
+def _part(values: Array, place: slice) -> Array:
+    """One joint's numbers; without their axis when there is only one."""
+    return np.array(values[..., place.start] if place.stop - place.start == 1 else values[..., place])
+
+
+def _group(kind: JointKind, joints: Sequence[Joint]) -> _Group:
+    unlimited = np.full(kind.nq, np.inf)
+    return _Group(
+        kind=kind,
+        q=np.array([joint.q_start for joint in joints])[:, None] + np.arange(kind.nq),
+        v=np.array([joint.v_start for joint in joints])[:, None] + np.arange(kind.nv),
+        lower=np.array([joint.limits.lower if kind.limited else -unlimited for joint in joints]),
+        upper=np.array([joint.limits.upper if kind.limited else unlimited for joint in joints]),
+    )

@@ -1,0 +1,205 @@
+"""Derivatives of a model's dynamics: matrices, and what is made of them.
+
+All are exact. With respect to q they are along the tangent: δq is the velocity-sized increment of
+`robot.integrate(q, δq)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
+from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.regressor import regressor
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
+from kinetree.errors import InputError
+from kinetree.model import discretization
+from kinetree.model.body import Body
+from kinetree.model.discretization import Discretized
+from kinetree.model.linearization import LinearizedForward, LinearizedInverse
+from kinetree.model.singularity import require_invertible
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.value import Array
+
+
+class Derivatives:
+    """What can be computed of a mechanism's derivatives, beside `jvp` and `vjp` of its functions."""
+
+    if TYPE_CHECKING:
+        mechanism: Mechanism
+
+        @property
+        def bodies(self) -> tuple[Body, ...]: ...
+
+        @property
+        def frames(self) -> tuple[str, ...]: ...
+
+        @property
+        def jacobian(self) -> OneFrameFunction: ...
+
+        @property
+        def mass_matrix_inverse(self) -> Function: ...
+
+        @property
+        def coriolis_matrix(self) -> Function: ...
+
+        def site(self, frame: str) -> Site: ...
+
+    @cached_property
+    def inverse_dynamics_derivatives(self) -> ForcedFunction:
+        """`inverse_dynamics_derivatives(q, v, a, f_ext=None)`: ∂τ/∂q, ∂τ/∂v and M, three arrays (…, nv, nv).
+
+        What `linearize(q, v, a=a)` calls.
+        """
+        return ForcedFunction(
+            "inverse_dynamics_derivatives", self.mechanism, inverse_dynamics_derivatives, site=self.site
+        )
+
+    @cached_property
+    def forward_dynamics_derivatives(self) -> ForcedFunction:
+        """`forward_dynamics_derivatives(q, v, tau, f_ext=None)`: ∂a/∂q, ∂a/∂v and M⁻¹, three arrays (…, nv, nv).
+
+        What `linearize(q, v, tau=tau)` calls.
+        """
+        return ForcedFunction(
+            "forward_dynamics_derivatives",
+            self.mechanism,
+            forward_dynamics_derivatives,
+            site=self.site,
+            guard=require_invertible,
+        )
+
+    @cached_property
+    def jacobian_rate(self) -> OneFrameFunction:
+        """`jacobian_rate(q, v, frame, reference="local")`: J̇ while q moves with v, (…, 6, nv)."""
+        return OneFrameFunction("jacobian_rate", self.mechanism, JACOBIAN_RATES, site=self.site, frames=self.frames)
+
+    @cached_property
+    def velocity_derivative(self) -> OneFrameFunction:
+        """`velocity_derivative(q, v, frame, reference="local")`: ∂(J v)/∂q of a frame's twist, (…, 6, nv).
+
+        With respect to v the derivative of the twist is J, and of the pose with respect to q it is J too: the tangent
+        of a pose is a twist.
+        """
+        return OneFrameFunction(
+            "velocity_derivative", self.mechanism, VELOCITY_DERIVATIVES, site=self.site, frames=self.frames
+        )
+
+    def inverse_inertia_derivative(self, q: Any, dq: Any, frames: Sequence[str], reference: str = "local") -> Array:
+        """Change of Λ⁻¹ = J M⁻¹ Jᵀ of frames while q changes along a tangent, (…, 6 m, 6 m).
+
+        J̇ M⁻¹ Jᵀ and its transpose, less J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ of the Coriolis matrix.
+
+        Args:
+            q: Configuration, (…, nq).
+            dq: The tangent, (…, nv).
+            frames: Names of m frames, at least one.
+            reference: As for `jacobian`.
+        """
+        if isinstance(frames, str) or not frames:
+            raise InputError(f"inverse_inertia_derivative: frames is a sequence of names, at least one; got {frames!r}")
+        J = np.concatenate([self.jacobian(q, frame, reference) for frame in frames], axis=-2)
+        rate = np.concatenate([self.jacobian_rate(q, dq, frame, reference) for frame in frames], axis=-2)
+        response = self.mass_matrix_inverse(q) @ np.swapaxes(J, -1, -2)
+        C = self.coriolis_matrix(q, dq)
+        one_sided: Array = rate @ response - np.swapaxes(response, -1, -2) @ (C @ response)
+        return one_sided + np.swapaxes(one_sided, -1, -2)
+
+    @cached_property
+    def regressor(self) -> FrameFunction:
+        """`regressor(q, v, a, frames=None)`: joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
+
+        One block for each of `frames`, by default for the links of all bodies: the forces due to a body of unit mass
+        [kg], first moment [kg m] (x, y, z) or rotational inertia about the frame's origin [kg m²] (xx, xy, xz, yy, yz,
+        zz) in that frame. With θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` is `inverse_dynamics(q, v, a)`, but
+        for armature, which adds armature · a.
+        """
+        names = tuple(body.name for body in self.bodies)
+        return FrameFunction("regressor", self.mechanism, {"local": regressor}, site=self.site, frames=names)
+
+    @property
+    def inertial_parameters(self) -> Array:
+        """Mass, first moment and rotational inertia about the link's origin of each body, (m, 10): see `regressor`."""
+        rows = [RigidInertia.of(body.mass, body.com, body.inertia).data for body in self.bodies]
+        return np.array(rows).reshape(-1, 10)
+
+    @overload
+    def linearize(
+        self, q: Any, v: Any, a: Any, tau: None = None, *, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedInverse: ...
+    @overload
+    def linearize(
+        self, q: Any, v: Any, a: None = None, *, tau: Any, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedForward: ...
+    def linearize(
+        self, q: Any, v: Any, a: Any = None, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
+    ) -> LinearizedInverse | LinearizedForward:
+        """The dynamics about a state to first order, exact: of inverse dynamics given `a`, of forward given `tau`.
+
+        Derivatives with respect to q are along the tangent: δq is the increment of `integrate(q, δq)`.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            tau: Joint forces, (…, nv).
+            f_ext: Wrenches by frame, as for `inverse_dynamics`; they stay constant in their frames' coordinates.
+
+        Returns:
+            `LinearizedInverse(dq, dv, M)` or `LinearizedForward(dq, dv, dtau)`.
+        """
+        if tau is None and a is not None:
+            return LinearizedInverse._make(_call(self.inverse_dynamics_derivatives, q, v, a, f_ext))
+        if a is None and tau is not None:
+            return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext))
+        raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
+
+    def step(
+        self,
+        q: Any,
+        v: Any,
+        tau: Any,
+        dt: float,
+        method: str = "semi_implicit_euler",
+        *,
+        f_ext: Mapping[str, Any] | None = None,
+    ) -> tuple[Array, Array]:
+        """Configuration and velocities after a time step under constant joint forces, (…, nq) and (…, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv).
+            dt: Length of the step [s].
+            method: "semi_implicit_euler", of first order, or "rk4", of fourth; q moves on its manifold in both.
+            f_ext: Wrenches by frame, as for `forward_dynamics`.
+        """
+        after: tuple[Array, Array] = discretization.step(self, q, v, tau, dt, method, f_ext)
+        return after
+
+    def discretize(
+        self,
+        q: Any,
+        v: Any,
+        tau: Any,
+        dt: float,
+        method: str = "semi_implicit_euler",
+        *,
+        f_ext: Mapping[str, Any] | None = None,
+    ) -> Discretized:
+        """The exact derivatives of `step`: `Discretized(A, B)` with δx′ = A δx + B δτ, for x = (q, v).
+
+        δq and δq′ are tangents, the increments of `integrate`. Arguments are those of `step`.
+        """
+        return discretization.discretize(self, q, v, tau, dt, method, f_ext)
+
+
+def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+    # Without wrenches, without keywords: the short way into machine code.
+    return function(q, v, x) if f_ext is None else function(q, v, x, f_ext=f_ext)

@@ -1,0 +1,94 @@
+"""Inverse and forward dynamics as functions of plain numbers, with derivatives with respect to those numbers.
+
+That is what libraries of automatic differentiation ask for; `kinetree.jax` and `kinetree.torch` hand it to them. They
+know nothing of tangents: a configuration is nq numbers to them, a quaternion four. As functions of q's numbers the
+dynamics are defined for quaternions of any length but zero, and do not depend on it, so derivatives along the length are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from kinetree.errors import InputError, SecondDerivativeError
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+
+class Differentiable:
+    """A function of q, v, x (accelerations or joint forces) and wrenches on frames, all with the same batch axes.
+
+    Args:
+        robot: The model.
+        name: "inverse_dynamics" or "forward_dynamics".
+        frames: Frames on which wrenches act.
+    """
+
+    def __init__(self, robot: Model, name: str, frames: Sequence[str] = ()) -> None:
+        self.robot, self.name, self.frames = robot, name, tuple(frames)
+        for frame in self.frames:
+            robot.site(frame)  # raises if there is none
+        self._function = getattr(robot, name)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Lengths of the last axes of its arguments."""
+        return (self.robot.nq, self.robot.nv, self.robot.nv, *(6 for _ in self.frames))
+
+    def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> tuple[Any, ...]:
+        """The arrays in a row, wrenches last, in the order of `frames`; each must have its length."""
+        arrays = (q, v, x, *((f_ext or {})[frame] for frame in self.frames))
+        names = ("q", "v", "a" if self.name == "inverse_dynamics" else "tau", *map(repr, self.frames))
+        for name, array, size in zip(names, arrays, self.sizes, strict=True):
+            shape = tuple(array.shape)
+            if shape[-1:] != (size,):
+                raise InputError(f"{self.name}: {name} has shape {shape}, expected (..., {size})")
+        return arrays
+
+    def value(self, q: Array, v: Array, x: Array, *wrenches: Array) -> Array:
+        """Joint forces or accelerations, (…, nv)."""
+        result: Array = self._function(q, v, x, f_ext=self._forces(wrenches))
+        return result
+
+    def change(self, *arrays: Array) -> Array:
+        """Change of the value along a direction, (…, nv): the arguments, then a direction of each."""
+        half = len(arrays) // 2
+        q, v, x, *wrenches = arrays[:half]
+        dq, dv, dx, *pushes = arrays[half:]
+        tangent = np.einsum("...ij,...j->...i", self.robot.tangent_map(q), dq)
+        added = sum((self._force(q, frame, push) for frame, push in zip(self.frames, pushes, strict=True)), start=0.0)
+        inverse = self.name == "inverse_dynamics"
+        forces = self._forces(wrenches)
+        change: Array = self._function.jvp(q, v, x, tangent, dv, dx if inverse else dx + added, f_ext=forces)
+        return change - added if inverse else change
+
+    def gradients(self, *arrays: Array) -> tuple[Array, ...]:
+        """Gradients of the weighted value with respect to each argument: the arguments, then the weights."""
+        q, v, x, *wrenches, weights = arrays
+        by_q, by_v, by_x = self._function.vjp(q, v, x, weights, f_ext=self._forces(wrenches))
+        by_q = np.einsum("...ij,...i->...j", self.robot.tangent_map(q), by_q)
+        lever = -weights if self.name == "inverse_dynamics" else by_x
+        by_wrenches = [self.robot.velocities(q, lever, [frame])[..., 0, :] for frame in self.frames]
+        return by_q, by_v, by_x, *by_wrenches
+
+    def joined_gradients(self, *arrays: Array) -> Array:
+        """The gradients in one array, (…, Σ sizes)."""
+        return np.concatenate(self.gradients(*arrays), axis=-1)
+
+    def _forces(self, wrenches: Sequence[Array]) -> dict[str, Array] | None:
+        return dict(zip(self.frames, wrenches, strict=True)) or None
+
+    def _force(self, q: Array, frame: str, wrench: Array) -> Array:
+        """Joint forces of a wrench on a frame, Jᵀ f."""
+        force: Array = np.einsum("...ij,...i->...j", self.robot.jacobian(q, frame), wrench)
+        return force
+
+
+def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
+    """Stands where a library would differentiate a derivative."""
+    raise SecondDerivativeError(
+        "derivatives of dynamics cannot be differentiated again; along a direction, use robot.inverse_dynamics.hvp or "
+        "robot.forward_dynamics.hvp"
+    )

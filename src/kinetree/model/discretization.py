@@ -1,0 +1,126 @@
+"""Steps in time of forward dynamics, and their exact derivatives on the manifold of configurations.
+
+Both methods hold the joint forces constant over the step.
+
+    semi_implicit_euler    v′ = v + a dt, q′ = q ⊕ v′ dt; first order, keeps energy in check
+    rk4                    fourth order, in the tangent at q: ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v), q(t) = q ⊕ ξ(t)
+
+⊕ is `integrate`. The expression for ξ̇ is the inverse of the right Jacobian of ⊕, as far as four orders need it; it is
+v where coordinates are plain numbers.
+
+[MK98] H. Munthe-Kaas, "Runge–Kutta methods on Lie groups", BIT 38, 1998.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.spatial.value import Array
+
+
+class Discretized(NamedTuple):
+    """δx′ = A δx + B δτ, for x = (q, v) with δq along the tangent.
+
+    Attributes:
+        A: (…, 2 nv, 2 nv).
+        B: (…, 2 nv, nv).
+    """
+
+    A: Array
+    B: Array
+
+
+#: Stages of the classic Runge–Kutta method: how far each looks ahead, and its weight in sixths.
+_STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
+
+
+def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None) -> Any:
+    """Configuration and velocity after a step; see `Model.step`. As exact as its scalars: complex ones too."""
+    q, v, dt = np.asarray(q), np.asarray(v), _seconds(dt)
+    if _chosen(method) == "semi_implicit_euler":
+        after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
+        return robot.integrate(q, after, dt), after
+    xi_rate = a = np.zeros_like(v)
+    xi_sum, v_sum = np.zeros_like(v), np.zeros_like(v)
+    for ahead, weight in _STAGES:
+        xi, here = ahead * dt * xi_rate, v + ahead * dt * a
+        a = robot.forward_dynamics(robot.integrate(q, xi), here, tau, f_ext=f_ext)
+        xi_rate = _rate(robot, xi, here)[0]
+        xi_sum, v_sum = xi_sum + weight / 6.0 * xi_rate, v_sum + weight / 6.0 * a
+    return robot.integrate(q, dt * xi_sum), v + dt * v_sum
+
+
+def discretize(
+    robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None
+) -> Discretized:
+    """Derivatives of `step` by the chain rule; see `Model.discretize`."""
+    q, v, dt = np.asarray(q, dtype=float), np.asarray(v, dtype=float), _seconds(dt)
+    n = robot.nv
+    batches = q.shape[:-1], v.shape[:-1], np.shape(tau)[:-1]
+    try:
+        batch = np.broadcast_shapes(*batches)
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in zip(("q", "v", "tau"), batches))
+        raise InputError(f"discretize: batch shapes do not broadcast: {shapes}") from None
+    # every derivative below is with respect to (q, v, τ), side by side
+    one = np.broadcast_to(np.eye(3 * n), (*batch, 3 * n, 3 * n))
+    by_q, by_v, by_tau = one[..., :n, :], one[..., n : 2 * n, :], one[..., 2 * n :, :]
+    if _chosen(method) == "semi_implicit_euler":
+        linear = robot.linearize(q, v, tau=tau, f_ext=f_ext)
+        after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
+        dv = by_v + dt * (linear.dq @ by_q + linear.dv @ by_v + linear.dtau @ by_tau)
+        start, end = robot.dintegrate(q, after, dt)
+        return _split(start @ by_q + end @ dv, dv)
+    xi_rate = a = np.zeros((*batch, n))
+    d_xi_rate = d_a = np.zeros((*batch, n, 3 * n))
+    xi_sum, dv, d_xi_sum = np.zeros_like(a), by_v, np.zeros_like(d_a)
+    for ahead, weight in _STAGES:
+        xi, here = ahead * dt * xi_rate, v + ahead * dt * a
+        d_xi, d_here = ahead * dt * d_xi_rate, by_v + ahead * dt * d_a
+        place = robot.integrate(q, xi)
+        start, end = robot.dintegrate(q, xi)
+        linear = robot.linearize(place, here, tau=tau, f_ext=f_ext)
+        a = robot.forward_dynamics(place, here, tau, f_ext=f_ext)
+        d_a = linear.dq @ (start @ by_q + end @ d_xi) + linear.dv @ d_here + linear.dtau @ by_tau
+        xi_rate, rate_by_xi, rate_by_v = _rate(robot, xi, here)
+        d_xi_rate = rate_by_xi @ d_xi + rate_by_v @ d_here
+        xi_sum, d_xi_sum = xi_sum + weight / 6.0 * xi_rate, d_xi_sum + weight / 6.0 * d_xi_rate
+        dv = dv + dt * weight / 6.0 * d_a
+    start, end = robot.dintegrate(q, dt * xi_sum)
+    return _split(start @ by_q + end @ (dt * d_xi_sum), dv)
+
+
+def _rate(robot: Any, xi: Array, v: Array) -> tuple[Array, Array, Array]:
+    """ξ̇, and its derivatives with respect to ξ and v."""
+    x, w = robot.bracket(xi), robot.bracket(v)
+    turned = (x @ v[..., None])[..., 0]
+    rate = v + 0.5 * turned + (x @ turned[..., None])[..., 0] / 12.0
+    by_xi = -0.5 * w - (robot.bracket(turned) + x @ w) / 12.0
+    by_v = np.eye(v.shape[-1]) + 0.5 * x + x @ x / 12.0
+    return rate, by_xi, by_v
+
+
+def _split(dq: Array, dv: Array) -> Discretized:
+    n = dq.shape[-2]
+    both = np.concatenate([dq, dv], axis=-2)
+    return Discretized(both[..., : 2 * n], both[..., 2 * n :])
+
+
+def _seconds(dt: Any) -> float:
+    if np.ndim(dt) or np.asarray(dt).dtype.kind not in "iuf":
+        raise InputError(f"dt is one number, the length of the step in seconds; got {dt!r}")
+    return float(dt)
+
+
+def _chosen(method: str) -> str:
+    if method not in METHODS:
+        raise UnknownNameError("method", method, METHODS)
+    return method
+
+
+#: What `step` and `discretize` take as `method`.
+METHODS = ("semi_implicit_euler", "rk4")

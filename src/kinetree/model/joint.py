@@ -1,0 +1,136 @@
+"""Joints and their limits as the user describes them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import ModelError
+from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.record import Record, frozen
+from kinetree.spatial.value import Array
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a joint. Give one number, or one per coordinate; infinity says that there is none.
+
+    Attributes:
+        lower: Least configuration, in the order of q [rad or m].
+        upper: Greatest configuration.
+        velocity: Greatest speed, in the order of v [rad/s or m/s].
+        effort: Greatest torque or force, in the order of v [N m or N].
+    """
+
+    lower: Any = -math.inf
+    upper: Any = math.inf
+    velocity: Any = math.inf
+    effort: Any = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "velocity", "effort"):
+            values = getattr(self, name)
+            if type(values) is float:
+                values = (values,)
+            else:
+                try:
+                    values = tuple(float(x) for x in np.asarray(values, dtype=float).reshape(-1))
+                except (TypeError, ValueError):
+                    raise ModelError(f"limits: {name}={values!r} is no number and no list of them") from None
+            least = -math.inf if name in ("lower", "upper") else 0.0
+            for x in values:
+                if math.isnan(x):
+                    raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
+                if x < least:
+                    raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
+            object.__setattr__(self, name, values)
+
+    def expanded(self, kind: JointKind) -> Limits:
+        """The same limits with one number per coordinate of a joint."""
+        if not kind.limited and (max(self.lower) > -math.inf or min(self.upper) < math.inf):
+            raise ModelError(f"limits: a {kind.name} joint takes no position limits, its coordinates are a quaternion")
+        sizes = {"lower": kind.nv, "upper": kind.nv, "velocity": kind.nv, "effort": kind.nv}
+        full = {}
+        for name, size in sizes.items():
+            values = getattr(self, name)
+            if len(values) not in (1, size):
+                raise ModelError(f"limits: {name} has {len(values)} numbers; a {kind.name} joint takes 1 or {size}")
+            full[name] = values * size if len(values) == 1 else values
+        if any(low > high for low, high in zip(full["lower"], full["upper"], strict=True)):
+            raise ModelError(f"limits: lower {full['lower']} is above upper {full['upper']}; swap them")
+        return Limits(**full)
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(Record):
+    """A joint between two bodies.
+
+    Attributes:
+        name: Unique among joints.
+        kind: "revolute", "floating", ….
+        parent: Body on the near side, or "world".
+        child: Body on the far side.
+        placement: Pose of the child's link frame in the parent's when q is neutral, (4, 4).
+        axes: Unit axes in the child's link frame, (count, 3).
+        pitch: Advance of a helical joint [m/rad], else 0.
+        armature: Reflected rotor inertia, (nv,) [kg m² or kg].
+        limits: One number per coordinate.
+        damping: Viscous, (nv,) [N m s/rad or N s/m]. Kept for the user; not part of the dynamics.
+        friction: Dry, (nv,) [N m or N]. Kept for the user; not part of the dynamics.
+        q_start: Where its coordinates start in q.
+        v_start: Where its velocities start in v.
+    """
+
+    name: str
+    kind: str
+    parent: str
+    child: str
+    placement: Array
+    axes: Array
+    pitch: float
+    armature: Array
+    limits: Limits
+    damping: Array
+    friction: Array
+    q_start: int
+    v_start: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
+        object.__setattr__(self, "axes", frozen(self.axes, (self.type.axes, 3)))
+        shape = (self.nv,)
+        for name in ("armature", "damping", "friction"):
+            object.__setattr__(self, name, frozen(getattr(self, name), shape))
+
+    @property
+    def type(self) -> JointKind:
+        """The formulas of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def nq(self) -> int:
+        """Numbers in its configuration."""
+        return self.type.nq
+
+    @property
+    def nv(self) -> int:
+        """Degrees of freedom."""
+        return self.type.nv
+
+    @property
+    def q_slice(self) -> slice:
+        """Where its coordinates are in q."""
+        return slice(self.q_start, self.q_start + self.nq)
+
+    @property
+    def v_slice(self) -> slice:
+        """Where its velocities are in v."""
+        return slice(self.v_start, self.v_start + self.nv)
+
+    @property
+    def own(self) -> Array:
+        """The constants that its kind asks for."""
+        return np.array([self.pitch][: self.type.own])

@@ -1,0 +1,105 @@
+"""The protocol of joints: what a file in this folder supplies.
+
+A `JointKind` is what the user sees: a number of coordinates and what adding a velocity to them means. Its `stages` are
+what the recursions see: `Stage`s in series, each with a joint map that is constant in the frame that it moves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from kinetree.spatial.hinge import JointMap
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+
+class JointKind(ABC):
+    """A kind of joint, with its coordinates. All coordinate functions take any leading axes.
+
+    The functions written here are those of coordinates that are plain numbers, with nq = nv; joints that turn
+    freely replace them. `integrate` takes body-frame velocities: the increment acts on the right.
+
+    Attributes:
+        name: What `Builder.add_body(joint=…)` calls it.
+        nq: Numbers in the configuration.
+        nv: Degrees of freedom.
+        axes: How many axes the user gives, each in the link frame.
+        angles: For each number of the configuration, whether it is an angle [rad]; else it is a length [m].
+        limited: Whether position limits have a meaning for the coordinates.
+        own: How many constants of its own the joint has.
+        screw: Where coordinates are not plain numbers, which of the six parts of a body twist the velocities are.
+    """
+
+    name: ClassVar[str]
+    nq: ClassVar[int]
+    nv: ClassVar[int]
+    axes: ClassVar[int] = 0
+    angles: ClassVar[tuple[bool, ...]] = ()
+    limited: ClassVar[bool] = True
+    own: ClassVar[int] = 0
+    screw: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """The joint as motions in series, base first; none for a fixed joint."""
+
+    def neutral(self) -> Array:
+        """The configuration in which the link frame sits at the joint's placement, (nq,)."""
+        return np.zeros(self.nq)
+
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...], lower: Array, upper: Array) -> Array:
+        """Uniform configurations, (*shape, nq): between limits that are finite, else in ±π rad or ±1 m.
+
+        Args:
+            rng: Source of randomness.
+            shape: Leading axes of the result.
+            lower: Limits, infinite where there is none; broadcasts against the result.
+            upper: As `lower`.
+        """
+        reach = np.where(self.angles, np.pi, 1.0)
+        # with one limit missing, the interval has its usual width and starts at the other
+        low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 2.0 * reach, -reach))
+        high = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower + 2.0 * reach, reach))
+        return rng.uniform(low, high, size=(*shape, self.nq))
+
+    def integrate(self, q: Array, v: Array) -> Array:
+        """Where the joint is after moving with v for unit time: (…, nq), (…, nv) to (…, nq)."""
+        return q + v
+
+    def difference(self, q0: Array, q1: Array) -> Array:
+        """The velocity that takes q0 to q1 in unit time: (…, nq), (…, nq) to (…, nv)."""
+        return q1 - q0
+
+    def tangent_map(self, q: Array) -> Array:
+        """Takes a change of the numbers q to the velocity that makes it in unit time: (…, nq) to (…, nv, nq)."""
+        return np.broadcast_to(np.eye(self.nq), (*q.shape, self.nq))
+
+    def normalize(self, q: Array) -> Array:
+        """The same configuration in its usual form, (…, nq)."""
+        return q
+
+
+class Stage(JointKind):
+    """A joint whose map H is constant in the frame that it moves: one node of the tree."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return (self,)
+
+    @abstractmethod
+    def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
+        """From the parent's coordinates to the moved frame's; plain arithmetic on scalars of any type.
+
+        Args:
+            placement: From the parent's coordinates to those of the moved frame when q is neutral.
+            own: The joint's own constants, (own,).
+            q: Configuration, (nq,).
+        """
+
+    @abstractmethod
+    def joint_map(self, own: Array) -> JointMap:
+        """H, 6×nv, in the moved frame's coordinates."""

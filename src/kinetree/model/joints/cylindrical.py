@@ -1,0 +1,31 @@
+"""Cylindrical joint: turns about z and slides along it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from kinetree.model.joints.base import Stage
+from kinetree.spatial.hinge import AxisMap
+from kinetree.spatial.rotation import turn_about_z
+from kinetree.spatial.scalar import sincos
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+
+@final
+@dataclass(frozen=True)
+class Cylindrical(Stage):
+    """An angle [rad], then a distance [m]; velocities in the same order."""
+
+    name: ClassVar[str] = "cylindrical"
+    nq: ClassVar[int] = 2
+    nv: ClassVar[int] = 2
+    axes: ClassVar[int] = 1
+    angles: ClassVar[tuple[bool, ...]] = (True, False)
+
+    def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
+        return Transform.of(turn_about_z(placement.E, *sincos(q[0])), placement.r + placement.E[2] * q[1])
+
+    def joint_map(self, _own: Array) -> AxisMap:
+        return AxisMap(2, 5)

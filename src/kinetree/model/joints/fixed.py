@@ -1,0 +1,22 @@
+"""Fixed joint: does not move. The body behind it is merged into its parent when the model is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from kinetree.model.joints.base import JointKind, Stage
+
+
+@final
+@dataclass(frozen=True)
+class Fixed(JointKind):
+    """No coordinates."""
+
+    name: ClassVar[str] = "fixed"
+    nq: ClassVar[int] = 0
+    nv: ClassVar[int] = 0
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return ()

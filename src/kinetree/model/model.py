@@ -1,0 +1,381 @@
+"""The robot that users hold: frozen, compared by content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model import surgery
+from kinetree.model.assembly import assemble, displaced
+from kinetree.model.body import Body, Frame
+from kinetree.model.coordinates import Coordinates, numbers
+from kinetree.model.dynamics import Dynamics
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.operational import Operational
+from kinetree.model.printing import tree_text
+from kinetree.model.record import frozen
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.topology import Topology
+from kinetree.spatial.value import Array
+
+
+class Model(Dynamics, Operational):
+    """A mechanism with the topology of a tree. Made by `Builder.build`, by `load` or by the `zoo`; never changed.
+
+    Attributes:
+        name: What it is called.
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+        bodies: All bodies, depth first, those behind fixed joints too.
+        joints: The joints that move, in the order of q and v.
+        fixed_joints: The joints that do not.
+        extra_frames: Frames besides those of the world and of each body.
+        mechanism: What the recursions run over; bodies behind fixed joints are merged into their parents.
+        sites: Every frame, in the order of `frames`.
+    """
+
+    name: str
+    gravity: Array
+    bodies: tuple[Body, ...]
+    joints: tuple[Joint, ...]
+    fixed_joints: tuple[Joint, ...]
+    extra_frames: tuple[Frame, ...]
+    mechanism: Mechanism
+    sites: tuple[Site, ...]
+    _every_joint: tuple[Joint, ...]
+    _coordinates: Coordinates
+    _sites_by_name: dict[str, Site]
+
+    def __init__(
+        self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame] = ()
+    ) -> None:
+        """From checked parts; use `Builder` instead.
+
+        Args:
+            name: What it is called.
+            gravity: (3,) [m/s²].
+            bodies: Depth first.
+            joints: One per body, in the same order, fixed ones too; q_start and v_start are set here.
+            frames: Extra frames.
+        """
+        numbered, nq, nv = [], 0, 0
+        for joint in joints:
+            placed = (joint.q_start, joint.v_start) == (nq, nv)
+            numbered.append(joint if placed else replace(joint, q_start=nq, v_start=nv))
+            nq, nv = nq + joint.nq, nv + joint.nv
+        by_child = {joint.child: joint for joint in numbered}
+        gravity = frozen(gravity, (3,))
+        mechanism, sites = assemble(bodies, by_child, frames, gravity)
+        moving = tuple(joint for joint in numbered if joint.nv)
+        self.__dict__.update(
+            name=name,
+            gravity=gravity,
+            bodies=tuple(bodies),
+            joints=moving,
+            fixed_joints=tuple(joint for joint in numbered if not joint.nv),
+            extra_frames=tuple(frames),
+            mechanism=mechanism,
+            sites=sites,
+            _every_joint=tuple(numbered),
+            _coordinates=Coordinates(moving),
+            _sites_by_name={site.name: site for site in sites},
+        )
+
+    # -- a value: frozen, compared and pickled by what defines it; what is derived or cached stays out ----------------
+
+    def _definition(self) -> tuple[Any, ...]:
+        return self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and (self is other or self._definition() == other._definition())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._definition())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, (self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Model is frozen: cannot set {name!r}. Build another with Builder or reduced()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Model is frozen: cannot delete {name!r}")
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def nq(self) -> int:
+        """Numbers in a configuration."""
+        return self._coordinates.nq
+
+    @property
+    def nv(self) -> int:
+        """Degrees of freedom."""
+        return self._coordinates.nv
+
+    @property
+    def topology(self) -> Topology:
+        """Which node hangs on which."""
+        return self.mechanism.topology
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of all frames: the world, every body in order, then the extra ones."""
+        return tuple(self._sites_by_name)
+
+    def site(self, frame: str) -> Site:
+        """Where a frame is fixed."""
+        if frame not in self._sites_by_name:
+            raise UnknownNameError("frame", frame, self.frames)
+        return self._sites_by_name[frame]
+
+    def joint(self, name: str) -> Joint:
+        """A joint by name, fixed ones too."""
+        for joint in self._every_joint:
+            if joint.name == name:
+                return joint
+        raise UnknownNameError("joint", name, tuple(joint.name for joint in self._every_joint))
+
+    def body(self, name: str) -> Body:
+        """A body by name."""
+        for body in self.bodies:
+            if body.name == name:
+                return body
+        raise UnknownNameError("body", name, tuple(body.name for body in self.bodies))
+
+    @property
+    def mass(self) -> float:
+        """Of all bodies together, those fixed to the world too [kg]."""
+        return sum(body.mass for body in self.bodies)
+
+    # -- coordinates --------------------------------------------------------------------------------------------------
+
+    def neutral(self) -> Array:
+        """The configuration of zero angles and distances and unit quaternions, (nq,), whatever the limits."""
+        return self._coordinates.neutral()
+
+    def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
+        """Configurations drawn uniformly, (*shape, nq): within finite limits, else in ±π rad and ±1 m.
+
+        Args:
+            rng: A NumPy generator, a seed, or None for fresh randomness.
+            shape: Leading axes.
+        """
+        return self._coordinates.random(rng, shape)
+
+    def integrate(self, q: Any, v: Any, dt: Any = 1.0) -> Array:
+        """Where q gets by moving with constant v for dt seconds, (…, nq).
+
+        Joints that turn freely follow the screw motion of their body-frame twist. Quaternions may have any length but
+        zero; the result's have length one.
+
+        Args:
+            q: (…, nq).
+            v: (…, nv); complex numbers are allowed, for complex-step derivatives.
+            dt: [s], (…).
+        """
+        return self._coordinates.integrate(q, v, dt)
+
+    def difference(self, q0: Any, q1: Any) -> Array:
+        """The velocity that takes q0 to q1 in one second, (…, nv): the inverse of `integrate`.
+
+        Args:
+            q0: (…, nq).
+            q1: (…, nq).
+        """
+        return self._coordinates.difference(q0, q1)
+
+    def dintegrate(self, q: Any, v: Any, dt: Any = 1.0) -> tuple[Array, Array]:
+        """Derivatives of `integrate(q, v, dt)` with respect to q and v, two arrays (…, nv, nv).
+
+        Both ends are tangents: to first order, `integrate(integrate(q, δq), v + δv, dt)` is
+        `integrate(integrate(q, v, dt), dq @ δq + dv @ δv)`.
+
+        Args:
+            q: (…, nq). The derivatives do not depend on it.
+            v: (…, nv).
+            dt: [s], (…).
+        """
+        return self._coordinates.dintegrate(q, v, dt)
+
+    def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
+        """Derivatives of `difference(q0, q1)` with respect to q0 and q1, along their tangents, two arrays (…, nv, nv).
+
+        Args:
+            q0: (…, nq).
+            q1: (…, nq).
+        """
+        return self._coordinates.ddifference(q0, q1)
+
+    def tangent_map(self, q: Any) -> Array:
+        """Takes a change of the numbers in q to the tangent that it is, (…, nv, nq).
+
+        A gradient g along the tangent is `tangent_map(q).T @ g` with respect to the numbers.
+
+        Args:
+            q: (…, nq).
+        """
+        return self._coordinates.tangent_map(q)
+
+    def bracket(self, x: Any) -> Array:
+        """The matrices x × of tangents, (…, nv, nv): [x, y] = `bracket(x) @ y`; zero where joints are plain numbers.
+
+        Args:
+            x: (…, nv).
+        """
+        return self._coordinates.bracket(x)
+
+    def normalize(self, q: Any) -> Array:
+        """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
+        return self._coordinates.normalize(q)
+
+    def q_from_dict(self, values: Mapping[str, Any]) -> Array:
+        """A configuration from joint names; joints left out are neutral.
+
+        Args:
+            values: Joints with one number take scalars, (…), others (…, n). Leading axes broadcast.
+        """
+        return self._coordinates.q_from_dict(values)
+
+    def v_from_dict(self, values: Mapping[str, Any]) -> Array:
+        """Velocities, accelerations or torques from joint names; joints left out are zero. As `q_from_dict`."""
+        return self._coordinates.v_from_dict(values)
+
+    def q_to_dict(self, q: Any) -> dict[str, Array]:
+        """A configuration by joint names; joints with one number lose its axis."""
+        return self._coordinates.q_to_dict(q)
+
+    def v_to_dict(self, v: Any) -> dict[str, Array]:
+        """Velocities, accelerations or torques by joint names; joints with one number lose its axis."""
+        return self._coordinates.v_to_dict(v)
+
+    def joint_indices(self, joints: Sequence[str]) -> tuple[Array, Array]:
+        """Where the numbers of some joints are, in the order of their names: the way to code with another joint order.
+
+            iq, iv = robot.joint_indices(order)
+            your_q, your_M = q[..., iq], M[..., iv[:, None], iv]
+            q[..., iq] = your_q                                    # and back
+
+        Args:
+            joints: Names of moving joints.
+
+        Returns:
+            Indices into q, (Σ nq,), and into v, (Σ nv,).
+        """
+        by_name = {joint.name: joint for joint in self.joints}
+        for name in joints:
+            if name not in by_name:
+                raise UnknownNameError("moving joint", name, tuple(by_name))
+        chosen = [by_name[name] for name in joints]
+        iq = [i for joint in chosen for i in range(joint.q_start, joint.q_start + joint.nq)]
+        iv = [i for joint in chosen for i in range(joint.v_start, joint.v_start + joint.nv)]
+        return np.array(iq, dtype=np.intp), np.array(iv, dtype=np.intp)
+
+    # -- other models -------------------------------------------------------------------------------------------------
+
+    def reduced(self, lock: Mapping[str, Any]) -> Model:
+        """The same robot with some joints locked. Names of bodies and frames stay; all joints may be locked.
+
+        Args:
+            lock: Value of each joint to lock, by name: a scalar, or nq numbers.
+        """
+        names = {joint.name: None for joint in self.joints}
+        for name in lock:
+            if name not in names:
+                raise UnknownNameError("moving joint", name, tuple(names))
+        joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
+        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
+
+    def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
+        """This robot with another model fixed to one of its frames: a gripper on an arm.
+
+        The other model's world frame is laid onto the frame; its bodies, joints and frames keep their names, with
+        `prefix` in front. Coordinates of what was there before stay in their order, and those of the attached joints
+        come behind the ones that the frame's body carries already. Gravity is this robot's.
+
+        Args:
+            frame: Where to attach: a frame of this robot, or "world" to stand two robots side by side.
+            other: What to attach.
+            placement: Pose of the other model's world in the frame: a 4×4 array, a pair (R, p) [m], or None.
+            prefix: Put in front of the attached names; needed where both models use the same ones.
+
+        Raises:
+            ModelError: If names clash; names them.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.attach(self, frame, other, placement, prefix)
+
+    def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Model:
+        """This robot with a rigid load fixed to one of its frames. Names and coordinates stay.
+
+        Args:
+            frame: Where the load is held; its axes and origin are those of `com` and `inertia`.
+            mass: [kg].
+            com: The load's centre of mass in the frame, (3,) [m].
+            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point.
+
+        Raises:
+            ModelError: If no body can have that mass and inertia.
+            InputError: If the frame is fixed to the world itself.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.with_payload(self, frame, mass, com, inertia)
+
+    def subtree(self, body: str) -> Model:
+        """A body, all that it carries, and the joint in front of it: one arm of a humanoid.
+
+        The link frame of the body's old parent becomes the world, and gravity has the same components there. To lose
+        the joint in front too, lock it with `reduced`. The new model is called after the body.
+
+        Args:
+            body: Name of the body.
+
+        Raises:
+            UnknownNameError: If there is no such body.
+        """
+        return surgery.subtree(self, body)
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name!r}: nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies>"
+
+    def __str__(self) -> str:
+        by_child = {joint.child: joint for joint in self._every_joint}
+        title = (
+            f"{self.name}: {len(self.joints)} moving joints, nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies, "
+            f"{len(self.frames)} frames, {self.mass:.4g} kg"
+        )
+        return "\n".join([title, *tree_text(self.bodies, by_child, self.extra_frames)])
+
+
+def _locked(joint: Joint, value: Any) -> Joint:
+    """A fixed joint that holds another one at a configuration."""
+    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
+    if q.shape != (joint.nq,) or q.dtype.kind == "c":
+        raise InputError(f"joint {joint.name!r} is locked at {joint.nq} real numbers, got {value!r}")
+    with np.errstate(all="ignore"):
+        placement = displaced(joint, q)
+    if not np.isfinite(placement).all():
+        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}: that is no configuration")
+    none = np.zeros(0)
+    kept = joint.parent, joint.child, placement
+    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
+
+
+_NO_LIMITS = Limits().expanded(KINDS["fixed"])

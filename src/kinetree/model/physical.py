@@ -1,0 +1,68 @@
+"""Whether a mass and an inertia can belong to a body."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import ModelError
+from kinetree.spatial.value import Array
+
+# Relative to the greatest moment: what numbers written with a few digits may be off by.
+_ASYMMETRY, _NEGATIVE, _TRIANGLE = 1e-6, 1e-9, 1e-6
+
+
+def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
+    """Mass, centre of mass and inertia as float64, with the shapes (), (3,), (3, 3) and nothing but finite numbers."""
+    checked = []
+    for what, given, shape in (("mass", mass, ()), ("com", com, (3,)), ("inertia", inertia, (3, 3))):
+        try:
+            array = np.asarray(given, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"{owner}: {what} {given!r} is not made of numbers") from None
+        if array.shape != shape:
+            raise ModelError(f"{owner}: {what} has shape {array.shape}, must be {shape}")
+        if not np.isfinite(array).all():
+            raise ModelError(f"{owner}: {what} has NaN or infinite entries")
+        checked.append(array)
+    return float(checked[0]), checked[1], checked[2]
+
+
+def doubtful(masses: Array, inertias: Array) -> Array:
+    """Which of many bodies need a closer look by `fault`, or have mass but no inertia, (n,).
+
+    Args:
+        masses: (n,) [kg].
+        inertias: About the centres of mass, symmetric, (n, 3, 3) [kg m²].
+    """
+    moments = np.linalg.eigvalsh(inertias)
+    low, middle, high = moments[:, 0], moments[:, 1], moments[:, 2]
+    empty = ~inertias.any(axis=(1, 2))
+    sound = (masses > 0.0) & (low >= 0.0) & (low + middle >= high) & ~empty
+    doubts: Array = ~sound & ~((masses == 0.0) & empty)
+    return doubts
+
+
+def fault(mass: float, inertia: Array) -> str | None:
+    """What makes a mass [kg] and an inertia about the centre of mass [kg m²] impossible, and the fix; None if nothing.
+
+    Points and thin rods pass: their inertia is singular, not impossible.
+    """
+    if mass < 0.0:
+        return f"mass {mass:g} kg is negative"
+    scale = float(np.max(np.abs(inertia)))
+    if scale == 0.0:
+        return None
+    if mass == 0.0:
+        return "mass is zero but inertia is not; give both or neither (use armature for rotors)"
+    if np.max(np.abs(inertia - inertia.T)) > _ASYMMETRY * scale:
+        return "inertia is not symmetric; give the full 3×3 matrix about the centre of mass"
+    low, middle, high = (float(x) for x in np.linalg.eigvalsh((inertia + inertia.T) / 2.0))
+    moments = f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
+    if low < -_NEGATIVE * high or not math.isfinite(high):
+        return f"inertia is not positive definite ({moments}); is it about the centre of mass?"
+    if low + middle < high * (1.0 - _TRIANGLE):
+        return f"inertia breaks the triangle inequality ({moments}): no mass distribution has it"
+    return None

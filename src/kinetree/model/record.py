@@ -1,0 +1,47 @@
+"""Frozen records with arrays in them, compared and hashed by content."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from kinetree.spatial.value import Array
+
+
+def frozen(values: Any, shape: tuple[int, ...]) -> Array:
+    """A read-only float64 copy of `values`; what an earlier call gave is not copied again.
+
+    Adding zero makes −0 and 0 the same content.
+    """
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
+        if not values.flags.writeable and values.base is None:
+            return values
+        array: Array = values + 0.0
+    else:
+        array = np.array(values, dtype=float).reshape(shape) + 0.0
+    array.setflags(write=False)
+    return array
+
+
+class Record:
+    """Base of frozen dataclasses declared with `eq=False`, whose arrays are read-only."""
+
+    def _contents(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(x.tobytes() if isinstance(x, np.ndarray) else x for x in self._contents())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._key()))
+
+    # Unpickling goes through the constructor, which makes the arrays read-only again.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._contents()

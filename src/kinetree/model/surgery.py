@@ -1,0 +1,152 @@
+"""Models made of others: attaching, loading with a payload, cutting out a subtree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.model.body import Body
+from kinetree.model.joint import Joint
+from kinetree.model.physical import checked_inertia, fault
+from kinetree.model.placement import checked_placement
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from kinetree.model.model import Model
+
+_WORLD = "world"
+
+
+def attach(robot: Model, frame: str, other: Model, placement: Any, prefix: str) -> Model:
+    """The robot with the other model's world laid onto one of its frames; see `Model.attach`."""
+    if not isinstance(other, type(robot)):
+        raise InputError(f"attach() takes a Model, got {type(other).__name__}")
+    body, at = _carrier(robot, frame)
+    at = at @ checked_placement(placement, "attach()")
+
+    def parent(name: str) -> str:
+        return body if name == _WORLD else prefix + name
+
+    def place(name: str, own: Array) -> Array:
+        return at @ own if name == _WORLD else own
+
+    new_bodies = [
+        replace(one, name=prefix + one.name, parent=parent(one.parent), joint=prefix + one.joint)
+        for one in other.bodies
+    ]
+    new_joints = [
+        replace(
+            one,
+            name=prefix + one.name,
+            parent=parent(one.parent),
+            child=prefix + one.child,
+            placement=place(one.parent, one.placement),
+        )
+        for one in _joints(other)
+    ]
+    new_frames = [
+        replace(one, name=prefix + one.name, body=parent(one.body), placement=place(one.body, one.placement))
+        for one in other.extra_frames
+    ]
+    names = [body.name for body in new_bodies] + [frame.name for frame in new_frames]
+    _refuse_clashes(robot, other, names, [joint.name for joint in new_joints])
+    # behind everything that the body carries already, which keeps the order depth first
+    carried = _below(robot, body)
+    end = 1 + max((i for i, one in enumerate(robot.bodies) if one.name in carried), default=-1)
+    old = _joints(robot)
+    return type(robot)(
+        robot.name,
+        robot.gravity,
+        [*robot.bodies[:end], *new_bodies, *robot.bodies[end:]],
+        [*old[:end], *new_joints, *old[end:]],
+        [*robot.extra_frames, *new_frames],
+    )
+
+
+def with_payload(robot: Model, frame: str, mass: Any, com: Any, inertia: Any) -> Model:
+    """The robot with a rigid load merged into the body of a frame; see `Model.with_payload`."""
+    name, at = _carrier(robot, frame)
+    if name == _WORLD:
+        raise InputError(f"frame {frame!r} is fixed to the world, which carries no payload; name a frame of a body")
+    owner = f"payload at {frame!r}"
+    mass, com, inertia = checked_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
+    problem = fault(mass, inertia)
+    if problem is not None:
+        raise ModelError(f"{owner}: {problem}")
+    R, p = at[:3, :3], at[:3, 3]
+    load = Body(owner, name, "", mass, R @ com + p, R @ inertia @ R.T)
+    bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
+    return type(robot)(robot.name, robot.gravity, bodies, _joints(robot), robot.extra_frames)
+
+
+def subtree(robot: Model, body: str) -> Model:
+    """A body, the joint in front of it and all that it carries; see `Model.subtree`."""
+    kept = _below(robot, robot.body(body).name)
+    bodies = [one for one in robot.bodies if one.name in kept]
+    joints = [joint for joint in _joints(robot) if joint.child in kept]
+    # the body itself comes first of its subtree
+    bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
+    frames = [one for one in robot.extra_frames if one.body in kept]
+    return type(robot)(body, robot.gravity, bodies, joints, frames)
+
+
+def _joints(robot: Model) -> list[Joint]:
+    """The joint in front of each body, fixed ones too, in the order of the bodies."""
+    by_name = {joint.name: joint for joint in (*robot.joints, *robot.fixed_joints)}
+    return [by_name[body.joint] for body in robot.bodies]
+
+
+def _carrier(robot: Model, frame: str) -> tuple[str, Array]:
+    """The body that a frame is fixed to, or the world, and the frame's pose in it."""
+    for one in robot.extra_frames:
+        if one.name == frame:
+            return one.body, one.placement
+    if frame == _WORLD or any(body.name == frame for body in robot.bodies):
+        return frame, np.eye(4)
+    raise UnknownNameError("frame", frame, robot.frames)
+
+
+def _below(robot: Model, body: str) -> set[str]:
+    """A body and all that it carries, by name."""
+    found = {body}
+    for one in robot.bodies:  # parents come first
+        if one.parent in found:
+            found.add(one.name)
+    return found
+
+
+def _merged(body: Body, load: Body) -> Body:
+    """Two rigid bodies as one, both given in the first one's link frame."""
+    if load.mass == 0.0:
+        return body
+    mass = body.mass + load.mass
+    if mass == 0.0:
+        raise ModelError(f"body {body.name!r} has the negative mass {body.mass:g} kg, which the payload cancels")
+    com = (body.mass * body.com + load.mass * load.com) / mass
+    inertia = sum((one.inertia + one.mass * _about(one.com - com) for one in (body, load)), np.zeros((3, 3)))
+    return replace(body, mass=mass, com=com, inertia=inertia)
+
+
+def _about(offset: Array) -> Array:
+    """Inertia of a unit point mass at an offset, (3, 3) [m²]."""
+    matrix: Array = offset @ offset * np.eye(3) - np.outer(offset, offset)
+    return matrix
+
+
+def _refuse_clashes(robot: Model, other: Model, names: list[str], joints: list[str]) -> None:
+    taken = {name for name in names if name in robot.frames}
+    taken_joints = {joint.name for joint in _joints(robot)} & set(joints)
+    if not taken and not taken_joints:
+        return
+    told = "; ".join(
+        f"{what} {', '.join(map(repr, sorted(clash)))}"
+        for what, clash in (("bodies or frames", taken), ("joints", taken_joints))
+        if clash
+    )
+    raise ModelError(
+        f"{robot.name!r} and {other.name!r} have names in common: {told}. Give the attached model's names a prefix, "
+        f"such as attach(…, prefix={other.name + '_'!r})"
+    )

@@ -1,0 +1,86 @@
+"""The humanoid of [CK01]: 24 links behind one-DoF joints, an operational point at each hand.
+
+The paper gives no parameters; these are ours, plausible for a robot of 1.6 m. It stands on its right foot, which is
+part of the world: 6 joints up to the pelvis, from there 6 down to the left foot and 2 up to the chest, which carries
+two arms of 5 joints.
+
+[CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
+       mechanisms", Advanced Robotics 14, 2001.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.model.builder import Builder
+from kinetree.model.joint import Limits
+from kinetree.model.model import Model
+from kinetree.model.zoo.rod import thick_rod
+
+_X, _Y, _Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+
+# name, axis, offset from the parent's joint [m], mass [kg], reach of the link from its joint [m], limits [rad]
+_STANCE_LEG = [
+    ("ankle_roll", _X, (0, 0, 0.08), 0.6, (0, 0, 0.02), (-0.6, 0.6)),
+    ("ankle_pitch", _Y, (0, 0, 0.02), 3.0, (0, 0, 0.36), (-0.7, 1.2)),
+    ("knee", _Y, (0, 0, 0.36), 5.5, (0, 0, 0.38), (-2.4, 0.1)),
+    ("hip_pitch", _Y, (0, 0, 0.38), 0.9, (0, 0, 0.03), (-0.6, 2.0)),
+    ("hip_roll", _X, (0, 0, 0.02), 0.9, (0, 0, 0.03), (-0.6, 0.6)),
+    ("hip_yaw", _Z, (0, 0, 0.03), 7.0, (0, 0.18, 0.08), (-1.0, 1.0)),
+]
+_SWING_LEG = [
+    ("hip_yaw", _Z, (0, 0.18, 0), 0.9, (0, 0, -0.03), (-1.0, 1.0)),
+    ("hip_roll", _X, (0, 0, -0.03), 0.9, (0, 0, -0.03), (-0.6, 0.6)),
+    ("hip_pitch", _Y, (0, 0, -0.02), 5.5, (0, 0, -0.38), (-2.0, 0.6)),
+    ("knee", _Y, (0, 0, -0.38), 3.0, (0, 0, -0.36), (-0.1, 2.4)),
+    ("ankle_pitch", _Y, (0, 0, -0.36), 0.6, (0, 0, -0.02), (-1.2, 0.7)),
+    ("ankle_roll", _X, (0, 0, -0.02), 1.2, (0.06, 0, -0.07), (-0.6, 0.6)),
+]
+_TORSO = [
+    ("waist_yaw", _Z, (0, 0.09, 0.1), 1.5, (0, 0, 0.08), (-1.5, 1.5)),
+    ("waist_pitch", _Y, (0, 0, 0.08), 16.0, (0, 0, 0.42), (-0.4, 1.2)),
+]
+_ARM = [
+    ("shoulder_pitch", _Y, (0, 0.2, 0.34), 0.8, (0, 0.06, 0), (-3.0, 1.5)),
+    ("shoulder_roll", _X, (0, 0.03, 0), 0.8, (0, 0, -0.06), (-0.3, 2.5)),
+    ("shoulder_yaw", _Z, (0, 0, -0.04), 1.6, (0, 0, -0.25), (-1.6, 1.6)),
+    ("elbow", _Y, (0, 0, -0.25), 1.1, (0, 0, -0.22), (-2.4, 0.05)),
+    ("wrist", _Z, (0, 0, -0.22), 0.6, (0, 0, -0.16), (-1.6, 1.6)),
+]
+
+
+def humanoid24() -> Model:
+    """24 one-DoF links, nv = 24; frames "left_hand", "right_hand", "left_foot" and "right_foot" (on the world)."""
+    builder = Builder("humanoid24")
+    pelvis = _limb(builder, "right", _STANCE_LEG, "world", mirror=1)
+    left_foot = _limb(builder, "left", _SWING_LEG, pelvis, mirror=1)
+    chest = _limb(builder, "", _TORSO, pelvis, mirror=1)
+    left_wrist = _limb(builder, "left", _ARM, chest, mirror=1)
+    right_wrist = _limb(builder, "right", _ARM, chest, mirror=-1)
+    builder.add_frame("left_hand", body=left_wrist, placement=(np.eye(3), (0, 0, -0.16)))
+    builder.add_frame("right_hand", body=right_wrist, placement=(np.eye(3), (0, 0, -0.16)))
+    builder.add_frame("left_foot", body=left_foot, placement=(np.eye(3), (0, 0, -0.08)))
+    builder.add_frame("right_foot")
+    return builder.build()
+
+
+def _limb(builder: Builder, side: str, links: list[tuple[Any, ...]], parent: str, mirror: int) -> str:
+    """Add links in series; mirror = −1 turns a left limb into a right one. Returns the last link's name."""
+    flip = np.array([1, mirror, 1])
+    for joint, axis, offset, mass, reach, (low, high) in links:
+        name = f"{side}_{joint}".strip("_")
+        # a turn about an axis in the plane of symmetry changes its sign when mirrored
+        lower, upper = (low, high) if mirror == 1 or axis == _Y else (-high, -low)
+        builder.add_body(
+            f"{name}_link",
+            parent=parent,
+            joint_name=name,
+            placement=(np.eye(3), flip * offset),
+            axis=axis,
+            limits=Limits(lower=lower, upper=upper, velocity=6.0, effort=20.0 + 10.0 * mass),
+            **thick_rod(mass, flip * reach),
+        )
+        parent = f"{name}_link"
+    return parent

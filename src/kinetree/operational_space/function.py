@@ -1,0 +1,50 @@
+"""A function of the configuration for tasks that were chosen before: for hot loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kinetree.engines.count import Count, count
+from kinetree.engines.function import Function
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism, Site
+
+
+class TaskFunction(Function):
+    """A function of arrays for the rows of fixed sites.
+
+    Args:
+        name: What users call it.
+        mechanism: The robot.
+        algorithm: The recursion that computes it.
+        sites: The frames, with the rows of their tasks.
+        guard: Called with the mechanism before first use; raises if the function cannot exist for it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mechanism: Mechanism,
+        algorithm: Algorithm,
+        sites: tuple[Site, ...],
+        guard: Callable[[Mechanism], None] | None = None,
+    ) -> None:
+        super().__init__(name, mechanism, algorithm, guard=guard)
+        self._sites = sites
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute, whatever the arguments are like."""
+        return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        bound = self._bind(self._sites, self.algorithm, False)
+        bound.compile()
+
+    def count(self) -> Count:
+        """Operations of one evaluation."""
+        return count(self.algorithm, self.mechanism, self._sites)
+
+    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
+        return algorithm is self.algorithm and sites is self._sites and not single

@@ -1,0 +1,166 @@
+"""What a robot is asked to do: rows of the motion of frames, of pairs of frames, or of the centre of mass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.recursion.mechanism import Site
+from kinetree.recursion.topology import WORLD
+from kinetree.spatial.transform import Transform
+
+#: Names of choices of rows. Angular components come first.
+ROWS = {"all": (0, 1, 2, 3, 4, 5), "orientation": (0, 1, 2), "position": (3, 4, 5)}
+
+
+@dataclass(frozen=True)
+class Task:
+    """The motion of a point that is fixed to a frame, or some components of it.
+
+    Attributes:
+        frame: Name of the frame.
+        rows: "all", "position", "orientation", or numbers of components: 0–2 turn about x, y, z; 3–5 move along them.
+        offset: The point, in the frame's coordinates, (3,) [m].
+    """
+
+    frame: str
+    rows: str | tuple[int, ...] = "all"
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        _require_name(self, self.frame)
+        object.__setattr__(self, "rows", chosen_rows(self, self.rows))
+        try:
+            x, y, z = (float(value) for value in self.offset)
+        except (TypeError, ValueError):
+            raise InputError(f"{self}: offset is a point (x, y, z) in metres, got {self.offset!r}") from None
+        if not np.isfinite([x, y, z]).all():
+            raise InputError(f"{self}: offset must be finite, got {self.offset!r}")
+        object.__setattr__(self, "offset", (x, y, z))
+
+    def __str__(self) -> str:
+        return f"task of frame {self.frame!r}"
+
+
+@dataclass(frozen=True)
+class RelativeTask:
+    """The motion of one frame as seen from another: the rate of the pose of `frame_b` in `frame_a`.
+
+    Angular velocity of b relative to a, and velocity of b's origin as an observer who rides on a sees it, both in a's
+    coordinates, whatever the reference of the other tasks.
+
+    Attributes:
+        frame_a: Name of the frame from which is looked.
+        frame_b: Name of the frame that is looked at.
+        rows: As for `Task`.
+    """
+
+    frame_a: str
+    frame_b: str
+    rows: str | tuple[int, ...] = "all"
+
+    def __post_init__(self) -> None:
+        _require_name(self, self.frame_a)
+        _require_name(self, self.frame_b)
+        object.__setattr__(self, "rows", chosen_rows(self, self.rows))
+
+    def __str__(self) -> str:
+        return f"relative task of frames {self.frame_a!r} and {self.frame_b!r}"
+
+
+@dataclass(frozen=True)
+class CenterOfMassTask:
+    """The velocity of the centre of mass of all moving bodies, in world axes.
+
+    Attributes:
+        rows: "all" or "position" for x, y and z, or numbers of components: 3–5 move along x, y, z.
+    """
+
+    rows: str | tuple[int, ...] = "position"
+
+    def __post_init__(self) -> None:
+        rows = "position" if isinstance(self.rows, str) and self.rows == "all" else self.rows
+        rows = chosen_rows(self, rows)
+        if min(rows) < 3:
+            raise InputError(f"{self}: it has a position but no orientation; its rows are 3, 4 and 5, got {rows}")
+        object.__setattr__(self, "rows", rows)
+
+    def __str__(self) -> str:
+        return "task of the centre of mass"
+
+
+AnyTask = Task | RelativeTask | CenterOfMassTask
+
+
+def _require_name(task: object, frame: object) -> None:
+    if not isinstance(frame, str):
+        raise InputError(f"a {type(task).__name__} takes names of frames, got {type(frame).__name__}")
+
+
+def chosen_rows(task: object, rows: Any) -> tuple[int, ...]:
+    """Numbers of the components that a choice of rows means. Those of a task that was made are such numbers already."""
+    if isinstance(rows, str):
+        if rows not in ROWS:
+            raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}")
+        return ROWS[rows]
+    try:
+        numbers = tuple(rows)
+    except TypeError:
+        raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}") from None
+    if not numbers:
+        raise InputError(f"{task}: it has no rows; leave the task out")
+    for row in numbers:
+        if isinstance(row, (bool, np.bool_)) or not isinstance(row, (int, np.integer)) or not 0 <= row <= 5:
+            raise InputError(f"{task}: rows are numbers from 0 to 5, got {row!r}")
+    if len(set(numbers)) != len(numbers):
+        raise InputError(f"{task}: a row is given twice in {numbers}")
+    return tuple(int(row) for row in numbers)
+
+
+def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
+    """Tasks from what users write: names of frames, and tasks."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        shown = f"[{given!r}]" if isinstance(given, (str, Task, RelativeTask, CenterOfMassTask)) else "['hand']"
+        raise InputError(f"{what} is a sequence of names of frames and of tasks; for one of them write {shown}")
+    if isinstance(given, (set, frozenset)):
+        raise InputError(f"{what} is a set, which has no order, but rows have one; give a list")
+    tasks = tuple(Task(task) if isinstance(task, str) else task for task in given)
+    if not tasks:
+        raise InputError(f"{what} is empty: name at least one frame or task")
+    for task in tasks:
+        if not isinstance(task, (Task, RelativeTask, CenterOfMassTask)):
+            raise InputError(
+                f"{what} holds names of frames, Task, RelativeTask and CenterOfMassTask; got {type(task).__name__}"
+            )
+    _refuse_duplicates(tasks, what)
+    return tasks
+
+
+def _refuse_duplicates(tasks: Sequence[AnyTask], what: str) -> None:
+    seen: dict[Any, set[int]] = {}
+    for task in tasks:
+        rows = set(chosen_rows(task, task.rows))
+        same = seen.setdefault(replace(task, rows="position"), set())
+        if same & rows:
+            raise InputError(f"{what}: rows {sorted(same & rows)} of the {task} are asked for twice")
+        same |= rows
+
+
+def sites_of(task: AnyTask, find: Callable[[str], Site]) -> tuple[Site, ...]:
+    """The frames of a task, with their rows and parts in it."""
+    rows = chosen_rows(task, task.rows)
+    if isinstance(task, CenterOfMassTask):
+        return (Site(str(task), WORLD, Transform.identity().data, rows, "mass"),)
+    if isinstance(task, RelativeTask):
+        near, far = (find(frame) for frame in (task.frame_a, task.frame_b))
+        if near.node == far.node:
+            raise InputError(f"{task}: they are fixed to the same body, so neither moves relative to the other")
+        return replace(near, rows=rows, part="near"), replace(far, rows=rows, part="far")
+    site = find(task.frame)
+    place = Transform(site.placement)
+    moved = Transform.of(place.E, place.r + place.E.T @ np.array(task.offset))
+    return (Site(site.name, site.node, moved.data, rows),)

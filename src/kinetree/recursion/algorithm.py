@@ -1,0 +1,166 @@
+"""What an algorithm takes and gives: the part of its signature that engines need."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from kinetree.recursion.contract import frozen, refuse
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.roles import Index
+from kinetree.spatial.value import Array
+
+#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "rows" (by row of a
+#: task), or a fixed length.
+Dimensions = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One array that an algorithm reads or fills.
+
+    Attributes:
+        name: As in the function's signature.
+        dimensions: What each axis runs over.
+        symmetric: Filled on and right of the diagonal; the engine mirrors it.
+        sparse: Entries that the algorithm does not set are zero.
+    """
+
+    name: str
+    dimensions: Dimensions
+    symmetric: bool = False
+    sparse: bool = False
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for a mechanism with the given nq, nv and number of frames."""
+        return tuple(d if isinstance(d, int) else sizes[d] for d in self.dimensions)
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """A recursion, with the arrays it takes and fills. Called like the function it wraps."""
+
+    name: str
+    run: Callable[..., None]
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+
+    def __call__(self, tree: Any, *arguments: Any) -> None:
+        self.run(tree, *arguments)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether a choice of frames is part of the call."""
+        return any("frames" in argument.dimensions for argument in (*self.inputs, *self.outputs))
+
+    @property
+    def local_to_frames(self) -> bool:
+        """Whether all that is asked for belongs to frames, so that only the nodes that support them matter."""
+        return all("frames" in argument.dimensions for argument in self.outputs)
+
+    @staticmethod
+    def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
+        """Lengths of the symbolic dimensions."""
+        rows = sum(len(site.rows) for site in sites if site.part != "near")  # both ends of a task are asked for as one
+        return {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites), "rows": rows}
+
+    def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
+        """The nodes that loops run over: those that support the frames asked for, if nothing else matters."""
+        if not self.local_to_frames:
+            return range(len(mechanism.kinds))
+        return sorted({k for site in sites for k in mechanism.topology.support(site.node)})
+
+
+def algorithm(
+    *, symmetric: tuple[str, ...] = (), sparse: tuple[str, ...] = (), outputs: tuple[str, ...], **dimensions: Dimensions
+) -> Callable[[Callable[..., None]], Algorithm]:
+    """Declare what a recursion's arguments run over.
+
+    Args:
+        symmetric: Outputs of which only the upper triangle is filled.
+        sparse: Outputs of which entries left alone are zero.
+        outputs: Names of the arguments that are filled.
+        **dimensions: For each argument after `tree`, what its axes run over.
+    """
+
+    def declare(run: Callable[..., None]) -> Algorithm:
+        names = tuple(inspect.signature(run).parameters)[1:]
+        if set(names) != set(dimensions) or names[len(names) - len(outputs) :] != outputs:
+            raise TypeError(f"{run.__name__}{names}: declared are {tuple(dimensions)}, outputs last: {outputs}")
+        arguments = {n: Argument(n, dimensions[n], n in symmetric, n in sparse or n in symmetric) for n in names}
+        return Algorithm(
+            name=run.__name__,
+            run=run,
+            inputs=tuple(arguments[n] for n in names if n not in outputs),
+            outputs=tuple(arguments[n] for n in outputs),
+        )
+
+    return declare
+
+
+class Entries(ABC):
+    """An input or output while an algorithm runs, indexed by roles: what may be read or written, on every engine."""
+
+    def __init__(self, argument: Argument, readable: bool, writable: bool) -> None:
+        self.argument, self.readable, self.writable = argument, readable, writable
+
+    @abstractmethod
+    def load(self, index: tuple[Index, ...]) -> Any:
+        """The scalar at an index."""
+
+    @abstractmethod
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        """Put a scalar at an index."""
+
+    @abstractmethod
+    def joined(self, scalars: list[Any]) -> Array:
+        """Scalars as a flat array."""
+
+    def __getitem__(self, keys: Any) -> Any:
+        if not self.readable:
+            refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        return frozen(self.joined([self.load(index) for index in indices]).reshape(shape))
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        if not self.writable:
+            refuse(f"`{self.argument.name}` is an input and cannot be written")
+        shape, indices = places(self.argument.dimensions, keys, self.argument.name)
+        value = np.asarray(value)
+        if value.shape != shape:
+            refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
+        for index, scalar in zip(indices, value.reshape(-1), strict=True):
+            self.store(index, scalar)
+
+
+def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
+    """Resolve `array[keys]`: the shape of what it denotes and, in C order, the index of each scalar.
+
+    Each key fills one symbolic dimension, in order. A node along "q" or "v" gives an axis, a column or a frame does
+    not; fixed dimensions are axes.
+    """
+    keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
+    wanted = [d for d in dimensions if isinstance(d, str)]
+    if len(keys) != len(wanted):
+        refuse(f"`{name}` is indexed by {len(keys)} keys, but runs over {', '.join(wanted) or 'nothing'}")
+    remaining = iter(keys)
+    shape: list[int] = []
+    axes: list[list[Index]] = []
+    for dimension in dimensions:
+        if isinstance(dimension, int):
+            shape.append(dimension)
+            axes.append([(0, i) for i in range(dimension)])
+            continue
+        (base, offset), length = next(remaining).span(dimension)
+        if length is None:
+            axes.append([(base, offset)])
+        else:
+            shape.append(length)
+            axes.append([(base, offset + i) for i in range(length)])
+    return tuple(shape), list(product(*axes))

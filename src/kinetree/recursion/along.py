@@ -1,0 +1,149 @@
+"""The derivative of an algorithm along a direction, from its text: the same loops, run on dual numbers.
+
+A `Dual` carries a value and its rate of change. The tree's fields hold values, so each field of the text becomes two:
+itself, and one with its rates. Configurations change along the tangent: while q moves with dq, the weight X of a joint
+turns with H dq, whatever its coordinates are, because H is constant in the node's own. So no joint has to know how to
+differentiate itself, and any engine can run what comes out.
+
+For texts of plain sweeps: `scatter`, `gather` and `frames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kinetree.recursion.algorithm import Algorithm, Argument
+from kinetree.recursion.contract import Increment, addable, components, describe, rebuild
+from kinetree.recursion.roles import SUPPLIED, FrameRole, NodeRole
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.dual import Dual
+from kinetree.spatial.value import Array, Value
+
+
+def along(
+    algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...]
+) -> Algorithm:
+    """Differentiate an algorithm along directions of some of its inputs; the others stay as they are.
+
+    Args:
+        algorithm: Its text must take the configuration as `q`.
+        name: What the derivative is called.
+        tangent: Name of the direction of q, a tangent.
+        directions: The input that each further direction belongs to, by the direction's name.
+        outputs: Names of the rates of change of the outputs.
+
+    Returns:
+        An algorithm of the same inputs, then the directions (before what belongs to frames).
+    """
+    own = algorithm.inputs
+    sizes = {argument.name: argument.dimensions for argument in own}
+    given = (Argument(tangent, ("v",)), *(Argument(d, sizes[of]) for d, of in directions.items()))
+    first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
+    inputs = (*own[:first], *given, *own[first:])
+    results = tuple(
+        Argument(new, old.dimensions, old.symmetric, old.sparse)
+        for new, old in zip(outputs, algorithm.outputs, strict=True)
+    )
+
+    def run(tree: Tree, *arguments: Indexed) -> None:
+        arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
+        rates = {of: arrays[d] for d, of in directions.items()}
+        taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
+        algorithm.run(_Tree(tree, arrays[tangent]), *taken, *(_Rates(arrays[r.name]) for r in results))
+
+    return Algorithm(name, run, inputs, results)
+
+
+class _Tree:
+    """A tree whose nodes keep rates of change beside their fields."""
+
+    def __init__(self, tree: Tree, tangent: Indexed) -> None:
+        self._tree, self._tangent = tree, tangent
+        self.world, self.gravity = _Node(tree.world, tangent), tree.gravity
+
+    def scatter(self) -> Iterator[tuple[_Node, _Node]]:
+        for k, parent in self._tree.scatter():
+            yield _Node(k, self._tangent), _Node(parent, self._tangent)
+
+    def gather(self) -> Iterator[tuple[_Node, _Node]]:
+        for k, parent in self._tree.gather():
+            yield _Node(k, self._tangent), _Node(parent, self._tangent)
+
+    def frames(self) -> Iterator[tuple[FrameRole, _Node]]:
+        for frame, carrier in self._tree.frames():
+            yield frame, _Node(carrier, self._tangent)
+
+
+class _Node:
+    """A role whose fields are dual: the field `f` of the text is `f` and `f'` of the node."""
+
+    __slots__ = ("_role", "_tangent")
+
+    def __init__(self, role: NodeRole, tangent: Indexed) -> None:
+        object.__setattr__(self, "_role", role)
+        object.__setattr__(self, "_tangent", tangent)
+
+    def weight(self, q: Array) -> Any:
+        X = self._role.weight(q)
+        return _joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._role, name)
+        if name in SUPPLIED:
+            return value
+        joined = _joined(value, getattr(self._role, _rate_of(name)))
+        owner = getattr(value, "owner", None)  # where += leads back to, if the role may add
+        return joined if owner is None else addable(joined, owner)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        adding = isinstance(value, Increment)
+        for field, part in zip((name, _rate_of(name)), _parts(value.amount if adding else value), strict=True):
+            if adding:
+                current = getattr(self._role, field)
+                current += part
+                part = current
+            setattr(self._role, field, part)
+
+
+class _Moving:
+    """An input with a direction."""
+
+    def __init__(self, values: Indexed, rates: Indexed) -> None:
+        self._values, self._rates = values, rates
+
+    def __getitem__(self, keys: Any) -> Any:
+        return _joined(self._values[keys], self._rates[keys])
+
+
+class _Rates:
+    """An output that takes the rates of what is put into it."""
+
+    def __init__(self, output: Indexed) -> None:
+        self._output = output
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        self._output[keys] = _parts(value)[1]
+
+
+def _rate_of(name: str) -> str:
+    return f"{name}'"
+
+
+def _joined(value: Any, rate: Any) -> Any:
+    """A value of dual numbers from two plain ones."""
+    pairs = [Dual(x, dx) for x, dx in zip(components(value), components(rate), strict=True)]
+    scalars = np.empty(len(pairs), dtype=object)
+    scalars[:] = pairs
+    return rebuild(describe(value), scalars)
+
+
+def _parts(value: Any) -> tuple[Any, Any]:
+    """The values and the rates of what may hold dual numbers; constants have no rate."""
+    value = value if isinstance(value, Value) else np.asarray(value)
+    scalars = components(value)
+    values = np.array([x.value if isinstance(x, Dual) else x for x in scalars])
+    rates = np.array([x.rate if isinstance(x, Dual) else 0.0 for x in scalars])
+    return rebuild(describe(value), values), rebuild(describe(value), rates)

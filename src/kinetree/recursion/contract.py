@@ -1,0 +1,134 @@
+"""The rules of the tree language, as far as both engines enforce them alike.
+
+An algorithm is a Python function made of plain loops over a tree. What may stand in it:
+
+- Before its first loop it sets every field that it reads, or adds to, on the world.
+- Values are immutable.
+- In `scatter` loops it sets fields of `k` only. In `gather` loops it sets fields of `k` and adds to fields of `parent`
+  with `+=`. Loops over frames add to fields of the node that carries the frame.
+- After a field was written through one role, the same body does not read it through another.
+- What is carried from one iteration to the next lives in a field or an array, never in a local variable, a list or a
+  counter.
+- Loops run to their end: no `break`, `return` or exception inside.
+- No branch on a value, and none on what a node is: nodes tell neither their kind nor whether they are the world.
+
+Breaking a rule raises `ContractError` with the file and line of the algorithm.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from kinetree.errors import ContractError
+from kinetree.spatial.value import Array, Value
+
+_LIBRARY = Path(__file__).resolve().parents[1]
+_OURS = tuple(str(_LIBRARY / part) for part in ("recursion", "engines", "spatial", "model"))
+
+
+def author_line() -> str:
+    """File and line of the algorithm that is running: the innermost frame that is not the library's machinery."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OURS) and "numpy" not in Path(file).parts and not file.startswith("<"):
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise a ContractError that points at the algorithm's line."""
+    raise ContractError(f"{author_line()}: {what}")
+
+
+class Increment:
+    """The result of `parent.field += value`, on its way back into the field."""
+
+    __slots__ = ("amount", "owner")
+
+    def __init__(self, owner: object, amount: Any) -> None:
+        self.owner, self.amount = owner, amount
+
+
+class _Addable:
+    """Mixed into the type of a value that was read through a role that may only add to it."""
+
+    owner: object
+
+    def __iadd__(self, amount: Any) -> Any:
+        return Increment(self.owner, amount)
+
+    def __isub__(self, amount: Any) -> Any:
+        return Increment(self.owner, -amount)
+
+
+class _AddableArray(_Addable, np.ndarray[Any, np.dtype[Any]]):
+    """An array field that may be added to. Results of arithmetic on it are plain arrays."""
+
+    def __array_finalize__(self, _: object) -> None:
+        self.owner = None
+
+    def __array_wrap__(self, array: Array, context: object = None, return_scalar: bool = False) -> Any:
+        plain = array.view(np.ndarray)
+        return plain[()] if return_scalar else plain
+
+
+_addable_types: dict[type[Value], Any] = {}
+
+
+def addable(value: Any, owner: object) -> Any:
+    """The same value, with `+=` leading back to the field that it came from."""
+    if isinstance(value, np.ndarray):
+        tagged = value.view(_AddableArray)
+        tagged.owner = owner
+        return tagged
+    plain: type[Value] = type(value)
+    kind: Any = _addable_types.get(plain)
+    if kind is None:
+        kind = type(plain.__name__, (_Addable, plain), {"from_components": plain.from_components})
+        kind.plain = plain
+        _addable_types[plain] = kind
+    copy = kind.__new__(kind)
+    copy.__dict__["owner"] = owner
+    for base in plain.__mro__:
+        for slot in getattr(base, "__slots__", ()):
+            setattr(copy, slot, getattr(value, slot))
+    return copy
+
+
+def frozen(value: Any) -> Any:
+    """A value that nobody can change: spatial values are immutable, arrays are copied and locked."""
+    if isinstance(value, Value):
+        return value
+    array = np.array(value, copy=True, subok=False)
+    array.flags.writeable = False
+    return array
+
+
+def describe(value: Any) -> tuple[Any, ...]:
+    """What distinguishes types of field values: class and size, not the scalars."""
+    if isinstance(value, np.ndarray):
+        return (np.ndarray, value.shape)
+    return (value.plain, value.parameters)
+
+
+def type_name(description: tuple[Any, ...]) -> str:
+    """A description in words."""
+    kind, details = description
+    return f"array of shape {details}" if kind is np.ndarray else kind.__name__ + (str(details) if details else "")
+
+
+def components(value: Any) -> Array:
+    """The scalars of a field value, flat."""
+    return value.reshape(-1) if isinstance(value, np.ndarray) else value.data
+
+
+def rebuild(description: tuple[Any, ...], scalars: Array) -> Any:
+    """A field value from its description and scalars."""
+    kind, details = description
+    return scalars.reshape(details) if kind is np.ndarray else kind.from_components(scalars, *details)

@@ -1,0 +1,250 @@
+"""What a loop hands to an algorithm: nodes, columns and frames, each seen through a role with its own rights.
+
+Engines put a `Cell` behind each role, which keeps the values; the roles keep the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from kinetree.errors import ContractError
+from kinetree.recursion.contract import Increment, addable, author_line, describe, frozen, refuse, type_name
+from kinetree.recursion.node import NodeKind
+from kinetree.spatial.motion import Force
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+#: Where an index points: a position that the engine understands (a number, or a traced expression) and a fixed offset.
+Index = tuple[Any, int]
+
+
+class Cell(Protocol):
+    """One node's memory, in an engine."""
+
+    kind: NodeKind | None
+    parameters: Array
+
+    def get(self, name: str) -> Any:
+        """The value of a field, or None if it was never set."""
+
+    def set(self, name: str, value: Any) -> None:
+        """Replace the value of a field."""
+
+    def start(self, dimension: str) -> Any:
+        """Where the node's part of an index of dimension "q", "v" or "node" starts."""
+
+    def type_on_world(self, name: str) -> tuple[Any, ...] | None:
+        """The type that the world's field of this name has, if it must be the same here."""
+
+
+@dataclass
+class Ledger:
+    """Fields written so far in one run of a loop's body, with the role that wrote them."""
+
+    writer: dict[str, str] = field(default_factory=dict)
+
+
+class NodeRole:
+    """A node. Its fields are attributes; what its kind supplies are the properties and methods below."""
+
+    __slots__ = ("_cell", "_ledger", "_right", "_role")
+
+    def __init__(self, cell: Cell, role: str, right: str, ledger: Ledger) -> None:
+        for name, value in (("_cell", cell), ("_role", role), ("_right", right), ("_ledger", ledger)):
+            object.__setattr__(self, name, value)
+
+    # What the kind supplies
+
+    def _kind(self, asked: str) -> NodeKind:
+        kind: NodeKind | None = self._cell.kind
+        if kind is None or self._role != "k":
+            raise ContractError(f"{author_line()}: `{asked}` is known of a loop's own node k only, not of {self._role}")
+        return kind
+
+    @property
+    def H(self) -> Any:
+        """Joint map, constant in the node's coordinates."""
+        return self._kind("H").joint_map(self._cell.parameters)
+
+    @property
+    def M(self) -> Any:
+        """Inertia."""
+        return self._kind("M").inertia(self._cell.parameters)
+
+    @property
+    def armature(self) -> Array | None:
+        """Reflected rotor inertia of each degree of freedom, or None."""
+        return self._kind("armature").armature(self._cell.parameters)
+
+    def weight(self, q: Array) -> Any:
+        """A*(p, k): takes the parent's motion to the node."""
+        return self._kind("weight").weight(self._cell.parameters, q)
+
+    def coriolis(self, velocity: Any, v: Array) -> Any:
+        """a(k)."""
+        return self._kind("coriolis").coriolis(self._cell.parameters, velocity, v)
+
+    def gyroscopic(self, velocity: Any) -> Any:
+        """b(k)."""
+        return self._kind("gyroscopic").gyroscopic(self._cell.parameters, velocity)
+
+    def columns(self) -> Iterator[ColumnRole]:
+        """The node's own degrees of freedom, one by one."""
+        kind = self._kind("columns")
+        start = self._cell.start("v")
+        for local in range(kind.nv):
+            yield ColumnRole((start, local), local)
+
+    # Fields
+
+    def __getattr__(self, name: str) -> Any:
+        writer = self._ledger.writer.get(name, self._role)
+        if writer != self._role:
+            refuse(f"`{self._role}.{name}` is read after `{writer}.{name}` was written in the same loop body")
+        value = self._cell.get(name)
+        if value is None:
+            refuse(
+                f"`{self._role}.{name}` is read before it is set"
+                + (" on the world: set it there before the first loop" if self._cell.kind is None else "")
+            )
+        return addable(value, (id(self._cell), name)) if self._right == "add" else value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SUPPLIED:
+            refuse(f"`{name}` is supplied by the node and cannot be set")
+        if isinstance(value, Increment):
+            if value.owner != (id(self._cell), name):
+                refuse(f"`{self._role}.{name}` is given an increment of another field")
+            current = self._cell.get(name)
+            value = _sum(current, value.amount, f"{self._role}.{name}")
+        elif self._right == "add":
+            refuse(f"`{self._role}.{name}` is set; through this role a field may only be added to, with +=")
+        elif self._right == "read":
+            refuse(f"`{self._role}.{name}` is written; this loop may only read fields of {self._role}")
+        value = frozen(value)
+        expected = self._cell.type_on_world(name)
+        if expected is not None and expected != describe(value):
+            refuse(
+                f"`{self._role}.{name}` is {type_name(describe(value))}, but the field was set as "
+                f"{type_name(expected)} before"
+            )
+        self._ledger.writer[name] = self._role
+        self._cell.set(name, value)
+
+    # Indices
+
+    def span(self, dimension: str) -> tuple[Index, int | None]:
+        """Where the node's part of an array dimension starts, and its length (None: a single index, no axis)."""
+        if dimension == "node":
+            return (self._cell.start("node"), 0), None
+        kind = self._kind(f"[…] over {dimension}")
+        if dimension not in ("q", "v"):
+            refuse(f"an index over {dimension} cannot be a node")
+        return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
+
+
+#: What nodes have besides their fields.
+SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic", "columns", "span"})
+
+
+def _sum(current: Any, amount: Any, what: str) -> Any:
+    if describe(current) != describe(amount if not isinstance(current, np.ndarray) else np.asarray(amount)):
+        refuse(
+            f"`{what}` is {type_name(describe(current))} and cannot take an increment of type {type(amount).__name__}"
+        )
+    return current + amount
+
+
+class ColumnRole:
+    """One scalar degree of freedom: a column of J, M or M⁻¹."""
+
+    __slots__ = ("index", "local")
+
+    def __init__(self, index: Index, local: int | None = None) -> None:
+        self.index = index
+        self.local = local
+
+    def of(self, columns: Any) -> Any:
+        """This column of the node's own joint map."""
+        if self.local is None:
+            refuse("only a node's own columns, from k.columns(), can be taken out of its joint map")
+        return columns.column(self.local)
+
+    def span(self, dimension: str) -> tuple[Index, int | None]:
+        """Its position along a dimension of degrees of freedom."""
+        if dimension != "v":
+            refuse(f"an index over {dimension} cannot be a column")
+        return self.index, None
+
+
+class RowRole:
+    """One row of a task, a component of a frame's motion; or one of a station, which nobody asked for.
+
+    Rows in the order asked for (`tree.asked`) have no number: several rows may share a place.
+    """
+
+    __slots__ = ("asked", "component", "index")
+
+    def __init__(self, index: Index | None, asked: Index | None, component: int | None = None) -> None:
+        self.index, self.asked, self.component = index, asked, component
+
+    def unit(self) -> Force:
+        """The unit force along the row, in the frame's coordinates."""
+        return Force(np.eye(6)[self._known_component])
+
+    @property
+    def moves(self) -> bool:
+        """Whether the row is a component of linear motion, not of rotation."""
+        return self._known_component >= 3
+
+    @property
+    def _known_component(self) -> int:
+        if self.component is None:
+            refuse("only a frame's own rows, from frame.rows(), know their component")
+        return self.component
+
+    def span(self, dimension: str) -> tuple[Index, int | None]:
+        """Its number among the rows of the tree's arrays ("row", "passing"), or in the order asked for ("rows")."""
+        if self.index is not None and (dimension == "passing" or (dimension == "row" and self.asked is not None)):
+            return self.index, None
+        if self.index is None and dimension != "rows":
+            refuse(f"an index over {dimension} cannot be a place in the order asked for")
+        if dimension != "rows" or self.asked is None:
+            refuse(f"an index over {dimension} cannot be a row of a {'task' if self.asked else 'station'}")
+        return self.asked, None
+
+
+class GroupRole:
+    """Rows that belong together, of a task or of a station: as many as are known before the loop runs."""
+
+    __slots__ = ("index", "rows")
+
+    def __init__(self, index: Any, rows: tuple[RowRole, ...]) -> None:
+        self.index, self.rows = index, rows
+
+
+class FrameRole:
+    """A frame fixed to a node."""
+
+    __slots__ = ("X", "_asked", "_components", "_row", "index")
+
+    def __init__(self, index: Index, placement: Array, row: Any, asked: Any, components: tuple[int, ...]) -> None:
+        self.index = index
+        #: Takes motion from the node's coordinates to the frame's.
+        self.X = Transform(placement)
+        self._row, self._asked, self._components = row, asked, components
+
+    def rows(self) -> Iterator[RowRole]:
+        """The rows of the frame's task, one by one."""
+        for local, component in enumerate(self._components):
+            yield RowRole((self._row, local), (self._asked, local), component)
+
+    def span(self, dimension: str) -> tuple[Index, int | None]:
+        """Its position among the frames asked for."""
+        if dimension != "frames":
+            refuse(f"an index over {dimension} cannot be a frame")
+        return self.index, None

@@ -1,0 +1,140 @@
+"""Stations: nodes where six unit forces take the place of the many rows of tasks that come together there.
+
+Towards the base every row of a task passes through the joints below it. But a body has only six directions of motion:
+where more than six rows arrive, they can end, and six unit forces of the station pass on in their place. A chain of
+joints below many tasks is then gone through once, not once per task. The chain between two stations is a serial segment
+in the sense of [J11] §7, a station an accumulation node in the sense of [S24].
+
+[S24] makes a station of every node where sources of rows come together. Here it must also be worth its price: it is, if
+the rows have enough degrees of freedom ahead of them before others join them, or behind them since so many came
+together. That takes some seven of them for four tasks of six rows, twelve for two, and fewer if nothing but the world
+comes after.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+[S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
+      matrix", IEEE Robotics and Automation Letters 9, 2024.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from kinetree.recursion.mechanism import Mechanism
+from kinetree.recursion.node import NodeKind
+from kinetree.recursion.rows import Rows
+from kinetree.recursion.topology import WORLD
+
+#: Unit forces of a station.
+UNITS = 6
+
+
+class _Chain(NamedTuple):
+    """Joints in a row: their degrees of freedom, and the operations that they cost each row that passes."""
+
+    freedom: int = 0
+    work: int = 0
+
+    def then(self, kind: NodeKind) -> _Chain:
+        """The chain with one joint more. A joint with all six freedoms has no directions to project on."""
+        return _Chain(self.freedom + kind.nv, self.work + kind.nv * (6 if kind.nv == UNITS else 24))
+
+    def cost(self, rows: int) -> int:
+        """Operations for so many rows, and for all pairs of them."""
+        return self.work * rows + self.freedom * rows * rows
+
+    def pays(self, rows: int, last: bool) -> bool:
+        """Whether a station at its start saves more operations than it costs.
+
+        The station costs each row a product with a 6×6 matrix, and each pair of rows half a product of two. A station
+        that is not the last one has to be taken to the next one itself, and so have the rows.
+        """
+        price = 66 * rows + 11 * rows * rows / 2 + (0 if last else 66 * rows + 648)
+        return self.cost(rows) - self.cost(UNITS) > price
+
+
+class Stations:
+    """The stations of some rows on a tree.
+
+    Rows that pass joints are numbered together: first those of the tasks, as in `Rows`, then six per station.
+
+    Attributes:
+        nodes: The stations, base to tips.
+        count: Rows of tasks and of stations together.
+    """
+
+    def __init__(self, mechanism: Mechanism, rows: Rows) -> None:
+        self._rows, self._parents = rows, mechanism.parents
+        self._units: dict[int, int] = {}
+        self._passing = [range(0)] * len(self._parents)
+        ahead = self._ahead(mechanism)
+        arriving: list[list[range]] = [[] for _ in range(len(self._parents) + 1)]
+        behind = [_Chain()] * (len(self._parents) + 1)
+        for k in reversed(range(len(self._parents))):
+            carried, sources = rows.carried(k), arriving[k]
+            others = sum(len(rows.carried(child)) for child in mechanism.topology.children[k])
+            if own := carried[: len(carried) - others]:
+                sources.append(own)
+            count = sum(map(len, sources))
+            chain, last = ahead[k]
+            together = all(source.start < rows.count for source in sources)  # and therefore contiguous
+            pays = not together or max(chain, behind[k]).pays(count, last)
+            if count > UNITS and pays:
+                self._units[k] = rows.count + UNITS * len(self._units)
+                self._passing[k] = range(self._units[k], self._units[k] + UNITS)
+                travelled = _Chain()
+            else:
+                self._passing[k] = carried if together else sources[0]
+                travelled = behind[k].then(mechanism.kinds[k]) if count > UNITS else _Chain()
+            if self._passing[k]:
+                arriving[self._parents[k]].append(self._passing[k])
+                behind[self._parents[k]] = max(behind[self._parents[k]], travelled)
+        self.nodes = tuple(sorted(self._units))
+        self.count = rows.count + UNITS * len(self._units)
+        self._nearest: list[int] = []
+        for k, parent in enumerate(self._parents):
+            self._nearest.append(k if k in self._units else self._at_or_above(parent))
+
+    def _ahead(self, mechanism: Mechanism) -> list[tuple[_Chain, bool]]:
+        """Joints that the rows of each node pass before others join them, and whether the world is next."""
+        ahead: list[tuple[_Chain, bool]] = []
+        for k, parent in enumerate(self._parents):
+            alone = parent != WORLD and self._rows.carried(parent) == self._rows.carried(k)
+            chain, last = ahead[parent] if alone else (_Chain(), parent == WORLD)
+            ahead.append((chain.then(mechanism.kinds[k]), last))
+        return ahead
+
+    def _at_or_above(self, node: int) -> int:
+        return WORLD if node == WORLD else self._nearest[node]
+
+    def passing(self, node: int) -> range:
+        """The rows that pass the joint of a node: those that it carries, or the units of a station."""
+        return self._passing[node]
+
+    @property
+    def groups(self) -> tuple[range, ...]:
+        """The rows of each frame, then those of each station."""
+        starts = sorted(self._units.values())
+        return (*self._rows.groups, *(range(start, start + UNITS) for start in starts))
+
+    def passing_groups(self, node: int) -> range:
+        """Places in `groups` of what passes the joint of a node."""
+        passing = self._passing[node]
+        if passing.start < self._rows.count or not passing:
+            return self._rows.carried_groups(node)
+        place = len(self._rows.groups) + (passing.start - self._rows.count) // UNITS
+        return range(place, place + 1)
+
+    def units(self, station: int) -> int:
+        """The first of the six rows of a station."""
+        return self._units[station]
+
+    def above(self, station: int) -> int:
+        """The next station on the way to the base, or the world."""
+        return self._at_or_above(self._parents[station])
+
+    @cached_property
+    def joins(self) -> tuple[tuple[int, int, int], ...]:
+        """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
+        found = ((self._nearest[node], one, other) for node, one, other in self._rows.meetings)
+        return tuple(join for join in found if join[0] != WORLD)

@@ -1,0 +1,218 @@
+"""Joint maps H and what a joint does to the articulated inertia behind it.
+
+A joint map is a 6×n matrix whose columns are the motions that the joint allows. For most joints they are unit vectors
+of the body frame, and then P H is a choice of columns of P, and P⁺ = P − P H D⁻¹ Hᵀ P has rows of exact zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array, Linear, Value
+from kinetree.spatial.vector3 import cross, stack
+
+
+class Hinge(NamedTuple):
+    """[J11] Eq. 32: D = Hᵀ P H, G = P H D⁻¹ and P⁺ = P − G Hᵀ P."""
+
+    D: Factor
+    G: ForceColumns
+    P_plus: ArticulatedInertia
+
+
+class Columns(Linear):
+    """n spatial vectors side by side, a 6×n matrix, kept column by column."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, data: Any, count: int) -> None:
+        data = np.asarray(data).view()
+        if data.shape != (6 * count,):
+            raise ValueError(f"{count} spatial columns take {6 * count} numbers, got an array of shape {data.shape}")
+        data.flags.writeable = False
+        self.data, self.count = data, count
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (self.count,)
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        (count,) = _
+        return 6 * count
+
+    def matrix(self) -> Array:
+        """6×n."""
+        matrix: Array = self.data.reshape(self.count, 6).T
+        return matrix
+
+
+class ForceColumns(Columns):
+    """Columns that are forces: takes generalised coordinates to a force, and (transposed) motions to numbers."""
+
+    __slots__ = ()
+
+    def __matmul__(self, x: Array) -> Force:
+        return Force(self.matrix() @ x)
+
+    def column(self, index: int) -> Force:
+        return Force(self.data[6 * index : 6 * index + 6])
+
+    def along(self, motion: Motion) -> Array:
+        """Gᵀ m."""
+        result: Array = self.matrix().T @ motion.data
+        return result
+
+    def map(self, function: Callable[[Force], Motion]) -> MotionColumns:
+        """The columns after a function of each."""
+        results = [function(self.column(i)).data for i in range(self.count)]
+        return MotionColumns(stack(*results), self.count)
+
+
+class JointMap(Protocol):
+    """H, 6×n: what algorithms may ask of a joint's motions."""
+
+    def __matmul__(self, x: Array) -> Motion:
+        """H x: the motion that joint velocities x give."""
+
+    def along(self, force: Force) -> Array:
+        """Hᵀ f: the part of a force that the joint feels."""
+
+    def column(self, index: int) -> Motion:
+        """One allowed motion."""
+
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        """The columns after a function of each."""
+
+    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
+        """The same motions in the frame that X comes from, by whichever columns span them with the fewest numbers.
+
+        Joints with armature keep their own columns, since armature belongs to coordinates and not to motions.
+        """
+
+    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
+        """Eq. 32. `armature` is added to D's diagonal; None says that it is zero by construction."""
+
+
+class MotionColumns(Columns):
+    """A joint map with arbitrary columns."""
+
+    __slots__ = ()
+
+    def __matmul__(self, x: Array) -> Motion:
+        return Motion(self.matrix() @ x)
+
+    def along(self, force: Force) -> Array:
+        result: Array = self.matrix().T @ force.data
+        return result
+
+    def column(self, index: int) -> Motion:
+        return Motion(self.data[6 * index : 6 * index + 6])
+
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        """The columns after a function of each, as columns of what it gives."""
+        results = [function(self.column(i)) for i in range(self.count)]
+        kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
+        return kind(stack(*(result.data for result in results)), self.count)
+
+    def basis(self, X: Transform, _armature: Array | None) -> Columns:
+        return self.map(X.back)
+
+    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
+        H, dense = self.matrix(), P.matrix()
+        U = dense @ H
+        D = Factor.of(_with_armature(H.T @ U, armature))
+        G = D.solve(U.T).T
+        return Hinge(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
+
+
+class AxisMap(Value):
+    """A joint map whose columns are unit vectors of the body frame: 0–2 turn about x, y, z; 3–5 slide along them."""
+
+    __slots__ = ("axes",)
+    size = 0
+
+    def __init__(self, *axes: int) -> None:
+        super().__init__(np.zeros(0))
+        self.axes = axes
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return self.axes
+
+    @classmethod
+    def from_components(cls, _: Array, *axes: int) -> AxisMap:
+        return cls(*axes)
+
+    def matrix(self) -> Array:
+        """6×n."""
+        return np.eye(6)[:, list(self.axes)]
+
+    def __matmul__(self, x: Array) -> Motion:
+        components: list[Any] = [0.0] * 6
+        for axis, value in zip(self.axes, x, strict=True):
+            components[axis] = value
+        return Motion(np.array(components))
+
+    def along(self, force: Force) -> Array:
+        return force.data[list(self.axes)]
+
+    def column(self, index: int) -> Motion:
+        return Motion(np.eye(6)[self.axes[index]])
+
+    def map(self, function: Callable[[Motion], Any]) -> Columns:
+        return MotionColumns(np.eye(6)[list(self.axes)].reshape(-1), len(self.axes)).map(function)
+
+    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
+        if armature is None and self.axes in ((0, 1, 2, 3, 4, 5), (3, 4, 5)):
+            return self  # all motions, or all translations, whatever the frame
+        if armature is None and self.axes == (0, 1, 2):
+            turns = [stack(axis, cross(X.r, axis)) for axis in np.eye(3)]
+            return MotionColumns(stack(*turns), 3)
+        return self.map(X.back)
+
+    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
+        axes, dense = list(self.axes), P.matrix()
+        U = dense[:, axes]
+        D = Factor.of(_with_armature(U[axes], armature))
+        if armature is not None:
+            G = D.solve(U.T).T
+            return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G))
+        # Without armature the rows of G along the joint are those of the identity, and those of P⁺ are zero.
+        others = [i for i in range(6) if i not in axes]
+        G = np.zeros((6, len(axes)), dtype=dense.dtype)
+        G[axes] = np.eye(len(axes))
+        P_plus = np.zeros((6, 6), dtype=dense.dtype)
+        if others:
+            G[others] = D.solve(U[others].T).T
+            rest = _subtract(dense, U, G).matrix()
+            P_plus[np.ix_(others, others)] = rest[np.ix_(others, others)]
+        return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), ArticulatedInertia.from_matrix(P_plus))
+
+
+def _with_armature(D: Array, armature: Array | None) -> Array:
+    if armature is None:
+        return D
+    D = D.copy()
+    for i, value in enumerate(armature):
+        D[i, i] = D[i, i] + value
+    return D
+
+
+def _subtract(P: Array, U: Array, G: Array) -> ArticulatedInertia:
+    """P − U Gᵀ, upper triangle."""
+    rows, columns = np.triu_indices(6)
+    entries = []
+    for i, j in zip(rows, columns, strict=True):
+        entry = P[i, j]
+        for c in range(U.shape[1]):
+            entry = entry - U[i, c] * G[j, c]
+        entries.append(entry)
+    return ArticulatedInertia(np.array(entries))

@@ -1,0 +1,156 @@
+"""Spatial inertias about a frame's origin, in its coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array, Linear
+from kinetree.spatial.vector3 import cross, pack3, skew, stack, unpack3
+
+#: Where entry (i, j) of a symmetric 6×6 matrix sits in its 21 packed numbers, row by row of the upper triangle.
+SYMMETRIC6 = np.zeros((6, 6), dtype=np.intp)
+_ROWS6, _COLUMNS6 = np.triu_indices(6)
+SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
+
+
+class RigidInertia(Linear):
+    """Inertia of a rigid body: mass [kg], first moment m·c [kg m], rotational inertia about the origin [kg m²]."""
+
+    __slots__ = ()
+    size = 10
+
+    @classmethod
+    def of(cls, mass: Any, com: Any, inertia_at_com: Any) -> RigidInertia:
+        """From mass [kg], centre of mass [m] and 3×3 inertia about it [kg m²]."""
+        com, inertia_at_com = np.asarray(com), np.asarray(inertia_at_com)
+        shift = skew(com)
+        return cls(stack(mass, mass * com, pack3(inertia_at_com - mass * (shift @ shift))))
+
+    @property
+    def mass(self) -> Any:
+        return self.data[0]
+
+    @property
+    def first_moment(self) -> Array:
+        return self.data[1:4]
+
+    @property
+    def rotational(self) -> Array:
+        return unpack3(self.data[4:])
+
+    def __matmul__(self, motion: Motion) -> Force:
+        w, v, h = motion.angular, motion.linear, self.first_moment
+        return Force.of(self.rotational @ w + cross(h, v), self.mass * v - cross(h, w))
+
+    def articulated(self) -> ArticulatedInertia:
+        """The same inertia with room for what articulation adds."""
+        mass = self.mass
+        linear = np.array([[mass, 0.0, 0.0], [0.0, mass, 0.0], [0.0, 0.0, mass]])
+        return ArticulatedInertia.of(self.rotational, skew(self.first_moment), linear)
+
+    def matrix(self) -> Array:
+        """The dense 6×6 inertia, for looking at."""
+        return self.articulated().matrix()
+
+
+class ArticulatedInertia(Linear):
+    """A symmetric 6×6 inertia [[angular, coupling], [couplingᵀ, linear]] as the 21 numbers of its upper triangle."""
+
+    __slots__ = ()
+    size = 21
+
+    @classmethod
+    def of(cls, angular: Array, coupling: Array, linear: Array) -> ArticulatedInertia:
+        """From its three 3×3 blocks, the diagonal ones symmetric."""
+        dense = np.block([[angular, coupling], [coupling.T, linear]])
+        return cls.from_matrix(dense)
+
+    @classmethod
+    def from_matrix(cls, matrix: Array) -> ArticulatedInertia:
+        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        return cls(matrix[_ROWS6, _COLUMNS6])
+
+    def matrix(self) -> Array:
+        """The dense symmetric 6×6 matrix."""
+        return self.data[SYMMETRIC6]
+
+    @property
+    def angular(self) -> Array:
+        return self.data[SYMMETRIC6[:3, :3]]
+
+    @property
+    def coupling(self) -> Array:
+        return self.data[SYMMETRIC6[:3, 3:]]
+
+    @property
+    def linear(self) -> Array:
+        return self.data[SYMMETRIC6[3:, 3:]]
+
+    def __matmul__(self, motion: Motion) -> Force:
+        return Force(self.matrix() @ motion.data)
+
+
+class CoriolisInertia(Linear):
+    """B(I, V) = ½ [(V ×*) I − I (V ×) + (I V) ×̄*]: twice the part of İ that a factor C of Ṁ = C + Cᵀ takes. 12 numbers.
+
+    For a rigid inertia I = (m, h, J) and a motion V = (w, u), both about one point,
+
+        B = [[ −ŵ (½ tr J − J) − ĥ û , 0 ],      b = m u + w × h
+             [ −b̂                    , 0 ]]
+
+    [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", Eq. 2.8 (their M̂).
+    The closed form printed in its Algorithm 1 has the sign of the upper left block wrong.
+    """
+
+    __slots__ = ()
+    size = 12
+
+    @classmethod
+    def of(cls, inertia: RigidInertia, motion: Motion) -> CoriolisInertia:
+        """For a body of the given inertia that moves with the given motion."""
+        w, u, J, h = motion.angular, motion.linear, inertia.rotational, inertia.first_moment
+        half_trace = 0.5 * (J[0, 0] + J[1, 1] + J[2, 2])
+        complement = np.array([[half_trace - J[i, j] if i == j else -J[i, j] for j in range(3)] for i in range(3)])
+        block = -(skew(w) @ complement) - skew(h) @ skew(u)
+        return cls(stack(block, inertia.mass * u + cross(w, h)))
+
+    @property
+    def block(self) -> Array:
+        return self.data[:9].reshape(3, 3)
+
+    @property
+    def lever(self) -> Array:
+        return self.data[9:]
+
+    def __matmul__(self, motion: Motion) -> Force:
+        return Force.of(self.block @ motion.angular, -cross(self.lever, motion.angular))
+
+    def angular_columns(self) -> Array:
+        """The three columns that are not zero, (6, 3): B m is what they make of the angular part of m."""
+        return np.concatenate([self.block, -skew(self.lever)])
+
+    def transposed(self, motion: Motion) -> Force:
+        """Bᵀ m."""
+        return Force.of(self.block.T @ motion.angular + cross(self.lever, motion.linear), np.zeros(3))
+
+
+class Compliance(Linear):
+    """A symmetric 6×6 inverse inertia, accelerations per unit of force, as the 21 numbers of its upper triangle."""
+
+    __slots__ = ()
+    size = 21
+
+    @classmethod
+    def from_matrix(cls, matrix: Array) -> Compliance:
+        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        return cls(matrix[_ROWS6, _COLUMNS6])
+
+    def matrix(self) -> Array:
+        """The dense symmetric 6×6 matrix."""
+        return self.data[SYMMETRIC6]
+
+    def __matmul__(self, force: Force) -> Motion:
+        return Motion(self.matrix() @ force.data)

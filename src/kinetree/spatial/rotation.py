@@ -1,0 +1,178 @@
+"""Rotations: unit quaternions w, x, y, z, rotation matrices and rotation vectors.
+
+The first two functions build kernels: they take scalars of any type and never branch. The others serve coordinates:
+they take NumPy arrays with any leading axes. A quaternion stands for the rotation that it is proportional to; a zero
+one gives NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.spatial.value import Array
+
+# Below this squared angle the closed forms lose digits or divide by zero, and series of five terms are exact.
+_SMALL_SQUARE = 1e-2
+
+
+def turn_about_z(E: Array, sin: Any, cos: Any) -> Array:
+    """Coordinates of a frame turned about its own z: mixes the first two rows of E, (3, 3)."""
+    return np.array([E[0] * cos + E[1] * sin, E[1] * cos - E[0] * sin, E[2]])
+
+
+def rotation_of_quaternion(q: Array) -> Array:
+    """The matrix that takes turned coordinates to those before the turn, (3, 3), for any non-zero q, (4,)."""
+    return np.array(_rotation_entries(*q))
+
+
+def _rotation_entries(w: Any, x: Any, y: Any, z: Any) -> list[list[Any]]:
+    scale = 2.0 / (w * w + x * x + y * y + z * z)
+    sx, sy, sz = x * scale, y * scale, z * scale
+    xx, yy, zz = x * sx, y * sy, z * sz
+    xy, xz, yz = x * sy, x * sz, y * sz
+    wx, wy, wz = w * sx, w * sy, w * sz
+    return [
+        [1.0 - (yy + zz), xy - wz, xz + wy],
+        [xy + wz, 1.0 - (xx + zz), yz - wx],
+        [xz - wy, yz + wx, 1.0 - (xx + yy)],
+    ]
+
+
+def matrix_of(q: Array) -> Array:
+    """Rotation matrices of quaternions: (…, 4) to (…, 3, 3)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entries = _rotation_entries(*np.moveaxis(q, -1, 0))
+    return np.stack([np.stack(row, axis=-1) for row in entries], axis=-2)
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """Quaternion product a b: first turn by a, then by b about the turned axes; (…, 4)."""
+    aw, ax, ay, az = np.moveaxis(a, -1, 0)
+    bw, bx, by, bz = np.moveaxis(b, -1, 0)
+    return np.stack(
+        [
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ],
+        axis=-1,
+    )
+
+
+def conjugate(q: Array) -> Array:
+    """The opposite rotation of a unit quaternion, (…, 4)."""
+    opposite: Array = q * np.array([1.0, -1.0, -1.0, -1.0])
+    return opposite
+
+
+def quaternion_tangent_map(q: Array) -> Array:
+    """Takes a change of a quaternion of any length to the body-frame rotation vector that it is: (…, 4) to (…, 3, 4).
+
+    Twice the vector part of q⁻¹ δq. A change along q itself turns nothing.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        w, x, y, z = np.moveaxis(2.0 * q / np.sum(q * q, axis=-1, keepdims=True), -1, 0)
+    rows = [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def normalized(q: Array) -> Array:
+    """Quaternions of length one, (…, 4); a zero one becomes NaN. Analytic, so that complex steps pass through."""
+    # scaling by the largest entry first keeps the squares from overflowing and underflowing
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = q / np.max(np.abs(q), axis=-1, keepdims=True)
+        unit: Array = q / np.sqrt(np.sum(q * q, axis=-1, keepdims=True))
+    return unit
+
+
+def exp_quaternion(rotation_vector: Array) -> Array:
+    """Unit quaternions that turn by |r| radians about r: (…, 3) to (…, 4). Analytic."""
+    square = np.sum(rotation_vector * rotation_vector, axis=-1, keepdims=True)
+    angle, small = _angle(square)
+    series = 0.5 - square / 48.0 * (1.0 - square / 80.0 * (1.0 - square / 168.0 * (1.0 - square / 288.0)))
+    factor = np.where(small, series, np.sin(0.5 * angle) / angle)
+    cosine_series = 1.0 - square / 8.0 * (1.0 - square / 48.0 * (1.0 - square / 120.0 * (1.0 - square / 224.0)))
+    cosine = np.where(small, cosine_series, np.cos(0.5 * angle))
+    return np.concatenate([cosine, rotation_vector * factor], axis=-1)
+
+
+def log_quaternion(q: Array) -> Array:
+    """Rotation vectors, of length at most π, of any non-zero quaternions: (…, 4) to (…, 3) [rad]. Real input only."""
+    q = normalized(q)
+    w, vector = q[..., :1], q[..., 1:]
+    # q and −q are the same rotation: take the one that turns by less
+    vector = np.where(w < 0.0, -vector, vector)
+    cosine, square = np.abs(w), np.sum(vector * vector, axis=-1, keepdims=True)
+    small = ~(square > 1e-4)
+    sine = np.sqrt(np.where(small, 1.0, square))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        t = np.where(small, square / (cosine * cosine), 0.0)
+        series = 2.0 / cosine * (1.0 - t * (1.0 / 3.0 - t * (1.0 / 5.0 - t * (1.0 / 7.0 - t / 9.0))))
+    return vector * np.where(small, series, 2.0 * np.arctan2(sine, cosine) / sine)
+
+
+def exp_matrix(rotation_vector: Array) -> Array:
+    """Rotation matrices that turn by |r| radians about r: (…, 3) to (…, 3, 3). Analytic."""
+    return matrix_of(exp_quaternion(rotation_vector))
+
+
+def log_matrix(matrix: Array) -> Array:
+    """Rotation vectors of rotation matrices: (…, 3, 3) to (…, 3) [rad]. Real input only."""
+    return log_quaternion(quaternion_of(matrix))
+
+
+def quaternion_of(matrix: Array) -> Array:
+    """Unit quaternions with w ≥ 0 of rotation matrices: (…, 3, 3) to (…, 4). Real input only."""
+    m = np.asarray(matrix)
+    xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
+    yz, zx, xy = m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]
+    sxy, sxz, syz = m[..., 0, 1] + m[..., 1, 0], m[..., 0, 2] + m[..., 2, 0], m[..., 1, 2] + m[..., 2, 1]
+    # 4 q qᵀ; its row of largest diagonal entry is proportional to q without loss of digits
+    rows = [
+        [1.0 + xx + yy + zz, yz, zx, xy],
+        [yz, 1.0 + xx - yy - zz, sxy, sxz],
+        [zx, sxy, 1.0 - xx + yy - zz, syz],
+        [xy, sxz, syz, 1.0 - xx - yy + zz],
+    ]
+    outer = np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    best = np.argmax(np.diagonal(outer, axis1=-2, axis2=-1), axis=-1)
+    q = normalized(np.take_along_axis(outer, best[..., None, None], axis=-2)[..., 0, :])
+    return np.where(q[..., :1] < 0.0, -q, q)
+
+
+def screw_displacement(angular: Array, linear: Array) -> Array:
+    """Where a frame's origin goes, in the starting frame, under a constant body twist for unit time; (…, 3). Analytic.
+
+    With `exp_quaternion(angular)` this is the exponential of SE(3).
+    """
+    square = np.sum(angular * angular, axis=-1, keepdims=True)
+    angle, small = _angle(square)
+    first_series = 0.5 - square / 24.0 * (1.0 - square / 30.0 * (1.0 - square / 56.0 * (1.0 - square / 90.0)))
+    second_series = (1.0 - square / 20.0 * (1.0 - square / 42.0 * (1.0 - square / 72.0 * (1.0 - square / 110.0)))) / 6.0
+    half = np.sin(0.5 * angle) / angle
+    first = np.where(small, first_series, 2.0 * half * half)
+    second = np.where(small, second_series, (angle - np.sin(angle)) / (angle * angle * angle))
+    turned = np.cross(angular, linear)
+    displacement: Array = linear + first * turned + second * np.cross(angular, turned)
+    return displacement
+
+
+def screw_velocity(angular: Array, displacement: Array) -> Array:
+    """The linear twist that `screw_displacement` takes to a displacement, (…, 3), for |angular| < 2π. Analytic."""
+    square = np.sum(angular * angular, axis=-1, keepdims=True)
+    angle, small = _angle(square)
+    series = 1.0 / 12.0 + square * (1.0 / 720.0 + square * (1.0 / 30240.0 + square / 1209600.0))
+    half = 0.5 * angle
+    factor = np.where(small, series, (1.0 - half * np.cos(half) / np.sin(half)) / (angle * angle))
+    turned = np.cross(angular, displacement)
+    linear: Array = displacement - 0.5 * turned + factor * np.cross(angular, turned)
+    return linear
+
+
+def _angle(square: Array) -> tuple[Array, Array]:
+    """The angle of a squared angle, harmless where it is small, and where that is."""
+    small = np.abs(square) < _SMALL_SQUARE
+    return np.sqrt(np.where(small, 1.0, square)), small

@@ -1,0 +1,114 @@
+"""Coordinate transforms between two frames: 12 numbers instead of a 6×6 matrix."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+
+from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array, Value
+from kinetree.spatial.vector3 import cross, rotate_symmetric, skew, stack, symmetric_product, symmetric_sum, unpack3
+
+
+class Transform(Value):
+    """Takes spatial quantities from frame A to frame B.
+
+    `E` turns A's coordinates into B's, `r` is B's origin seen from A, in A's coordinates [m]. For a body B behind a
+    joint on A this is the motion transform ᴮX_A, Jain's A*(p, k).
+    """
+
+    __slots__ = ()
+    size = 12
+
+    @classmethod
+    def of(cls, E: Any, r: Any) -> Transform:
+        """Join rotation and origin."""
+        return cls(stack(E, r))
+
+    @classmethod
+    def identity(cls) -> Transform:
+        return cls.of(np.eye(3), np.zeros(3))
+
+    @property
+    def E(self) -> Array:
+        return self.data[:9].reshape(3, 3)
+
+    @property
+    def r(self) -> Array:
+        return self.data[9:]
+
+    @property
+    def T(self) -> TransposedTransform:
+        """Takes forces from frame B back to frame A."""
+        return TransposedTransform(self)
+
+    @overload
+    def __matmul__(self, other: Motion) -> Motion: ...
+    @overload
+    def __matmul__(self, other: Transform) -> Transform: ...
+    def __matmul__(self, other: Motion | Transform) -> Motion | Transform:
+        if isinstance(other, Motion):
+            return Motion.of(self.E @ other.angular, self.E @ (other.linear - cross(self.r, other.angular)))
+        if isinstance(other, Transform):
+            return Transform.of(self.E @ other.E, other.r + other.E.T @ self.r)
+        return NotImplemented
+
+    def back(self, motion: Motion) -> Motion:
+        """Takes a motion from frame B to frame A: X⁻¹ m, without forming X⁻¹."""
+        angular = self.E.T @ motion.angular
+        return Motion.of(angular, self.E.T @ motion.linear + cross(self.r, angular))
+
+    def rate(self, motion: Motion) -> Transform:
+        """Rates of change of the 12 numbers while frame B moves with a twist, in its own coordinates."""
+        return Transform.of(-(skew(motion.angular) @ self.E), self.E.T @ motion.linear)
+
+    def inverse(self) -> Transform:
+        """From frame B to frame A."""
+        return Transform.of(self.E.T, -(self.E @ self.r))
+
+    @overload
+    def congruence(self, inertia: RigidInertia) -> RigidInertia: ...
+    @overload
+    def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
+    def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
+        """Xᵀ I X: an inertia of frame B, seen from frame A."""
+        if isinstance(inertia, RigidInertia):
+            return self._rigid_congruence(inertia)
+        return self._articulated_congruence(inertia)
+
+    def _rigid_congruence(self, inertia: RigidInertia) -> RigidInertia:
+        r, mass = self.r, inertia.mass
+        turned = self.E.T @ inertia.first_moment
+        moved = turned + mass * r
+        # r×, h× products of two skew matrices: −(r×)(h×) − (h′×)(r×), symmetric when summed
+        shift = symmetric_product(skew(r), skew(turned)) + symmetric_product(skew(moved), skew(r))
+        return RigidInertia(stack(mass, moved, rotate_symmetric(self.E, inertia.rotational) - shift))
+
+    def _articulated_congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia:
+        E, K = self.E, skew(self.r)
+        angular = rotate_symmetric(E, inertia.angular)
+        linear = rotate_symmetric(E, inertia.linear)
+        coupling = E.T @ (inertia.coupling @ E)
+        lever = K @ unpack3(linear)
+        angular = angular + symmetric_sum(K @ coupling.T) + symmetric_product(lever, K.T)
+        return ArticulatedInertia.of(unpack3(angular), coupling + lever, unpack3(linear))
+
+    def matrix(self) -> Array:
+        """The dense 6×6 motion transform, for looking at."""
+        zero = np.zeros((3, 3))
+        return np.block([[self.E, zero], [-self.E @ skew(self.r), self.E]])
+
+
+class TransposedTransform:
+    """Xᵀ, applied and never stored."""
+
+    __slots__ = ("transform",)
+
+    def __init__(self, transform: Transform) -> None:
+        self.transform = transform
+
+    def __matmul__(self, force: Force) -> Force:
+        linear = self.transform.E.T @ force.linear
+        return Force.of(self.transform.E.T @ force.angular + cross(self.transform.r, linear), linear)
