@@ -2,7 +2,8 @@
 
 That is what libraries of automatic differentiation ask for; `kinetree.jax` and `kinetree.torch` hand it to them. They
 know nothing of tangents: a configuration is nq numbers to them, a quaternion four. As functions of q's numbers the
-dynamics are defined for quaternions of any length but zero, and do not depend on it, so derivatives along the length are zero.
+dynamics are defined for quaternions of any length but zero, and do not depend on it, so derivatives along the length
+are zero.
 """
 
 from __future__ import annotations
