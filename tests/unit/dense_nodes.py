@@ -16,7 +16,7 @@ from kinetree.spatial.hinge import Hinge
 from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Force
 from kinetree.spatial.symmetric import Factor
-from kinetree.spatial.value import Array, Linear, Value
+from kinetree.spatial.value import Array, Linear, Transposed, Value
 
 
 def _flat(x: Any) -> Array:
@@ -60,8 +60,12 @@ class Weight(Matrix):
     __slots__ = ()
 
     @property
-    def T(self) -> Any:
-        return _Transposed(self)
+    def T(self) -> Transposed[Any, Any]:
+        return Transposed(self._force_back)
+
+    def _force_back(self, f: Any) -> Any:
+        product = self.matrix().T @ f
+        return Force(product) if self.shape[1] == 6 else product
 
     def congruence(self, inertia: Inertia) -> Any:
         W = self.matrix()
@@ -71,22 +75,14 @@ class Weight(Matrix):
         return Inertia(product, self.shape[1], self.shape[1])
 
 
-class _Transposed:
-    def __init__(self, weight: Weight) -> None:
-        self.weight = weight
-
-    def __matmul__(self, f: Any) -> Any:
-        product = self.weight.matrix().T @ f
-        return Force(product) if self.weight.shape[1] == 6 else product
-
-
 class Map(Matrix):
     """H, or G."""
 
     __slots__ = ()
 
-    def along(self, f: Any) -> Array:
-        return self.matrix().T @ _flat(f)
+    @property
+    def T(self) -> Transposed[Any, Array]:
+        return Transposed(lambda f: self.matrix().T @ _flat(f))
 
     def hinge(self, P: Inertia, armature: Array | None) -> Hinge:
         assert armature is None

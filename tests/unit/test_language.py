@@ -124,7 +124,7 @@ def supplied_name_set(tree: Any, q: Any, v: Any, tau: Any) -> None:
 @breaks("known of a loop's own node k only")
 def kind_of_the_parent(tree: Any, q: Any, v: Any, tau: Any) -> None:
     for k, parent in tree.scatter():
-        tau[k] = k.H.along(parent.M @ Motion.zero())
+        tau[k] = k.H.T @ (parent.M @ Motion.zero())
 
 
 @breaks("`tau` is indexed by 2 keys")

@@ -125,7 +125,7 @@ def test_joint_maps_act_as_their_matrices(scalars: Scalars, rng: np.random.Gener
     x, f = scalars.random(rng, 2), Force(scalars.random(rng, 6))
     for joint_map, H in ((AxisMap(2, 5), np.eye(6)[:, [2, 5]]), (MotionColumns(general.T.reshape(-1), 2), general)):
         scalars.assert_close((joint_map @ x).data, H @ x)
-        scalars.assert_close(joint_map.along(f), H.T @ f.data)
+        scalars.assert_close(joint_map.T @ f, H.T @ f.data)
         scalars.assert_close(joint_map.column(1).data, H[:, 1])
 
 

@@ -51,7 +51,7 @@ def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
             F[c], F_rate[c], F_turn[c] = c.of(momenta), c.of(rates), c.of(turning)
         C[k, k] = k.S.matrix().T @ rates.matrix()
         for c in tree.descendants(k):
-            C[k, c] = k.S.along(F_rate[c])
-            C[c, k] = k.S_rate.along(F[c]) + k.S.along(F_turn[c])
+            C[k, c] = k.S.T @ F_rate[c]
+            C[c, k] = k.S_rate.T @ F[c] + k.S.T @ F_turn[c]
         parent.R += R
         parent.B += B

@@ -56,12 +56,12 @@ def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench:
     for k, parent in tree.gather():
         z = k.z + k.P @ k.a  # Eq. 58a
         articulated_inertia.hinge(k, parent)
-        epsilon = tau[k] - k.H.along(z)  # Eq. 58c
+        epsilon = tau[k] - k.H.T @ z  # Eq. 58c
         k.nu = k.D.solve(epsilon)  # Eq. 58d
         parent.z += k.X.T @ (z + k.G @ epsilon)  # Eqs. 58b, 58a
 
     for k, parent in tree.scatter():
         alpha_plus = k.X @ parent.alpha  # Eq. 58e
-        acceleration = k.nu - k.G.along(alpha_plus)  # Eq. 58f
+        acceleration = k.nu - k.G.T @ alpha_plus  # Eq. 58f
         k.alpha = alpha_plus + k.H @ acceleration + k.a  # Eq. 58g
         a[k] = acceleration

@@ -46,5 +46,5 @@ def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
         diagonal = k.S.matrix().T @ own.matrix()
         M[k, k] = diagonal if k.armature is None else diagonal + np.diag(k.armature)
         for c in tree.descendants(k):
-            M[k, c] = k.S.along(X[c])
+            M[k, c] = k.S.T @ X[c]
         parent.R += k.R  # Eq. 20, A = 1

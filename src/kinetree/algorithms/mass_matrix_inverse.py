@@ -47,7 +47,7 @@ def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
         for c in k.columns():
             F[c] = c.of(G)  # lines 14 and 19: U D⁻¹
         for c in tree.descendants(k):
-            felt = k.S.along(F[c])
+            felt = k.S.T @ F[c]
             Minv[k, c] = -D.solve(felt)  # line 12
             F[c] = F[c] - G @ felt  # line 14, accumulating: U Minv[k, c] = −G Sᵀ F
         k.G = G
@@ -55,6 +55,6 @@ def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
 
     for k, parent in tree.scatter():
         for c in tree.onward(k):
-            row = Minv[k, c] - k.G.along(A[parent, c])  # line 30
+            row = Minv[k, c] - k.G.T @ A[parent, c]  # line 30
             Minv[k, c] = row
             A[k, c] = A[parent, c] + k.S @ row  # lines 32, 34

@@ -50,7 +50,7 @@ class NodeKind(Protocol):
         """A*(p, k): takes the parent's velocity to its share of the node's. Has `@`, `.T @` and `.congruence`."""
 
     def joint_map(self, parameters: Array) -> Any:
-        """H(k), constant in the node's coordinates. Has `@`, `.along`, `.column` and `.hinge`."""
+        """H(k), constant in the node's coordinates. Has `@`, `.T @`, `.column` and `.hinge`."""
 
     def inertia(self, parameters: Array) -> Any:
         """M(k). Has `@` and `.articulated()`."""

@@ -15,7 +15,7 @@ from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.transform import Transform
-from kinetree.spatial.value import Array, Linear, Value
+from kinetree.spatial.value import Array, Linear, Transposed, Value
 from kinetree.spatial.vector3 import cross, stack
 
 
@@ -53,6 +53,10 @@ class Columns(Linear):
         matrix: Array = self.data.reshape(self.count, 6).T
         return matrix
 
+    def _components(self, vector: Motion | Force) -> Array:
+        components: Array = self.matrix().T @ vector.data
+        return components
+
 
 class ForceColumns(Columns):
     """Columns that are forces: takes generalised coordinates to a force, and (transposed) motions to numbers."""
@@ -65,10 +69,10 @@ class ForceColumns(Columns):
     def column(self, index: int) -> Force:
         return Force(self.data[6 * index : 6 * index + 6])
 
-    def along(self, motion: Motion) -> Array:
-        """Gᵀ m."""
-        result: Array = self.matrix().T @ motion.data
-        return result
+    @property
+    def T(self) -> Transposed[Motion, Array]:
+        """Gᵀ: takes a motion to one number per column."""
+        return Transposed(self._components)
 
     def map(self, function: Callable[[Force], Motion]) -> MotionColumns:
         """The columns after a function of each."""
@@ -82,8 +86,9 @@ class JointMap(Protocol):
     def __matmul__(self, x: Array) -> Motion:
         """H x: the motion that joint velocities x give."""
 
-    def along(self, force: Force) -> Array:
-        """Hᵀ f: the part of a force that the joint feels."""
+    @property
+    def T(self) -> Transposed[Force, Array]:
+        """Hᵀ: takes a force to the generalised forces of the joint."""
 
     def column(self, index: int) -> Motion:
         """One allowed motion."""
@@ -109,9 +114,9 @@ class MotionColumns(Columns):
     def __matmul__(self, x: Array) -> Motion:
         return Motion(self.matrix() @ x)
 
-    def along(self, force: Force) -> Array:
-        result: Array = self.matrix().T @ force.data
-        return result
+    @property
+    def T(self) -> Transposed[Force, Array]:
+        return Transposed(self._components)
 
     def column(self, index: int) -> Motion:
         return Motion(self.data[6 * index : 6 * index + 6])
@@ -161,8 +166,9 @@ class AxisMap(Value):
             components[axis] = value
         return Motion(np.array(components))
 
-    def along(self, force: Force) -> Array:
-        return force.data[list(self.axes)]
+    @property
+    def T(self) -> Transposed[Force, Array]:
+        return Transposed(lambda force: force.data[list(self.axes)])
 
     def column(self, index: int) -> Motion:
         return Motion(np.eye(6)[self.axes[index]])

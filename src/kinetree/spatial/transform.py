@@ -8,7 +8,7 @@ import numpy as np
 
 from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.value import Array, Value
+from kinetree.spatial.value import Array, Transposed, Value
 from kinetree.spatial.vector3 import cross, rotate_symmetric, skew, stack, symmetric_product, symmetric_sum, unpack3
 
 
@@ -40,9 +40,13 @@ class Transform(Value):
         return self.data[9:]
 
     @property
-    def T(self) -> TransposedTransform:
+    def T(self) -> Transposed[Force, Force]:
         """Takes forces from frame B back to frame A."""
-        return TransposedTransform(self)
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Force) -> Force:
+        linear = self.E.T @ force.linear
+        return Force.of(self.E.T @ force.angular + cross(self.r, linear), linear)
 
     @overload
     def __matmul__(self, other: Motion) -> Motion: ...
@@ -99,16 +103,3 @@ class Transform(Value):
         """The dense 6×6 motion transform, for looking at."""
         zero = np.zeros((3, 3))
         return np.block([[self.E, zero], [-self.E @ skew(self.r), self.E]])
-
-
-class TransposedTransform:
-    """Xᵀ, applied and never stored."""
-
-    __slots__ = ("transform",)
-
-    def __init__(self, transform: Transform) -> None:
-        self.transform = transform
-
-    def __matmul__(self, force: Force) -> Force:
-        linear = self.transform.E.T @ force.linear
-        return Force.of(self.transform.E.T @ force.angular + cross(self.transform.r, linear), linear)

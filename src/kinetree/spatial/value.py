@@ -7,7 +7,8 @@ one) is what makes the recursions cheap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 
 
 class Value:
@@ -81,3 +84,15 @@ class Linear(Value):
 
     def __mul__(self, scalar: Any) -> Self:
         return type(self).from_components(self.data * scalar, *self.parameters)
+
+
+class Transposed(Generic[_Given, _Result]):
+    """The transpose of a linear map, applied with `@` and never stored."""
+
+    __slots__ = ("_apply",)
+
+    def __init__(self, apply: Callable[[_Given], _Result]) -> None:
+        self._apply = apply
+
+    def __matmul__(self, given: _Given) -> _Result:
+        return self._apply(given)

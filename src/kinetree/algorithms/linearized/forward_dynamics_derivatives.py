@@ -88,7 +88,7 @@ def forward_dynamics_derivatives(
     for k, parent in tree.gather():
         D, G, P_plus = k.S.hinge(k.P, k.armature)
         z = k.z + k.P @ k.a
-        epsilon = tau[k] - k.S.along(z)
+        epsilon = tau[k] - k.S.T @ z
         k.nu = D.solve(epsilon)
         felt_hat = k.S.matrix().T @ k.P_hat
         k.G_hat = D.solve(felt_hat)  # Ĝᵀ, Eq. 4.12
@@ -97,7 +97,7 @@ def forward_dynamics_derivatives(
         for c in k.columns():
             F[c] = c.of(G)
         for c in tree.descendants(k):
-            felt = k.S.along(F[c])
+            felt = k.S.T @ F[c]
             Minv[k, c] = -D.solve(felt)
             F[c] = F[c] - G @ felt
         parent.P += P_plus
@@ -108,7 +108,7 @@ def forward_dynamics_derivatives(
         S, G, P, P_hat = k.S, k.G, k.P, k.P_hat
         alpha, J_hat, compliance = parent.alpha, parent.J_hat, parent.compliance
         rates(k, parent.V, alpha)
-        k.alpha = alpha + S @ (k.nu - G.along(alpha)) + k.a
+        k.alpha = alpha + S @ (k.nu - G.T @ alpha) + k.a
         f = P @ k.alpha + k.z
         # Λ, Ĵ and Q
         Z = compliance.matrix() @ G.matrix()
@@ -132,14 +132,14 @@ def forward_dynamics_derivatives(
         k.E_v = k.both_rates - lambda_v + _motions(S.matrix() @ own_v + k.J_hat @ S.matrix()[:3] * 2.0)
         for c in tree.elsewhere(k):
             inward = A[parent, c]
-            row = -G.along(inward)
+            row = -(G.T @ inward)
             Minv[k, c] = row
             A[k, c] = inward + S @ row
-            dq[c, k] = -Y_q.along(inward)
-            dv[c, k] = -Y_v.along(inward)
+            dq[c, k] = -(Y_q.T @ inward)
+            dv[c, k] = -(Y_v.T @ inward)
         for c in tree.subtree(k):
             inward = A[parent, c]
-            row = Minv[k, c] - G.along(inward)
+            row = Minv[k, c] - G.T @ inward
             Minv[k, c] = row
             A[k, c] = inward + S @ row
         dq[k, k], dv[k, k] = own_q, own_v
@@ -149,9 +149,9 @@ def forward_dynamics_derivatives(
             W[c] = c.of(k.G)
         for c in tree.descendants(k):
             w = W[c]
-            dq[c, k] = -(k.E_q.along(w) + k.psi_rate.matrix()[:3].T @ Q[c])
-            dv[c, k] = -(k.E_v.along(w) + k.S.matrix()[:3].T @ Q[c])
-            W[c] = w - k.G @ k.S.along(w)
+            dq[c, k] = -(k.E_q.T @ w + k.psi_rate.matrix()[:3].T @ Q[c])
+            dv[c, k] = -(k.E_v.T @ w + k.S.matrix()[:3].T @ Q[c])
+            W[c] = w - k.G @ (k.S.T @ w)
 
 
 def _force(zeta: MotionColumns, theta: MotionColumns, P: ArticulatedInertia, P_hat: Array) -> ForceColumns:

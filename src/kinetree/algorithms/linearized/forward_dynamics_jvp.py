@@ -77,20 +77,20 @@ def forward_dynamics_jvp(
     for k, parent in tree.gather():
         z = k.z + k.P @ k.a
         articulated_inertia.hinge(k, parent)
-        epsilon = tau[k] - k.H.along(z)
+        epsilon = tau[k] - k.H.T @ z
         k.nu = k.D.solve(epsilon)
         parent.z += k.X.T @ (z + k.G @ epsilon)
 
     for k, parent in tree.scatter():
         V_plus, alpha_plus = k.X @ parent.V, k.X @ parent.alpha
-        k.alpha = alpha_plus + k.H @ (k.nu - k.G.along(alpha_plus)) + k.a
+        k.alpha = alpha_plus + k.H @ (k.nu - k.G.T @ alpha_plus) + k.a
         turn = tangent(k, parent, V_plus, alpha_plus, dq[k], dv[k])
         k.theta, k.zeta = turn.theta, turn.zeta
         k.f = k.f + k.M @ k.alpha
         k.dz = k.M @ k.zeta + (k.M_hat @ k.theta) * 2.0
 
     for k, parent in tree.gather():
-        epsilon = dtau[k] - k.H.along(k.dz)
+        epsilon = dtau[k] - k.H.T @ k.dz
         k.dnu = k.D.solve(epsilon)
         turned = (k.H @ dq[k]).cross(k.f)  # H̃* f δθ, for the ancestors only
         parent.dz += k.X.T @ (k.dz + turned + k.G @ epsilon)
@@ -98,7 +98,7 @@ def forward_dynamics_jvp(
 
     for k, parent in tree.scatter():
         response_plus = k.X @ parent.response
-        change = k.dnu - k.G.along(response_plus)
+        change = k.dnu - k.G.T @ response_plus
         k.response = response_plus + k.H @ change
         da[k] = change
 

@@ -73,15 +73,15 @@ def forward_dynamics_vjp(
     for k, parent in tree.gather():
         z, z_w = k.z + k.P @ k.a, k.z_w
         articulated_inertia.hinge(k, parent)
-        epsilon, epsilon_w = tau[k] - k.H.along(z), w[k] - k.H.along(z_w)
+        epsilon, epsilon_w = tau[k] - k.H.T @ z, w[k] - k.H.T @ z_w
         k.nu, k.nu_w = k.D.solve(epsilon), k.D.solve(epsilon_w)
         parent.z += k.X.T @ (z + k.G @ epsilon)
         parent.z_w += k.X.T @ (z_w + k.G @ epsilon_w)
 
     for k, parent in tree.scatter():
         k.alpha_plus, k.W_plus = k.X @ parent.alpha, k.X @ parent.W
-        u = k.nu_w - k.G.along(k.W_plus)
-        k.alpha = k.alpha_plus + k.H @ (k.nu - k.G.along(k.alpha_plus)) + k.a
+        u = k.nu_w - k.G.T @ k.W_plus
+        k.alpha = k.alpha_plus + k.H @ (k.nu - k.G.T @ k.alpha_plus) + k.a
         k.W = k.W_plus + k.H @ u
         k.f = k.f + k.M @ k.alpha
         k.g = k.M @ k.W
@@ -90,5 +90,5 @@ def forward_dynamics_vjp(
 
     for k, parent in tree.gather():
         pull = gradient(k)
-        dq[k], dv[k] = -k.H.along(pull.q), -k.H.along(pull.v)  # Lemma 4.1
+        dq[k], dv[k] = -(k.H.T @ pull.q), -(k.H.T @ pull.v)  # Lemma 4.1
         hand_down(k, parent)

@@ -83,11 +83,11 @@ def inverse_dynamics_derivatives(
         dv[k, k] = own @ x_A.matrix()
         dq[k, k] = own @ x_B.matrix()
         for c in tree.descendants(k):
-            M[k, c] = k.S.along(X[c])
-            dv[k, c] = k.S.along(X_A[c])
-            dq[k, c] = k.S.along(X_B[c])
-            dv[c, k] = k.both_rates.along(X[c]) + k.S.along(X_hat[c])
-            dq[c, k] = k.psi_rate_rate.along(X[c]) + k.psi_rate.along(X_hat[c])
+            M[k, c] = k.S.T @ X[c]
+            dv[k, c] = k.S.T @ X_A[c]
+            dq[k, c] = k.S.T @ X_B[c]
+            dv[c, k] = k.both_rates.T @ X[c] + k.S.T @ X_hat[c]
+            dq[c, k] = k.psi_rate_rate.T @ X[c] + k.psi_rate.T @ X_hat[c]
         parent.R += R
         parent.R_hat += R_hat
         parent.f += f

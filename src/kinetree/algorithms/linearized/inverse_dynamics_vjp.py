@@ -73,8 +73,8 @@ def inverse_dynamics_vjp(
 
     for k, parent in tree.gather():
         pull = gradient(k)
-        dq[k], dv[k] = k.H.along(pull.q), k.H.along(pull.v)
-        da[k] = k.H.along(k.g) if k.armature is None else k.H.along(k.g) + k.armature * w[k]
+        dq[k], dv[k] = k.H.T @ pull.q, k.H.T @ pull.v
+        da[k] = k.H.T @ k.g if k.armature is None else k.H.T @ k.g + k.armature * w[k]
         hand_down(k, parent)
 
 

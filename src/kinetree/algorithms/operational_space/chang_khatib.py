@@ -45,7 +45,7 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             task_space.hinge(k, parent)
             for row in tree.carried(k):
                 reach[k, row] = chi[row]
-                chi[row] = chi[row] - k.G @ k.S.along(chi[row])  # Eq. 8
+                chi[row] = chi[row] - k.G @ (k.S.T @ chi[row])  # Eq. 8
 
         mobility.scatter(tree)  # Eq. 24
 
@@ -54,7 +54,7 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 response[k, row] = k.V @ reach[k, row]  # Eq. 29, k carries the task
             for row in tree.following(k):
                 moved = response[parent, row]
-                response[k, row] = moved - k.S @ k.G.along(moved)  # Eq. 29, it does not
+                response[k, row] = moved - k.S @ (k.G.T @ moved)  # Eq. 29, it does not
 
         for frame, carrier in tree.frames():
             for one in tree.rows_of(frame):

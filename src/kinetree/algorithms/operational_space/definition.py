@@ -59,7 +59,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                     if j >= i:
                         M[c, other] = own[i, j]
             for c in tree.descendants(k):
-                for one, m in zip(k.columns(), k.S.along(X[c]), strict=True):
+                for one, m in zip(k.columns(), k.S.T @ X[c], strict=True):
                     M[one, c] = m
             parent.R += k.R
 

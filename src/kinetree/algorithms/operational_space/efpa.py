@@ -39,12 +39,12 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             task_space.hinge(k, parent)
             for row in tree.carried(k):
                 reach[k, row] = chi[row]
-                chi[row] = chi[row] - k.G @ k.S.along(chi[row])  # Eq. 11
+                chi[row] = chi[row] - k.G @ (k.S.T @ chi[row])  # Eq. 11
 
         for k, parent in tree.scatter():
             for row in tree.carried(k):
                 moved = response[parent, row]
-                own = k.D.solve(k.S.along(reach[k, row])) - k.G.along(moved)
+                own = k.D.solve(k.S.T @ reach[k, row]) - k.G.T @ moved
                 response[k, row] = moved + k.S @ own  # Eq. 13
 
         for k, one, other in tree.meetings():

@@ -40,7 +40,7 @@ def feel(tree: Tree, tips: Indexed, block: Indexed) -> None:
     tree.world.total = np.zeros(7)
 
     for k, parent in tree.scatter():
-        y = np.array([k.S.along(k.P @ e) for e in _ALONG]).T
+        y = np.array([k.S.T @ (k.P @ e) for e in _ALONG]).T
         own = k.D.solve(y) - k.G.matrix().T @ parent.A
         k.A = parent.A + np.array([(k.S @ own[:, i]).data for i in range(3)]).T
         parts = zip(k.D.forward(y), k.D.reciprocals, strict=True)

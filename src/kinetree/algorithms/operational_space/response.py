@@ -45,7 +45,7 @@ def _response(view: View, parts: Parts) -> Callable[..., None]:
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
             for row in tree.carried(k):
-                epsilon = k.S.along(chi[row])  # Eq. 58c
+                epsilon = k.S.T @ chi[row]  # Eq. 58c
                 if parts.relative:
                     for part, x in zip(own, k.D.solve(epsilon), strict=False):
                         part[row] = x
@@ -58,7 +58,7 @@ def _response(view: View, parts: Parts) -> Callable[..., None]:
 
         for k, parent in tree.scatter():
             for row in together():
-                answer = response[k, row] - k.G.along(A[parent, row])  # Eq. 58f
+                answer = response[k, row] - k.G.T @ A[parent, row]  # Eq. 58f
                 response[k, row] = answer
                 A[k, row] = A[parent, row] + k.S @ answer  # Eq. 58g
 

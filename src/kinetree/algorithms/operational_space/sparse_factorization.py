@@ -60,7 +60,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                 for row in tree.carried(k):
                     Y[c, row] = 0.0
             for c in tree.descendants(k):
-                for i, h in zip(k.columns(), k.S.along(X[c]), strict=True):
+                for i, h in zip(k.columns(), k.S.T @ X[c], strict=True):
                     H[i, c] = h
             diagonal = k.S.matrix().T @ momenta.matrix()
             diagonal = diagonal if k.armature is None else diagonal + np.diag(k.armature)
@@ -79,7 +79,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                     H[j, i] = H[j, i] - sum(part * ell[n][j] for n, part in enumerate(give))
 
             for group, later in tree.carried_groups(k):
-                y = [k.S.along(chi[row]) - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
+                y = [k.S.T @ chi[row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
                 task_space.share(group, later, D, y, felt, block)
             for i in tree.ancestors(k):
                 give = [ell[n][i] * r for n, r in enumerate(D.reciprocals)]

@@ -56,7 +56,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for k, parent in tree.gather():
             task_space.hinge(k, parent)
             for row in tree.carried(k):
-                for c, entry in zip(k.columns(), k.D.solve(k.S.along(chi[row])), strict=True):  # Eqs. 58c, 58d
+                for c, entry in zip(k.columns(), k.D.solve(k.S.T @ chi[row]), strict=True):  # Eqs. 58c, 58d
                     answer[c, row] = entry
             task_space.feel(k, tree.carried_groups, chi, felt, block)  # Eq. 58a
 
@@ -97,7 +97,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
         for k, parent in tree.scatter():
             for row in tree.asked():
-                own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.along(A[parent, row])  # Eq. 58f
+                own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.T @ A[parent, row]  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):
                     J_bar[c, row] = entry
                     consistent[c, row] = entry

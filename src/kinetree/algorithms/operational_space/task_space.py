@@ -138,7 +138,7 @@ def feel(k: Any, passing: Groups, chi: Indexed, felt: list[Indexed], block: Inde
     for group, later in passing(k):
         along = []
         for row in group.rows:
-            along.append(k.S.along(chi[row]))
+            along.append(k.S.T @ chi[row])
             chi[row] = chi[row] - k.G @ along[-1]
         share(group, later, k.D, along, felt, block)
 
