@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("typer")
@@ -22,7 +24,7 @@ from kinetree.model.dynamics import FUNCTIONS
 def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a command, with shorter timings than a user wants."""
     monkeypatch.setattr(timing, "TOTAL", 0.0)
-    return lambda *words: CliRunner().invoke(app, list(words))
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_version(call: Callable[..., Any]) -> None:
@@ -37,6 +39,7 @@ def test_no_command_shows_help(call: Callable[..., Any]) -> None:
 
 def test_demo(call: Callable[..., Any]) -> None:
     threads = kt.get_threads()
+    kt.set_threads(2)
     result = call("demo", "--seed", "3", "--batch", "8")
     assert result.exit_code == 0, result.output
     assert str(kt.zoo.humanoid24()) in result.output
@@ -50,9 +53,56 @@ def test_demo(call: Callable[..., Any]) -> None:
     for name in kt.operational_space.METHODS:
         operations, difference, *times = (float(word.replace(",", "")) for word in rows[name])
         assert operations > 0
-        assert difference < 1e-6
+        assert difference < 1e-9
         assert len(times) == 4
-    assert kt.get_threads() == threads
+    assert kt.get_threads() == 2
+    kt.set_threads(threads)
+    assert "try --batch 65536" in result.output
+
+
+@pytest.fixture
+def arm(tmp_path: Path) -> Path:
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    path = tmp_path / "arm.urdf"
+    path.write_text(
+        f'<robot name="arm"><link name="base"/><link name="rod">{inertial}</link>'
+        '<joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/></joint></robot>'
+    )
+    return path
+
+
+def test_one_thread_has_one_column(call: Callable[..., Any], arm: Path) -> None:
+    """And there is no advice to try larger batches, which would change nothing."""
+    with timing.threads(1):
+        result = call("demo", arm, "--batch", "4")
+    assert result.exit_code == 0, result.output
+    (header,) = (line for line in result.output.splitlines() if "1 thr." in line)
+    assert header.count("thr.") == 1
+    rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
+    assert len(rows["mass_matrix"]) == 5
+    assert "try --batch" not in result.output
+
+
+def test_a_large_batch_gets_no_advice_to_try_one(call: Callable[..., Any], arm: Path) -> None:
+    with timing.threads(2):
+        result = call("demo", arm, "--batch", "1025")
+    assert "try --batch" not in result.output
+
+
+def test_large_results_are_timed_on_fewer_samples(
+    call: Callable[..., Any], arm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results take bounded memory, whatever the batch; the rows that this concerns are marked."""
+    monkeypatch.setattr(timing, "LARGEST", 1024)
+    result = call("demo", arm, "--batch", "32")
+    assert result.exit_code == 0, result.output
+    rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
+    assert {"poses*", "mass_matrix", "jacobian*", "inverse_dynamics"} <= rows
+    assert "* fewer samples" in result.output
+    robot = kt.load(arm)
+    states = {"q": robot.random_configuration(0, 32), "v": np.ones((32, 1))}
+    assert timing.cost(robot, "poses", states, "rod").batch == 1024 // (3 * 16 * 8)
+    assert timing.cost(robot, "mass_matrix", states, "rod").batch == 32
 
 
 def test_demo_fails_if_the_dynamics_disagree(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +117,14 @@ def test_demo_fails_if_algorithms_disagree(call: Callable[..., Any], monkeypatch
     result = call("demo", "--batch", "8")
     assert result.exit_code == 1
     assert "not singular: FAILED" in result.output
+
+
+def test_the_bound_on_lambda_is_of_the_size_of_its_error(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousandth of the bound is less than rounding leaves, so the bound is no more than that above it."""
+    monkeypatch.setattr(operational_space, "SLACK", 1e-3)
+    assert "not singular: FAILED" in call("demo", "--batch", "512").output
 
 
 def test_a_residual_of_nan_fails() -> None:

@@ -139,6 +139,38 @@ def test_check(call: Callable[..., Any], urdf: Path) -> None:
         assert sum("as in Pinocchio" in line for line in lines) == 4
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("pinocchio"), reason="compares with Pinocchio")
+def test_inertias_without_products_are_completed_for_pinocchio(call: Callable[..., Any], tmp_path: Path) -> None:
+    """urdfdom drops an <inertia> that lacks a product; this is said, and the comparison is made all the same."""
+    path = tmp_path / "robot.urdf"
+    path.write_text(URDF.replace(' ixy="0" ixz="0"', ""))
+    result = call("check", path, "--samples", "4")
+    assert result.exit_code == 0, result.output
+    assert "note: <inertia> lacks ixy, ixz or iyz in link 'base', 'upper', 'fore'. Kinetree takes" in result.output
+    assert sum("as in Pinocchio" in line and line.startswith("passed") for line in result.output.splitlines()) == 4
+    path.write_text(URDF)
+    assert "note:" not in call("check", path, "--samples", "4").output
+
+
+def test_check_says_what_its_numbers_are(call: Callable[..., Any], urdf: Path) -> None:
+    lines = call("check", urdf, "--samples", "4").output.splitlines()
+    (header,) = (i for i, line in enumerate(lines) if line.split() == ["error", "allowed"])
+    (definite,) = (line for line in lines if "positive definite" in line)
+    assert lines.index(definite) > header
+    assert "−λmin/λmax" in definite
+    error, allowed = map(float, definite.split()[-2:])
+    assert -1.0 < error < 0.0 < allowed  # the eigenvalues themselves, not only that they pass
+
+
+def test_the_worst_of_several_checks() -> None:
+    good, better, bad, nan = (laws.Check(r, 1.0) for r in (0.5, 0.1, 2.0, float("nan")))
+    assert good.worse(better) is good
+    assert better.worse(good) is good
+    assert good.worse(bad) is bad
+    assert nan.worse(good) is nan
+    assert good.worse(nan) is nan
+
+
 def test_check_of_mjcf(call: Callable[..., Any], mjcf: Path) -> None:
     result = call("check", mjcf, "--samples", "4")
     assert result.exit_code == 0, result.output

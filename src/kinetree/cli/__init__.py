@@ -1,11 +1,21 @@
-"""The command `kinetree`. It needs the extra `cli`; the library itself does not."""
+"""The command `kinetree`. It needs the extra `cli`; the library itself does not.
+
+Exit codes: 0, everything passed; 1, a check failed; 2, the arguments or the file cannot be used, or the output cannot
+be written. Interrupted by a signal, 128 plus its number, as in any shell.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
+from kinetree.errors import KinetreeError
+
 INSTALL = 'pip install "kinetree[cli]"'
+
+#: Exit code if the arguments, the file or the output cannot be used.
+UNUSABLE = 2
 
 _EXTRA = ("rich", "typer")
 
@@ -14,11 +24,31 @@ def main() -> None:
     """Run the command line."""
     try:
         from kinetree.cli.commands import app
+        from kinetree.cli.terminal import discard, prepare
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _EXTRA:
             raise
         sys.exit(f"The command line needs {error.name}, which is not installed. Install it with:\n\n    {INSTALL}")
-    app()
+    try:
+        prepare()
+        _run(app)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except KinetreeError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    except MemoryError:
+        print("not enough memory; try a smaller --batch or --samples", file=sys.stderr)
+    except OSError as error:  # such as a full disk
+        discard()
+        print(f"cannot write the output: {error.strerror}", file=sys.stderr)
+    sys.exit(UNUSABLE)
+
+
+def _run(app: Any) -> None:
+    try:
+        app()
+    finally:
+        sys.stdout.flush()  # here, where a failure is still reported
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Forward against inverse dynamics: two algorithms with little in common that must undo each other."""
+"""Forward against inverse dynamics: two algorithms with little in common, each the inverse of the other."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
-#: The residual may be this many times n·eps. Forces are compared, so that the condition of M does not enter.
+#: Bound on the error, in units of n·eps. Forces are compared, so the condition number of M does not enter.
 SLACK = 16.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """A residual and what it must stay below.
+    """An error and its bound.
 
     Attributes:
-        residual: Worst joint force that does not come back, relative to the greatest one of its sample.
+        residual: Worst relative error; NaN where a result is not a number.
         tolerance: What rounding explains.
     """
 
@@ -30,9 +30,18 @@ class Check:
         """Whether the residual is within tolerance; a residual of NaN is not."""
         return self.residual <= self.tolerance
 
+    def worse(self, other: Check) -> Check:
+        """Of two checks of the same thing, the one that fails, or that comes closer to failing."""
+        return other if not other.passed or (self.passed and other.excess > self.excess) else self
+
+    @property
+    def excess(self) -> float:
+        """The error in units of its bound."""
+        return self.residual / self.tolerance
+
 
 def forward_against_inverse(robot: Model, q: Array, v: Array, tau: Array) -> Check:
-    """Take joint forces to accelerations and back.
+    """Take joint forces to accelerations and back; errors are relative to the largest force of each sample.
 
     Args:
         robot: The mechanism.
@@ -47,6 +56,6 @@ def forward_against_inverse(robot: Model, q: Array, v: Array, tau: Array) -> Che
 
 
 def _peaks(forces: Array) -> Array:
-    """The greatest entry of each sample."""
+    """The largest entry of each sample."""
     peaks: Array = np.abs(forces).max(axis=-1)
     return peaks

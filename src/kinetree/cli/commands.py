@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import kinetree as kt
 from kinetree.cli import demo as demonstration
@@ -15,8 +14,13 @@ from kinetree.cli import flops as operation_counts
 from kinetree.cli import info as information
 from kinetree.cli import report
 from kinetree.cli.files import load
+from kinetree.cli.terminal import console
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+# Help and usage errors are plain: boxes would cut option names off in narrow terminals
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+# Random states take no more memory than this [bytes].
+_LARGEST = 2**30
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,12 +43,26 @@ FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Let the roo
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random states.")]
 
 
+def _warn(warnings: list[str]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _require_memory(option: str, states: int, model: kt.Model) -> None:
+    """Refuse more states than fit into memory: q, and three arrays like v."""
+    most = _LARGEST // (8 * max(1, model.nq + 3 * model.nv))
+    if states > most:
+        raise typer.BadParameter(
+            f"{states} states of this robot do not fit into memory; at most {most}", param_hint=option
+        )
+
+
 @app.command()
 def demo(
-    robot: Annotated[Path | None, typer.Argument(metavar="[ROBOT]", help="URDF or MJCF file.")] = None,
+    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")] = None,
     floating_base: FloatingBase = False,
     seed: Seed = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 1024,
+    batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = demonstration.DEFAULT_BATCH,
 ) -> None:
     """Check and time every function, on a robot of yours or on the built-in humanoid.
 
@@ -52,9 +70,9 @@ def demo(
     On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
     """
     model, warnings = (None, []) if robot is None else load(robot, floating_base)
-    for text in warnings:
-        typer.echo(f"warning: {text}", err=True)
-    if not demonstration.run(Console(), seed, batch, model):
+    _warn(warnings)
+    _require_memory("--batch", batch, model or kt.zoo.humanoid24())
+    if not demonstration.run(console(), seed, batch, model):
         raise typer.Exit(1)
 
 
@@ -69,7 +87,7 @@ def info(
     if as_json:
         typer.echo(information.as_json(model, warnings))
     else:
-        information.show(Console(), model, warnings)
+        information.show(console(), model, warnings)
 
 
 @app.command()
@@ -84,9 +102,9 @@ def check(
     URDF is compared with Pinocchio, MJCF with MuJoCo, where they are installed. The exit code is 1 if anything fails.
     """
     model, warnings = load(robot, floating_base)
-    for text in warnings:
-        typer.echo(f"warning: {text}", err=True)
-    if not report.run(Console(), robot, model, floating_base, seed, samples):
+    _warn(warnings)
+    _require_memory("--samples", samples, model)
+    if not report.run(console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)
 
 
@@ -105,4 +123,4 @@ def flops(
         raise typer.BadParameter(f"{paper!r} is none of {', '.join(operation_counts.PAPERS)}", param_hint="--paper")
     if plot is not None and find_spec("matplotlib") is None:
         raise typer.BadParameter("a picture needs matplotlib: pip install 'kinetree[plot]'", param_hint="--plot")
-    operation_counts.run(Console(), paper, as_json, plot)
+    operation_counts.run(console(), paper, as_json, plot)

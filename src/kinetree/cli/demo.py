@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 import kinetree as kt
 from kinetree.cli import operational_space
 from kinetree.cli.check import Check, forward_against_inverse
-from kinetree.cli.tables import of_numbers
-from kinetree.cli.timing import Cost, cost
+from kinetree.cli.tables import table
+from kinetree.cli.terminal import line, safe
+from kinetree.cli.timing import LARGEST, Cost, cost
 from kinetree.errors import SingularMechanismError
 from kinetree.model.dynamics import FUNCTIONS
+from kinetree.model.printing import printable
+
+#: Samples in a batch unless the user says otherwise.
+DEFAULT_BATCH = 1024
 
 
 def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) -> bool:
@@ -24,9 +28,9 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
 
     Args:
         console: Where to print.
-        seed: Of the random states.
+        seed: Seed of the random states.
         batch: Samples in a batch.
-        robot: By default the built-in humanoid.
+        robot: The robot; by default the built-in humanoid.
 
     Returns:
         Whether forward and inverse dynamics agree, and so do all algorithms for Λ.
@@ -34,16 +38,16 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
     built_in = robot is None
     robot, frame = (kt.zoo.humanoid24(), "left_hand") if robot is None else (robot, robot.frames[-1])
     if not robot.nv:
-        console.print(f"{robot!r}\nNothing moves: there is nothing to compute.", markup=False, highlight=False)
+        console.print(safe(f"{robot!r}\nNothing moves: there is nothing to compute."))
         return True
     rng = np.random.default_rng(seed)
     q = robot.random_configuration(rng, batch)
     v, tau = rng.uniform(-1.0, 1.0, (2, batch, robot.nv))
 
-    console.print(str(robot), markup=False, highlight=False, soft_wrap=True)
+    console.print(safe(robot))
     possible, problems = _compiled(console, robot)
     for problem in problems:
-        console.print(f"\n{problem}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"\n{safe(problem)}")
     passed = True
     if "forward_dynamics" in possible:
         check = forward_against_inverse(robot, q, v, tau)
@@ -51,21 +55,15 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
         passed = check.passed
     with _progress(console) as progress:
         costs = [cost(robot, name, {"q": q, "v": v}, frame) for name in progress.track(possible, description="timing")]
-    console.print(_table(costs))
-    console.print(
-        f"\nLeast times in µs; samples are of a batch of {batch}. poses and velocities are of all\n"
-        f"{len(robot.frames)} frames, jacobian and jacobian_dot_v of {frame}. Batches too small to gain\n"
-        "from threads stay on one: try --batch.",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print(_table(costs, batch))
+    console.print(safe(_legend(robot, costs, batch, frame)))
     if built_in:
         passed = operational_space.show(console, robot, q) and passed
     return passed
 
 
 def _compiled(console: Console, robot: kt.Model) -> tuple[list[str], list[str]]:
-    """Functions that the robot has, now compiled, and why it lacks others."""
+    """Compile every function; returns the names of those that this robot has, and why it lacks the others."""
     possible: list[str] = []
     problems: list[str] = []
     with _progress(console) as progress:
@@ -79,7 +77,7 @@ def _compiled(console: Console, robot: kt.Model) -> tuple[list[str], list[str]]:
 
 
 def _problem(robot: kt.Model, name: str) -> str | None:
-    """Compiles a function; says why it cannot."""
+    """Compile a function; returns the reason where this robot has none."""
     try:
         robot.compile([name])
     except SingularMechanismError as error:
@@ -93,26 +91,41 @@ def _progress(console: Console) -> Progress:
 
 
 def _verdict(check: Check, batch: int) -> Text:
-    return Text.assemble(
+    return line(
         f"\nForward against inverse dynamics, {batch} random states: ",
         ("passed", "green") if check.passed else ("FAILED", "bold red"),
-        f"\nWorst residual {check.residual:.1e}, must not exceed {check.tolerance:.1e}.\n",
+        f"\nWorst relative error {check.residual:.1e}, allowed {check.tolerance:.1e}.\n",
     )
 
 
-def _table(costs: Sequence[Cost]) -> Table:
-    """One row per function; times in microseconds."""
-    threads = f"{kt.get_threads()} thr."
-    numbers = ("opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr.", f"sample\n{threads}", "in\n1 ms")
-    table = of_numbers("function", numbers)
+def _table(costs: Sequence[Cost], batch: int) -> Text:
+    """One row per function; times in microseconds. Where there is one thread, its times are shown once."""
+    several = kt.get_threads() > 1
+    headers = ["function", "opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr."]
+    headers += [f"sample\n{kt.get_threads()} thr."] if several else []
+    rows = []
     for c in costs:
-        table.add_row(
-            c.name,
-            f"{c.operations:,}",
-            f"{c.call * 1e6:.2f}",
-            f"{1e-3 / c.call:,.0f}",
-            f"{c.sample * 1e6:.2f}",
-            f"{c.spread_sample * 1e6:.2f}",
-            f"{1e-3 / c.spread_sample:,.0f}",
+        times = [c.sample, c.spread_sample] if several else [c.sample]
+        rows.append(
+            [
+                c.name + ("*" if c.batch < batch else ""),
+                f"{c.operations:,}",
+                f"{c.call * 1e6:.2f}",
+                f"{1e-3 / c.call:,.0f}",
+                *(f"{t * 1e6:.2f}" for t in times),
+                f"{1e-3 / times[-1]:,.0f}",
+            ]
         )
-    return table
+    return table([*headers, "in\n1 ms"], rows)
+
+
+def _legend(robot: kt.Model, costs: Sequence[Cost], batch: int, frame: str) -> str:
+    lines = [
+        f"\nLeast times in µs; samples are those of a batch of {batch}, written to out=.",
+        f"Those of frames: poses and velocities of all {len(robot.frames)}, the others of {printable(frame)}.",
+    ]
+    if any(c.batch < batch for c in costs):
+        lines.append(f"* fewer samples, so that the result fits {LARGEST >> 20} MiB.")
+    if kt.get_threads() > 1 and batch <= DEFAULT_BATCH:
+        lines.append(f"Small batches stay on one thread: try --batch {64 * DEFAULT_BATCH}.")
+    return "\n".join(lines)

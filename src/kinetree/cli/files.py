@@ -8,14 +8,13 @@ from pathlib import Path
 import typer
 
 import kinetree as kt
+from kinetree.cli import UNUSABLE
+from kinetree.cli.terminal import safe
 from kinetree.errors import KinetreeError, ModelWarning
-
-#: What the exit code says when a file cannot be used.
-UNUSABLE = 2
 
 
 def load(path: Path, floating_base: bool) -> tuple[kt.Model, list[str]]:
-    """A robot and what its file's author should know.
+    """Load a robot, with the warnings about its file.
 
     Args:
         path: URDF or MJCF.
@@ -29,6 +28,6 @@ def load(path: Path, floating_base: bool) -> tuple[kt.Model, list[str]]:
         try:
             robot = kt.load(path, floating_base=floating_base)
         except KinetreeError as error:
-            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
             raise typer.Exit(UNUSABLE) from None
-    return robot, [str(one.message) for one in caught if issubclass(one.category, ModelWarning)]
+    return robot, [safe(one.message) for one in caught if issubclass(one.category, ModelWarning)]

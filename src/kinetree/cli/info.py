@@ -1,4 +1,4 @@
-"""What a robot is made of, as text or as JSON."""
+"""What a robot is made of, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 import kinetree as kt
+from kinetree.cli.tables import table
+from kinetree.cli.terminal import safe
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
 
@@ -59,17 +61,17 @@ def as_json(robot: kt.Model, warnings: list[str]) -> str:
 
 def show(console: Console, robot: kt.Model, warnings: list[str]) -> None:
     """Print a robot's tree, its joints, its mass and its warnings."""
-    console.print(str(robot), markup=False, highlight=False, soft_wrap=True)
+    console.print(safe(robot))
     if robot.joints:
         console.print()
         console.print(_joints(robot))
     com = center_of_mass(robot)
     where = "" if com is None else f", centre of mass in the neutral configuration {_numbers(com)} m"
-    console.print(f"\nmass {robot.mass:.6g} kg{where}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\nmass {robot.mass:.6g} kg{where}")
     if warnings:
         console.print(f"\n{len(warnings)} warning{'s' if len(warnings) > 1 else ''}:", style="yellow")
         for text in warnings:
-            console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {safe(text)}")
 
 
 def _joint(joint: Joint) -> dict[str, Any]:
@@ -93,16 +95,15 @@ def _joint(joint: Joint) -> dict[str, Any]:
     }
 
 
-def _joints(robot: kt.Model) -> Table:
+def _joints(robot: kt.Model) -> Text:
     """One row per moving joint; a dash where there is no limit."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for header in ("joint", "kind", "lower", "upper", "velocity", "effort", "armature"):
-        table.add_column(header, justify="left" if header in ("joint", "kind") else "right", no_wrap=True)
+    rows = []
     for joint in robot.joints:
         limits = joint.limits
         bounds = [_bounds(values) for values in (limits.lower, limits.upper, limits.velocity, limits.effort)]
-        table.add_row(joint.name, joint.kind, *bounds, _bounds(joint.armature) if joint.armature.any() else "–")
-    return table
+        armature = _bounds(joint.armature) if joint.armature.any() else "–"
+        rows.append([joint.name, joint.kind, *bounds, armature])
+    return table(("joint", "kind", "lower", "upper", "velocity", "effort", "armature"), rows, left=2)
 
 
 def _bounds(values: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from kinetree.spatial.value import Array
 
 _EPS = float(np.finfo(np.float64).eps)
 
-# Differences over a step of this length [s], and what their truncation leaves.
+# Step of central differences [s], and their truncation error.
 _STEP, _DIFFERENCE = 1e-5, 1e-6
 
 
@@ -34,23 +34,29 @@ class States:
 
         Args:
             robot: The mechanism.
-            seed: Of the random numbers.
+            seed: Seed of the random numbers.
             count: How many states.
         """
         rng = np.random.default_rng(seed)
         v, a = rng.uniform(-1.0, 1.0, (2, count, robot.nv))
         return cls(robot, robot.random_configuration(rng, count), v, a)
 
+    def parts(self, most: int) -> Iterator[States]:
+        """The same states, at most so many at a time."""
+        for start in range(0, len(self.q), most):
+            chosen = slice(start, start + most)
+            yield States(self.robot, self.q[chosen], self.v[chosen], self.a[chosen])
+
     @property
     def rounding(self) -> float:
-        """What rounding explains in results that no mass matrix was inverted for."""
+        """Relative rounding error of results that need no inverse of M."""
         return SLACK * max(self.robot.nv, 6) * _EPS
 
 
 def _positive_definite(s: States) -> Check:
     require_invertible(s.robot.mechanism)
     values = np.linalg.eigvalsh(s.robot.mass_matrix(s.q))
-    return Check(float(np.max(-values[:, 0] / values[:, -1], initial=0.0)), s.rounding)
+    return Check(float(np.max(-values[:, 0] / values[:, -1])), s.rounding)
 
 
 def _equation_of_motion(s: States) -> Check:
@@ -98,9 +104,9 @@ def _forward(s: States) -> Check:
     return forward_against_inverse(s.robot, s.q, s.v, s.a)
 
 
-#: Every law, in words.
+#: Every law. Errors are relative to the largest entry, or absolute where that is below one.
 LAWS: dict[str, Callable[[States], Check]] = {
-    "M is positive definite": _positive_definite,
+    "M is positive definite: −λmin/λmax": _positive_definite,
     "M a + h = inverse dynamics": _equation_of_motion,
     "½ vᵀM v = kinetic energy": _kinetic_energy,
     "C v + g = bias forces": _coriolis,
@@ -113,12 +119,12 @@ LAWS: dict[str, Callable[[States], Check]] = {
 
 
 def obeyed(states: States, law: str) -> Check | str:
-    """The result of a law, or why it cannot be asked for."""
+    """The result of a law, or why it does not apply to this robot."""
     try:
         return LAWS[law](states)
     except SingularMechanismError as error:
         return str(error)
-    except np.linalg.LinAlgError:  # of matrices that are not finite
+    except np.linalg.LinAlgError:  # a matrix has entries that are not finite
         return Check(float("nan"), states.rounding)
 
 
@@ -128,6 +134,6 @@ def _times(matrix: Array, vector: Array) -> Array:
 
 
 def _compare(actual: Array, expected: Array, tolerance: float) -> Check:
-    """Relative to the greatest entry, or to one."""
+    """Relative to the largest entry, or to one."""
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
     return Check(float(np.max(np.abs(actual - expected), initial=0.0)) / scale, tolerance)

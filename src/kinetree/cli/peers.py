@@ -12,31 +12,41 @@ from kinetree import interop
 from kinetree.cli.check import Check
 from kinetree.cli.laws import States
 from kinetree.errors import KinetreeError, SingularMechanismError
+from kinetree.loading.document import Document
+from kinetree.loading.findings import Findings
 from kinetree.loading.source import Source
 from kinetree.spatial.value import Array
 
 #: Relative difference that two correct libraries may show on any robot.
 TOLERANCE = 1e-9
 
+# Links named in a note.
+_LISTED = 5
+
 #: A result, or why there is none.
 Outcome = Check | str
 
 
-def compared(path: Path, states: States, floating_base: bool) -> Iterator[tuple[str, Outcome]]:
+def compared(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
     """Compare a file's robot with what another library makes of the same file.
 
     Args:
         path: URDF or MJCF.
-        states: Of the robot that Kinetree has loaded.
+        states: States of the robot that Kinetree has loaded.
         floating_base: Whether it was loaded with a floating base.
+        notes: Takes what the user should know about the comparison, each once.
 
     Yields:
         What was compared, and the result.
     """
-    library = "MuJoCo" if Source.of(path).root.startswith("mujoco") else "Pinocchio"
-    compare = _with_mujoco if library == "MuJoCo" else _with_pinocchio
+    source = Source.of(path)
+    library = "MuJoCo" if source.root.startswith("mujoco") else "Pinocchio"
     try:
-        for what, check in compare(path, states, floating_base):
+        if library == "MuJoCo":
+            results = _with_mujoco(path, states)
+        else:
+            results = _with_pinocchio(_completed(source, notes), states, floating_base)
+        for what, check in results:
             yield f"{what} as in {library}", check
     except ModuleNotFoundError:
         yield f"comparison with {library}", f"{library} is not installed"
@@ -44,11 +54,36 @@ def compared(path: Path, states: States, floating_base: bool) -> Iterator[tuple[
         yield f"comparison with {library}", str(error)
 
 
-def _with_pinocchio(path: Path, s: States, floating_base: bool) -> Iterator[tuple[str, Outcome]]:
+def _completed(source: Source, notes: dict[str, None]) -> str:
+    """A URDF with all six numbers in each <inertia>.
+
+    Pinocchio reads files with urdfdom. Where a product of inertia is missing, urdfdom reports an error, keeps the mass
+    and drops the whole inertia. Kinetree takes missing products as zero, so zeros are what both are compared with.
+    """
+    from lxml import etree
+
+    root = Document(source, Findings(source.file), {}).root
+    incomplete = []
+    for inertia in root.iterfind("link/inertial/inertia"):
+        if missing := [name for name in ("ixy", "ixz", "iyz") if name not in inertia.attrib]:
+            inertia.attrib.update(dict.fromkeys(missing, "0"))
+            incomplete.append(repr(inertia.getparent().getparent().get("name")))
+    if incomplete:
+        listed = ", ".join(incomplete[:_LISTED]) + (
+            f" and {len(incomplete) - _LISTED} more" if incomplete[_LISTED:] else ""
+        )
+        notes[
+            f"<inertia> lacks ixy, ixz or iyz in link {listed}. Kinetree takes them as zero; urdfdom, and with it "
+            "Pinocchio and ROS, drops such an inertia. Write the zeros into the file. Compared as if they were there."
+        ] = None
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def _with_pinocchio(urdf: str, s: States, floating_base: bool) -> Iterator[tuple[str, Outcome]]:
     import pinocchio as pin
 
     root = [pin.JointModelFreeFlyer()] if floating_base else []
-    model = pin.buildModelFromUrdf(str(path), *root)
+    model = pin.buildModelFromXML(urdf, *root)
     model.gravity.linear = s.robot.gravity.copy()
     other, data = interop.pinocchio(s.robot, model), model.createData()
     q, v, a = other.to_q(s.q), other.to_v(s.v), other.to_a(s.a)
@@ -78,7 +113,7 @@ def _with_pinocchio(path: Path, s: States, floating_base: bool) -> Iterator[tupl
     yield "forward dynamics", _forward(s, other, [forward(i) for i in samples])
 
 
-def _with_mujoco(path: Path, s: States, _floating_base: bool) -> Iterator[tuple[str, Outcome]]:
+def _with_mujoco(path: Path, s: States) -> Iterator[tuple[str, Outcome]]:
     import mujoco
 
     model = mujoco.MjModel.from_xml_path(str(path))

@@ -9,8 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 import kinetree as kt
+from kinetree.cli.check import Check
 from kinetree.cli.laws import LAWS, States, obeyed
 from kinetree.cli.peers import Outcome, compared
+from kinetree.cli.terminal import line, safe
+
+# Bytes of the largest array of one round of checks.
+_LARGEST = 2**27
 
 
 def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed: int, samples: int) -> bool:
@@ -21,32 +26,50 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
         path: The file that it comes from.
         robot: The robot.
         floating_base: Whether it was loaded with a floating base.
-        seed: Of the random states.
+        seed: Seed of the random states.
         samples: How many states.
 
     Returns:
-        Whether nothing failed; what could not be asked for has not failed.
+        Whether nothing failed; what was skipped has not failed.
     """
-    console.print(f"{robot!r}, {samples} random states", markup=False, highlight=False, soft_wrap=True)
+    console.print(safe(f"{robot!r}, {samples} random state{'s' if samples > 1 else ''}"))
     if not robot.nv:
         console.print("Nothing moves: there is nothing to check.")
         return True
-    failed = 0
-    for what, outcome in _outcomes(path, States.random(robot, seed, samples), floating_base):
-        console.print(_line(what, outcome), soft_wrap=True)
-        failed += not isinstance(outcome, str) and not outcome.passed
+    outcomes: dict[str, Outcome] = {}
+    notes: dict[str, None] = {}
+    for states in States.random(robot, seed, samples).parts(_at_once(robot)):
+        for what, outcome in _outcomes(path, states, floating_base, notes):
+            outcomes[what] = _worst(outcomes.get(what), outcome)
+    for note in notes:
+        console.print(safe(f"note: {note}"))
+    console.print(line((f"{'':<9}{'':<42}{'error':>8}  allowed", "bold")))
+    for what, outcome in outcomes.items():
+        console.print(_line(what, outcome))
+    failed = sum(not outcome.passed for outcome in outcomes.values() if not isinstance(outcome, str))
     console.print(f"{failed} failed" if failed else "all passed", style="bold red" if failed else "green")
     return not failed
 
 
-def _outcomes(path: Path, states: States, floating_base: bool) -> Iterator[tuple[str, Outcome]]:
+def _at_once(robot: kt.Model) -> int:
+    """How many states to check at a time, so that matrices and poses of all of them fit into memory."""
+    return max(1, _LARGEST // (8 * max(robot.nv**2, 16 * len(robot.frames))))
+
+
+def _outcomes(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
     for law in LAWS:
         yield law, obeyed(states, law)
-    yield from compared(path, states, floating_base)
+    yield from compared(path, states, floating_base, notes)
+
+
+def _worst(before: Outcome | None, now: Outcome) -> Outcome:
+    if isinstance(before, Check) and isinstance(now, Check):
+        return before.worse(now)
+    return now if before is None or isinstance(now, Check) else before
 
 
 def _line(what: str, outcome: Outcome) -> Text:
     if isinstance(outcome, str):
-        return Text.assemble(("skipped", "yellow"), f"  {what}: {outcome}")
+        return line(("skipped", "yellow"), f"  {what}: {outcome}")
     verdict = ("passed ", "green") if outcome.passed else ("FAILED ", "bold red")
-    return Text.assemble(verdict, f"  {what:<42}{outcome.residual:8.1e}, must not exceed {outcome.tolerance:.1e}")
+    return line(verdict, f"  {what:<42}{outcome.residual:8.1e}  {outcome.tolerance:7.1e}")

@@ -1,4 +1,4 @@
-"""How long the functions of a robot take: least times over short blocks, which interruptions cannot lengthen."""
+"""How long a robot's functions take: the least time over short blocks, which interruptions cannot lengthen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 import kinetree as kt
 from kinetree.engines.function import OneFrameFunction
@@ -14,6 +17,12 @@ from kinetree.spatial.value import Array
 
 #: Length of a timed block, and of all blocks of one measurement [s].
 BLOCK, TOTAL = 0.4e-3, 0.1
+
+#: Single calls take this many samples by turns.
+MOST_CALLS = 1024
+
+#: Batches are cut so that no result is larger than this [bytes].
+LARGEST = 2**29
 
 
 @dataclass(frozen=True)
@@ -24,13 +33,15 @@ class Cost:
         name: The function.
         operations: Additions, multiplications, divisions and square roots of one sample.
         call: One call with one sample [s].
-        sample: One sample of a batch, on one thread [s].
-        spread_sample: One sample of a batch, on all threads [s].
+        batch: Samples of the batch, as many of those given as `LARGEST` allows.
+        sample: One sample of that batch, on one thread [s].
+        spread_sample: One sample of it, on all threads [s]; the same as `sample` where there is one thread.
     """
 
     name: str
     operations: int
     call: float
+    batch: int
     sample: float
     spread_sample: float
 
@@ -49,13 +60,20 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
     dimensions = [a.dimensions[0] for a in function.algorithm.inputs if "frames" not in a.dimensions]
     arrays = [states[str(dimension)] for dimension in dimensions]
     rest = [frame] if one_frame else []
-    samples = [[*sample, *rest] for sample in zip(*arrays)]
-    whole, batch = [[*arrays, *rest]], len(arrays[0])
-    call = least_time(function, samples)
+    batch = max(1, min(len(arrays[0]), LARGEST // size(function(*(array[0] for array in arrays), *rest))))
+    call = least_time(function, [[*sample, *rest] for sample in zip(*(array[:MOST_CALLS] for array in arrays))])
+    whole = [array[:batch] for array in arrays] + rest
+    # into one array that is used again: fresh memory for each result would cost more than many functions do
+    into = partial(function, out=function(*whole))
     with threads(1):
-        sample = least_time(function, whole) / batch
-    spread_sample = least_time(function, whole) / batch
-    return Cost(name, robot.count(name, rest or None).total, call, sample, spread_sample)
+        sample = least_time(into, [whole]) / batch
+    spread_sample = sample if kt.get_threads() == 1 else least_time(into, [whole]) / batch
+    return Cost(name, robot.count(name, rest or None).total, call, batch, sample, spread_sample)
+
+
+def size(result: Any) -> int:
+    """Bytes of an array, or of several."""
+    return sum(array.nbytes for array in result) if isinstance(result, tuple) else int(np.asarray(result).nbytes)
 
 
 def least_time(function: Callable[..., object], arguments: Sequence[Sequence[Any]]) -> float:

@@ -18,7 +18,7 @@ from kinetree.model.dynamics import Dynamics
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.operational import Operational
-from kinetree.model.printing import tree_text
+from kinetree.model.printing import printable, tree_text
 from kinetree.model.record import frozen
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.topology import Topology
@@ -358,8 +358,8 @@ class Model(Dynamics, Operational):
     def __str__(self) -> str:
         by_child = {joint.child: joint for joint in self._every_joint}
         title = (
-            f"{self.name}: {len(self.joints)} moving joints, nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies, "
-            f"{len(self.frames)} frames, {self.mass:.4g} kg"
+            f"{printable(self.name)}: {len(self.joints)} moving joints, nq {self.nq}, nv {self.nv}, "
+            f"{len(self.bodies)} bodies, {len(self.frames)} frames, {self.mass:.4g} kg"
         )
         return "\n".join([title, *tree_text(self.bodies, by_child, self.extra_frames)])
 

@@ -8,6 +8,13 @@ from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 
 
+def printable(name: str) -> str:
+    """A name on one line and without control characters: what a terminal would obey is shown as an escape sequence."""
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+
+
 def tree_text(bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Sequence[Frame]) -> list[str]:
     """Lines of a tree. Serial chains go straight down; only branchings indent, so that long chains stay narrow."""
     masses = {body.name: body.mass for body in bodies}
@@ -22,7 +29,7 @@ def tree_text(bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Seque
     pending = _branches(children["world"], "")
     while pending:
         name, lead, below = pending.pop()
-        rows.append((lead + name, _described(joints[name], masses[name]), marks[name]))
+        rows.append((lead + printable(name), _described(joints[name], masses[name]), marks[name]))
         pending += _branches(children[name], below)
     width = max(len(row[0]) for row in rows) + 2
     return [_line(head, text, names, width) for head, text, names in rows]
@@ -46,7 +53,7 @@ def _described(joint: Joint, mass: float) -> str:
         where = f"  [{joint.q_start}]"
     else:
         where = f"  q{_range(joint.q_slice)} v{_range(joint.v_slice)}"
-    return f"{joint.kind} {joint.name}{where}  {mass:.4g} kg"
+    return f"{joint.kind} {printable(joint.name)}{where}  {mass:.4g} kg"
 
 
 def _range(place: slice) -> str:
@@ -54,5 +61,5 @@ def _range(place: slice) -> str:
 
 
 def _line(head: str, text: str, frames: Sequence[str], width: int) -> str:
-    noted = f"  frames: {', '.join(frames)}" if frames else ""
+    noted = f"  frames: {', '.join(map(printable, frames))}" if frames else ""
     return f"{head:<{width}}{text}{noted}".rstrip()
