@@ -10,13 +10,12 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from kinetree import errors, interop, operational_space
+from kinetree import errors, interop, operational_space, zoo
 from kinetree.engines.count import Count
 from kinetree.engines.native.threads import get_threads, set_threads
 from kinetree.interop.mujoco_model import from_mujoco
 from kinetree.interop.pinocchio_model import from_pinocchio
 from kinetree.loading import load
-from kinetree.model import zoo
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
 from kinetree.model.discretization import Discretized

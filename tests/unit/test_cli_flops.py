@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kinetree.algorithms.operational_space import METHODS
 from kinetree.cli import app
-from kinetree.model.zoo import ASIMO_VARIANTS
+from kinetree.zoo import ASIMO_VARIANTS
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
@@ -39,6 +40,12 @@ def test_one_object_has_one_name() -> None:
             continue
         assert id(thing) not in things, f"kinetree.{name} and kinetree.{things[id(thing)]} are the same"
         things[id(thing)] = name
+
+
+@pytest.mark.parametrize("name", [name for name in kt.__all__ if isinstance(getattr(kt, name), ModuleType)])
+def test_public_modules_are_imported_by_the_name_they_are_used_by(name: str) -> None:
+    assert importlib.import_module(f"kinetree.{name}") is getattr(kt, name)
+    assert getattr(kt, name).__name__ == f"kinetree.{name}"
 
 
 @pytest.mark.parametrize("name", [name for name in kt.__all__ if inspect.isclass(getattr(kt, name))])

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("operational_space",),
     ("model",),
-    ("interop", "operators", "control", "jax", "torch"),
+    ("interop", "operators", "control", "jax", "torch", "zoo"),
     ("loading",),
     ("simulation",),
     ("viewer",),

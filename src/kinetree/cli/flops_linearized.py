@@ -15,7 +15,7 @@ from rich.table import Table
 
 from kinetree.engines.count import Count
 from kinetree.model.model import Model
-from kinetree.model.zoo import chain
+from kinetree.zoo import chain
 
 LENGTHS = range(1, 51)
 

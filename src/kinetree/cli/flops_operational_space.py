@@ -23,7 +23,7 @@ from kinetree.cli.link_coordinates import operations
 from kinetree.cli.link_coordinates.number import Tally
 from kinetree.cli.tables import of_numbers
 from kinetree.engines.count import PASSES, Count, count_passes
-from kinetree.model.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
+from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
 #: The algorithms that the paper compares, by the names that it gives them.
 PUBLISHED = {"SFA": "sparse_factorization", "RJK": "rjk", "EFPA": "efpa"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kinetree.model.model import Model
-from kinetree.model.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
+from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
 #: Operations by mechanism, and by the names that the paper gives to algorithms.
 Totals = Mapping[str, Mapping[str, int]]

@@ -18,7 +18,7 @@ from kinetree.cli.link_coordinates.links import Blocks, Links
 from kinetree.cli.link_coordinates.number import Tally
 from kinetree.cli.link_coordinates.rjk import rjk
 from kinetree.cli.link_coordinates.sparse import sparse
-from kinetree.model.zoo import asimo35, asimo35_tasks
+from kinetree.zoo import asimo35, asimo35_tasks
 
 #: By the names that the paper gives them. In "RJK, shared" pairs share what they have in common.
 ALGORITHMS: dict[str, Callable[[Links], Blocks]] = {
