@@ -7,9 +7,9 @@ takes complex and other scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.native.builtin import Gate
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.locks import Lock
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -28,8 +29,31 @@ if TYPE_CHECKING:
 
 ENGINES = ("native", "reference")
 
-#: What may be asked of a function besides its value; each is a function too, with engines, counts and all.
-DERIVATIVES = ("jvp", "vjp", "hvp")
+
+_F = TypeVar("_F", bound="Function")
+
+
+class quantity(Generic[_F]):
+    """A function as an attribute: made when first read, then kept. Two threads that read it at once get the same one.
+
+    Args:
+        make: A method that makes the function; its name is the attribute's.
+    """
+
+    def __init__(self, make: Callable[[Any], _F]) -> None:
+        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _F: ...
+    def __get__(self, instance: object | None, owner: type) -> _F | Self:
+        if instance is None:
+            return self
+        made = self._make(instance)
+        made.belong(instance, self._name)
+        kept: _F = instance.__dict__.setdefault(self._name, made)
+        return kept
 
 
 class Function(Gate):
@@ -61,7 +85,9 @@ class Function(Gate):
         self._guard, self._finish = guard, finish
         self._derivatives = dict(derivatives or {})
         self._engine = "native"
+        self._home: tuple[object, str] | None = None
         self._bound: dict[Any, Compiled | _Interpreted] = {}
+        self._lock = Lock()
         self._arrays = _arrays(algorithm)
         self._names = (*self._arrays, *self.choices)
 
@@ -103,29 +129,51 @@ class Function(Gate):
             return self
         return self._copy(_engine=name)
 
+    # Functions never change: a copy is the function itself, and another process finds it where it belongs.
+
+    def belong(self, owner: object, path: str) -> None:
+        """Say where this function can be found again, so that it can be pickled.
+
+        Args:
+            owner: A model, or whatever else has this function and can be pickled.
+            path: The attribute that it is there, with dots for attributes of attributes.
+        """
+        self._home = owner, path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._home is None:
+            raise TypeError(f"{self.name} belongs to no model and cannot be pickled; make it again from its algorithm")
+        return _recall, (*self._home, self._engine)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def _copy(self, **changes: Any) -> Self:
         """A function that differs in some respects, with nothing bound yet."""
         other = type(self).__new__(type(self))
-        state = {name: value for name, value in self.__getstate__().items() if name not in DERIVATIVES}
-        other.__dict__.update(state, _bound={}, _ready={}, **changes)
+        state = {name: value for name, value in self.__getstate__().items() if not isinstance(value, Function)}
+        other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": Lock(), **changes})
         return other
 
-    @cached_property
-    def jvp(self) -> Self:
+    @quantity
+    def jvp(self) -> Function:
         """The derivative along a direction, as a function: it takes the inputs, then a direction of each."""
         return self._derivative("jvp")
 
-    @cached_property
-    def vjp(self) -> Self:
+    @quantity
+    def vjp(self) -> Function:
         """The gradients of a weighted sum of results, as a function: it takes the inputs, then the weights."""
         return self._derivative("vjp")
 
-    @cached_property
-    def hvp(self) -> Self:
+    @quantity
+    def hvp(self) -> Function:
         """The change of the gradients along a direction, as a function: it takes what `vjp` takes, then a direction."""
         return self._derivative("hvp")
 
-    def _derivative(self, which: str) -> Self:
+    def _derivative(self, which: str) -> Function:
         if which not in self._derivatives:
             raise AttributeError(f"{self.name} has no {which}")
         algorithm = self._derivatives[which]
@@ -165,20 +213,27 @@ class Function(Gate):
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | _Interpreted:
         key = algorithm, sites, single
-        if key not in self._bound:
-            if self._guard is not None:
-                self._guard(self.mechanism)
-            if self._engine == "native":
-                bound = self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
-                if self._finish is None and self._is_default(*key):
-                    self.follow(bound)
-            else:
-                self._bound[key] = _Interpreted(self.name, algorithm, self.mechanism, sites, single)
-        return self._bound[key]
+        with self._lock:
+            if key not in self._bound:
+                if self._guard is not None:
+                    self._guard(self.mechanism)
+                if self._engine == "native":
+                    bound = self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
+                    if self._finish is None and self._is_default(*key):
+                        self.follow(bound)
+                else:
+                    self._bound[key] = _Interpreted(self.name, algorithm, self.mechanism, sites, single)
+            return self._bound[key]
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
         """Whether this is what a call with arrays alone means."""
         return algorithm is self.algorithm and not sites and not single
+
+
+def _recall(owner: object, path: str, engine: str) -> Function:
+    """Find a function that was pickled."""
+    found: Function = attrgetter(path)(owner)
+    return found.engine(engine)
 
 
 def _arrays(algorithm: Algorithm) -> tuple[str, ...]:

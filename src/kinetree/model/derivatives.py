@@ -7,7 +7,6 @@ All are exact. With respect to q they are along the tangent: δq is the velocity
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -16,7 +15,7 @@ from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_D
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.regressor import regressor
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction, quantity
 from kinetree.errors import InputError
 from kinetree.model import discretization
 from kinetree.model.body import Body
@@ -51,7 +50,7 @@ class Derivatives:
 
         def site(self, frame: str) -> Site: ...
 
-    @cached_property
+    @quantity
     def inverse_dynamics_derivatives(self) -> ForcedFunction:
         """`inverse_dynamics_derivatives(q, v, a, f_ext=None)`: ∂τ/∂q, ∂τ/∂v and M, three arrays (…, nv, nv).
 
@@ -61,7 +60,7 @@ class Derivatives:
             "inverse_dynamics_derivatives", self.mechanism, inverse_dynamics_derivatives, site=self.site
         )
 
-    @cached_property
+    @quantity
     def forward_dynamics_derivatives(self) -> ForcedFunction:
         """`forward_dynamics_derivatives(q, v, tau, f_ext=None)`: ∂a/∂q, ∂a/∂v and M⁻¹, three arrays (…, nv, nv).
 
@@ -75,12 +74,12 @@ class Derivatives:
             guard=require_invertible,
         )
 
-    @cached_property
+    @quantity
     def jacobian_rate(self) -> OneFrameFunction:
         """`jacobian_rate(q, v, frame, reference="local")`: J̇ while q moves with v, (…, 6, nv)."""
         return OneFrameFunction("jacobian_rate", self.mechanism, JACOBIAN_RATES, site=self.site, frames=self.frames)
 
-    @cached_property
+    @quantity
     def velocity_derivative(self) -> OneFrameFunction:
         """`velocity_derivative(q, v, frame, reference="local")`: ∂(J v)/∂q of a frame's twist, (…, 6, nv).
 
@@ -111,7 +110,7 @@ class Derivatives:
         one_sided: Array = rate @ response - np.swapaxes(response, -1, -2) @ (C @ response)
         return one_sided + np.swapaxes(one_sided, -1, -2)
 
-    @cached_property
+    @quantity
     def regressor(self) -> FrameFunction:
         """`regressor(q, v, a, frames=None)`: joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.algorithms.operational_space import METHODS, inverse_inertia
 from kinetree.engines.count import Count, count
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction, quantity
 from kinetree.errors import UnknownNameError
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.singularity import require_invertible, require_mass
@@ -49,7 +48,7 @@ class Dynamics(Derivatives):
 
     # Kinematics
 
-    @cached_property
+    @quantity
     def poses(self) -> FrameFunction:
         """`poses(q, frames=None)`: homogeneous transforms from frames to the world, (…, m, 4, 4) [m].
 
@@ -57,12 +56,12 @@ class Dynamics(Derivatives):
         """
         return FrameFunction("poses", self.mechanism, {"local": poses}, site=self.site, frames=self.frames)
 
-    @cached_property
+    @quantity
     def velocities(self) -> FrameFunction:
         """`velocities(q, v, frames=None, reference="local")`: twists, angular first, (…, m, 6) [rad/s, m/s]."""
         return FrameFunction("velocities", self.mechanism, VELOCITIES, site=self.site, frames=self.frames)
 
-    @cached_property
+    @quantity
     def jacobian(self) -> OneFrameFunction:
         """`jacobian(q, frame, reference="local")`: takes v to the frame's twist, angular first, (…, 6, nv).
 
@@ -71,7 +70,7 @@ class Dynamics(Derivatives):
         """
         return OneFrameFunction("jacobian", self.mechanism, JACOBIANS, site=self.site, frames=self.frames)
 
-    @cached_property
+    @quantity
     def jacobian_dot_v(self) -> OneFrameFunction:
         """`jacobian_dot_v(q, v, frame, reference="local")`: J̇v, (…, 6) [rad/s², m/s²].
 
@@ -81,7 +80,7 @@ class Dynamics(Derivatives):
 
     # Dynamics
 
-    @cached_property
+    @quantity
     def inverse_dynamics(self) -> ForcedFunction:
         """`inverse_dynamics(q, v, a, f_ext=None)`: joint forces for given accelerations, (…, nv) [N m or N].
 
@@ -101,7 +100,7 @@ class Dynamics(Derivatives):
             derivatives={"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp},
         )
 
-    @cached_property
+    @quantity
     def forward_dynamics(self) -> ForcedFunction:
         """`forward_dynamics(q, v, tau, f_ext=None)`: joint accelerations, (…, nv) [rad/s² or m/s²].
 
@@ -117,22 +116,22 @@ class Dynamics(Derivatives):
             derivatives={"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp},
         )
 
-    @cached_property
+    @quantity
     def mass_matrix(self) -> Function:
         """`mass_matrix(q)`: joint-space inertia, full and symmetric, (…, nv, nv) [kg m², kg m or kg]."""
         return Function("mass_matrix", self.mechanism, mass_matrix)
 
-    @cached_property
+    @quantity
     def mass_matrix_inverse(self) -> Function:
         """`mass_matrix_inverse(q)`: inverse of the mass matrix, full and symmetric, (…, nv, nv)."""
         return Function("mass_matrix_inverse", self.mechanism, mass_matrix_inverse, guard=require_invertible)
 
-    @cached_property
+    @quantity
     def mass_matrix_solve(self) -> Function:
         """`mass_matrix_solve(q, x)`: M⁻¹ x in O(n), without forming M⁻¹, (…, nv)."""
         return Function("mass_matrix_solve", self.mechanism, mass_matrix_solve, guard=require_invertible)
 
-    @cached_property
+    @quantity
     def mass_matrix_log_determinant(self) -> Function:
         """`mass_matrix_log_determinant(q)`: ln det M in O(n), (…); det M is positive."""
         return Function(
@@ -143,7 +142,7 @@ class Dynamics(Derivatives):
             finish=lambda reciprocals: -np.log(reciprocals).sum(axis=-1),
         )
 
-    @cached_property
+    @quantity
     def mass_matrix_determinant(self) -> Function:
         """`mass_matrix_determinant(q)`: det M in O(n), (…); may overflow where its logarithm does not."""
         return Function(
@@ -154,39 +153,39 @@ class Dynamics(Derivatives):
             finish=lambda reciprocals: (1.0 / reciprocals).prod(axis=-1),
         )
 
-    @cached_property
+    @quantity
     def bias_forces(self) -> Function:
         """`bias_forces(q, v)`: joint forces at zero acceleration, Coriolis and gravity, (…, nv) [N m or N]."""
         return Function("bias_forces", self.mechanism, bias_forces)
 
-    @cached_property
+    @quantity
     def gravity_forces(self) -> Function:
         """`gravity_forces(q)`: joint forces that hold the robot still, (…, nv) [N m or N]."""
         return Function("gravity_forces", self.mechanism, gravity_forces)
 
-    @cached_property
+    @quantity
     def coriolis_matrix(self) -> Function:
         """`coriolis_matrix(q, v)`: C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv)."""
         return Function("coriolis_matrix", self.mechanism, coriolis_matrix)
 
-    @cached_property
+    @quantity
     def energy(self) -> Function:
         """`energy(q, v)`: kinetic and potential energy, two arrays (…) [J]; no potential at the world's origin."""
         return Function("energy", self.mechanism, energy)
 
     # The robot as a whole
 
-    @cached_property
+    @quantity
     def center_of_mass(self) -> Function:
         """`center_of_mass(q)`: of all moving bodies, in the world frame, (…, 3) [m]."""
         return Function("center_of_mass", self.mechanism, center_of_mass, guard=require_mass)
 
-    @cached_property
+    @quantity
     def center_of_mass_jacobian(self) -> Function:
         """`center_of_mass_jacobian(q)`: takes v to the velocity of the centre of mass, (…, 3, nv)."""
         return Function("center_of_mass_jacobian", self.mechanism, center_of_mass_jacobian, guard=require_mass)
 
-    @cached_property
+    @quantity
     def centroidal_momentum_matrix(self) -> Function:
         """`centroidal_momentum_matrix(q)`: takes v to momentum about the centre of mass, (…, 6, nv) [kg m²/s, kg m/s].
 
@@ -232,10 +231,7 @@ class Dynamics(Derivatives):
 
 #: Names of all functions of a model, in teaching order.
 FUNCTIONS = tuple(
-    name
-    for owner in (Dynamics, Derivatives)
-    for name, member in vars(owner).items()
-    if isinstance(member, cached_property)
+    name for owner in (Dynamics, Derivatives) for name, member in vars(owner).items() if isinstance(member, quantity)
 )
 
 #: Names of the functions that are derivatives of others, as `compile` and `count` take them.

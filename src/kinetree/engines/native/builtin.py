@@ -16,7 +16,6 @@ import ctypes
 import os
 import sys
 import sysconfig
-import threading
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
@@ -29,6 +28,7 @@ from kinetree.engines.native import cache, target
 from kinetree.engines.native.assembly import Function
 from kinetree.engines.native.binding import Binding, plan
 from kinetree.engines.native.gufunc import c_table
+from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
 
 if TYPE_CHECKING:
@@ -312,8 +312,10 @@ class Gate(_Base):
 
     def _open(self, description: tuple[Any, ...]) -> None:
         with _lock:
-            self._gate = description  # keeps alive what the machine code reads
-            _field(self, _WORDS).value = description[0].ctypes.data
+            if not self.is_open:
+                # Keeps alive what the machine code reads. It never changes: calls of other threads may be under way.
+                self._gate = description
+                _field(self, _WORDS).value = description[0].ctypes.data
             followers = vars(self).pop("_followers", ())
         for reference in followers:
             follower = reference()
@@ -370,5 +372,5 @@ def _code() -> Library:
         return _library
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _library: Library | None = None

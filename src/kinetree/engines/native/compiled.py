@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from kinetree.engines.native.binding import Array, Binding, Operand, plan
 from kinetree.engines.native.builtin import Gate
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gufunc import make_gufunc
+from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
 from kinetree.errors import InputError
 
@@ -45,7 +45,7 @@ class Compiled(Gate):
         self.binding = binding
         self._kernel = kernel
         self._target = target.current()
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._shapes = tuple(operand.shape for operand in binding.inputs)
         self._width = _batch_width(binding, self._target.width)
         self._runners: dict[int, Callable[..., Any]] = {}
@@ -205,7 +205,7 @@ def load_driver(width: int) -> Library:
 
 
 _drivers: dict[tuple[int, target.Target], Library] = {}
-_drivers_lock = threading.Lock()
+_drivers_lock = Lock()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,6 +13,7 @@ from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.emit import emit
 from kinetree.engines.native.layout import Layout, tables
+from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
@@ -28,7 +28,7 @@ class Kernels:
 
     def __init__(self, algorithm: Algorithm, variants: Variants) -> None:
         self.algorithm, self.variants = algorithm, variants
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._libraries: dict[tuple[int, target.Target], Library] = {}
         self._metadata: dict[str, Any] = {}
 
@@ -84,10 +84,14 @@ def _cache_name(kernels: Kernels, width: int, chosen: target.Target) -> str | No
     return cache.key("kernel", kernels.algorithm.name, kernels.variants.key, width, chosen)
 
 
-@lru_cache(maxsize=256)
 def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
     """The kernels of an algorithm for a set of variants, made once per process."""
-    return Kernels(algorithm, variants)
+    with _making:
+        return _made(algorithm, variants)
+
+
+_making = Lock()
+_made = lru_cache(maxsize=256)(Kernels)
 
 
 def bind(

@@ -12,10 +12,10 @@ import weakref
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kinetree.engines.native.target import Target, host
+from kinetree.engines.native.target import Target, host, llvm
 
 if TYPE_CHECKING:
-    import llvmlite.binding as llvm
+    import llvmlite.binding
 
 
 # What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
@@ -47,17 +47,15 @@ def compile_text(text: str, target: Target) -> bytes:
     Returns:
         The bytes of a relocatable object file.
     """
-    import llvmlite.binding as llvm
-
     machine = target.machine()
-    module = llvm.parse_assembly(text)
+    module = llvm().parse_assembly(text)
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options = llvm().create_pipeline_tuning_options(speed_level=2)
     options.slp_vectorization = False
     options.loop_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm().create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     code: bytes = machine.emit_object(module)
     return code
@@ -72,10 +70,8 @@ class Library:
     """
 
     def __init__(self, code: bytes, *symbols: str) -> None:
-        import llvmlite.binding as llvm
-
-        jit = llvm.create_lljit_compiler(host().machine(), use_jit_link=True)
-        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        jit = llvm().create_lljit_compiler(host().machine(), use_jit_link=True)
+        builder = llvm().JITLibraryBuilder().add_object_img(code)
         for name, address in _externals().items():
             builder.import_symbol(name, address)
         for name in symbols:
@@ -89,7 +85,7 @@ class Library:
         return self._addresses[symbol]
 
 
-def _unload(tracker: llvm.ResourceTracker, jit: llvm.LLJIT) -> None:
+def _unload(tracker: llvmlite.binding.ResourceTracker, jit: llvmlite.binding.LLJIT) -> None:
     tracker.close()
     jit.close()
 

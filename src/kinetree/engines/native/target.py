@@ -8,10 +8,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kinetree.engines.native.locks import Lock
 
 if TYPE_CHECKING:
-    import llvmlite.binding as llvm
+    import llvmlite.binding
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -44,12 +46,9 @@ class Target:
         """Whether this is a 64-bit ARM processor."""
         return self.triple.startswith(("aarch64", "arm64"))
 
-    def machine(self) -> llvm.TargetMachine:
+    def machine(self) -> llvmlite.binding.TargetMachine:
         """LLVM's code generator for this processor, for code that may be loaded at any address."""
-        import llvmlite.binding as llvm
-
-        _initialize()
-        target = llvm.Target.from_triple(self.triple)
+        target = llvm().Target.from_triple(self.triple)
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
 
     def with_width(self, width: int) -> Target:
@@ -62,13 +61,10 @@ class Target:
 @lru_cache(maxsize=1)
 def host() -> Target:
     """The processor this process runs on."""
-    _initialize()
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features()
-    triple = llvm.get_process_triple()
+    features = llvm().get_host_cpu_features()
+    triple = llvm().get_process_triple()
     width = 8 if features.get("avx512f") else 4 if features.get("avx") else 2
-    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), width)
+    return Target(triple, llvm().get_host_cpu_name(), features.flatten(), width)
 
 
 def named(cpu: str) -> Target:
@@ -111,9 +107,15 @@ def cache_bytes() -> int:
     return max(sizes, default=_LAST_CACHE) // 2
 
 
-@lru_cache(maxsize=1)
-def _initialize() -> None:
-    import llvmlite.binding as llvm
+_importing = Lock()
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+
+@lru_cache(maxsize=1)
+def llvm() -> Any:
+    """llvmlite, imported when it is first needed and ready to compile for this machine."""
+    with _importing:
+        import llvmlite.binding
+
+        llvmlite.binding.initialize_native_target()
+        llvmlite.binding.initialize_native_asmprinter()
+    return llvmlite.binding

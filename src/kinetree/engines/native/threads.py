@@ -7,13 +7,13 @@ never changes a result's bits: threads get whole samples.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from kinetree.engines.native.locks import Lock
 from kinetree.errors import InputError
 
-_lock = threading.Lock()
+_lock = Lock()
 _count: int | None = None
 _pool: ThreadPoolExecutor | None = None
 
@@ -86,9 +86,8 @@ def _default_count() -> int:
 
 
 def _forget_pool() -> None:
-    # A forked child has the pool's object but none of its threads, and perhaps a lock that nobody will release.
-    global _lock, _pool
-    _lock = threading.Lock()
+    # A forked child has the pool's object but none of its threads.
+    global _pool
     _pool = None
 
 

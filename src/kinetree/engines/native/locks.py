@@ -1,0 +1,74 @@
+"""Locks that a forked child can use.
+
+A child has one thread, a copy of the one that forked. Whatever other threads of the parent were doing never ends there:
+a lock that one of them held stays taken, a module that one was importing stays half imported, and LLVM stays in the
+middle of what it was compiling. So a fork waits until no other thread holds one of these locks or is inside LLVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+# How many locks each thread holds. A thread that waits to fork comes first: it waits for what is being compiled, but
+# not for what could be compiled next.
+_depths: dict[int, int] = {}
+_changed = threading.Condition()
+_waiting = False
+# Taken for the time of a fork.
+_forking = threading.RLock()
+_held = ExitStack()
+
+
+class Lock:
+    """A reentrant lock; no other thread forks while it is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        with _changed:
+            _changed.wait_for(lambda: not _waiting or thread in _depths)
+            _depths[thread] = _depths.get(thread, 0) + 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        thread = threading.get_ident()
+        with _changed:
+            _depths[thread] -= 1
+            if not _depths[thread]:
+                del _depths[thread]
+                _changed.notify_all()
+
+
+def _before_fork() -> None:
+    global _waiting
+    _held.enter_context(_forking)
+    _held.enter_context(_changed)
+    # A thread that forks while it holds a lock itself cannot wait for others, who may be waiting for it.
+    if threading.get_ident() not in _depths:
+        _waiting = True
+        _changed.wait_for(lambda: not _depths)
+        _waiting = False
+        _changed.notify_all()
+    lock = _llvm_lock()
+    if lock is not None:
+        _held.enter_context(lock)
+
+
+def _after_fork() -> None:
+    _held.close()
+
+
+def _llvm_lock() -> Any:
+    """The lock that llvmlite holds while LLVM works; None before LLVM is used."""
+    return getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
