@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kinetree import zoo
 from kinetree.errors import InputError, KinetreeError, UnknownNameError
-from kinetree.model import Builder, Limits, Model, zoo
+from kinetree.model import Builder, Limits, Model
 from kinetree.model.joints import KINDS
 from kinetree.recursion.topology import Topology
 from kinetree.spatial.inertia import RigidInertia

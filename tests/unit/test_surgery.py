@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kinetree import zoo
 from kinetree.errors import InputError, ModelError, UnknownNameError
-from kinetree.model import Builder, Model, zoo
+from kinetree.model import Builder, Model
 from kinetree.model.placement import pose
 from kinetree.spatial.rotation import exp_matrix
 from tests.tolerance import assert_close, bound

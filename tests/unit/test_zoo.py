@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kinetree import zoo
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model import Model, zoo
+from kinetree.model import Model
 from kinetree.model.singularity import require_invertible
 
 #: Bodies and degrees of freedom of each variant.
