@@ -84,8 +84,8 @@ class Map(Matrix):
     def T(self) -> Transposed[Any, Array]:
         return Transposed(lambda f: self.matrix().T @ _flat(f))
 
-    def hinge(self, P: Inertia, armature: Array | None) -> Hinge:
-        assert armature is None
+    def hinge(self, P: Inertia, armature: Array) -> Hinge:
+        assert not armature.any()
         H, dense = self.matrix(), P.matrix()
         U = dense @ H
         D = Factor.of(H.T @ U)
@@ -136,8 +136,8 @@ class DenseNode:
     def inertia(self, parameters: Array) -> Inertia:
         return Inertia(self._part(parameters, 3), self.dimension, self.dimension)
 
-    def armature(self, _: Array) -> None:
-        return None
+    def armature(self, _: Array) -> Array:
+        return np.zeros(self.nv)
 
     def coriolis(self, _: Array, velocity: Array, v: Array) -> Array:
         return velocity * v[0]

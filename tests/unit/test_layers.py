@@ -72,6 +72,18 @@ def test_imports_go_downwards(path: Path) -> None:
         assert layer not in ONLY or imported in ONLY[layer], where
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "algorithms").rglob("*.py")), ids=identify)
+def test_algorithms_do_not_branch_on_what_a_node_is(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            read = [
+                n.value.id
+                for n in ast.walk(node.test)
+                if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+            ]
+            assert not {"k", "parent"} & set(read), f"{identify(path)}:{node.lineno}"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=identify)
 def test_every_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{identify(path)} does not say what it is"

@@ -107,10 +107,10 @@ def test_hinges(scalars: Scalars, rng: np.random.Generator, axes: tuple[int, ...
         joint_map: Any = MotionColumns(H.T.reshape(-1), 2)
     else:
         H, joint_map = np.eye(6)[:, list(axes)], AxisMap(*axes)
-    added = scalars.random(rng, H.shape[1]) + 2 if armature else None
+    added = scalars.random(rng, H.shape[1]) + 2 if armature else np.zeros(H.shape[1])
     D, G, P_plus = joint_map.hinge(P, added)
 
-    dense = H.T @ P.matrix() @ H + (np.diag(added) if added is not None else 0.0)
+    dense = H.T @ P.matrix() @ H + np.diag(added)
     scalars.assert_close(dense @ D.inverse(), np.eye(len(dense)))
     assert isinstance(G, ForceColumns)
     scalars.assert_close(G.matrix() @ dense, P.matrix() @ H)

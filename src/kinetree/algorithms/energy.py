@@ -30,9 +30,7 @@ def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Inde
         X = k.weight(q[k])
         k.V = X @ parent.V + k.H @ v[k]
         k.C = X @ parent.C
-        doubled = k.V.dot(k.M @ k.V)
-        if k.armature is not None:
-            doubled = doubled + (k.armature * v[k]) @ v[k]
+        doubled = k.V.dot(k.M @ k.V) + (k.armature * v[k]) @ v[k]
         k.kinetic = np.array([0.5 * doubled])
         k.moment = k.C.E.T @ k.M.first_moment + k.C.r * k.M.mass
 

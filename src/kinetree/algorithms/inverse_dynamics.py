@@ -63,5 +63,5 @@ def newton_euler(tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, 
             carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        tau[k] = k.H.T @ k.f if k.armature is None else k.H.T @ k.f + k.armature * a[k]
+        tau[k] = k.H.T @ k.f + k.armature * a[k]
         parent.f += k.X.T @ k.f

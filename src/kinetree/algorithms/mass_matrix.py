@@ -44,7 +44,7 @@ def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
         for c in k.columns():
             X[c] = c.of(own)
         diagonal = k.S.matrix().T @ own.matrix()
-        M[k, k] = diagonal if k.armature is None else diagonal + np.diag(k.armature)
+        M[k, k] = diagonal + np.diag(k.armature)
         for c in tree.descendants(k):
             M[k, c] = k.S.T @ X[c]
         parent.R += k.R  # Eq. 20, A = 1

@@ -65,8 +65,8 @@ class JointedBody:
     def inertia(self, parameters: Array) -> RigidInertia:
         return RigidInertia(parameters[12:22])
 
-    def armature(self, parameters: Array) -> Array | None:
-        return parameters[22 : 22 + self.nv] if self.has_armature else None
+    def armature(self, parameters: Array) -> Array:
+        return parameters[22 : 22 + self.nv] if self.has_armature else np.zeros(self.nv)
 
     def coriolis(self, parameters: Array, velocity: Motion, v: Array) -> Motion:
         # H is constant in the node's coordinates, so that only their turning is left of its rate of change

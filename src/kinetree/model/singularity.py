@@ -58,8 +58,7 @@ def _definite(mechanism: Mechanism, node: int, P: ArticulatedInertia) -> bool:
     """Whether D is positive definite, on the scale of the inertia that the joint moves."""
     kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
     H: Array = np.stack([kind.joint_map(parameters).column(i).data for i in range(kind.nv)], axis=1)
-    armature = kind.armature(parameters)
-    added = np.zeros(kind.nv) if armature is None else armature
+    added = kind.armature(parameters)
     D = H.T @ P.matrix() @ H + np.diag(added)
     turning, sliding = np.trace(P.angular), np.trace(P.linear)
     scale = (H[:3] ** 2).sum(axis=0) * turning + (H[3:] ** 2).sum(axis=0) * sliding + added

@@ -76,8 +76,8 @@ class NodeRole:
         return self._kind("M").inertia(self._cell.parameters)
 
     @property
-    def armature(self) -> Array | None:
-        """Reflected rotor inertia of each degree of freedom, or None."""
+    def armature(self) -> Array:
+        """Reflected rotor inertia of each degree of freedom; zeros where there is no rotor."""
         return self._kind("armature").armature(self._cell.parameters)
 
     def weight(self, q: Array) -> Any:

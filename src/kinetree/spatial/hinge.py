@@ -96,14 +96,14 @@ class JointMap(Protocol):
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         """The columns after a function of each."""
 
-    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
+    def basis(self, X: Transform, armature: Array) -> AxisMap | Columns:
         """The same motions in the frame that X comes from, by whichever columns span them with the fewest numbers.
 
         Joints with armature keep their own columns, since armature belongs to coordinates and not to motions.
         """
 
-    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
-        """Eq. 32. `armature` is added to D's diagonal; None says that it is zero by construction."""
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
+        """Eq. 32. `armature` is added to D's diagonal."""
 
 
 class MotionColumns(Columns):
@@ -127,10 +127,10 @@ class MotionColumns(Columns):
         kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
         return kind(stack(*(result.data for result in results)), self.count)
 
-    def basis(self, X: Transform, _armature: Array | None) -> Columns:
+    def basis(self, X: Transform, _armature: Array) -> Columns:
         return self.map(X.back)
 
-    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
         H, dense = self.matrix(), P.matrix()
         U = dense @ H
         D = Factor.of(_with_armature(H.T @ U, armature))
@@ -176,19 +176,19 @@ class AxisMap(Value):
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         return MotionColumns(np.eye(6)[list(self.axes)].reshape(-1), len(self.axes)).map(function)
 
-    def basis(self, X: Transform, armature: Array | None) -> AxisMap | Columns:
-        if armature is None and self.axes in ((0, 1, 2, 3, 4, 5), (3, 4, 5)):
+    def basis(self, X: Transform, armature: Array) -> AxisMap | Columns:
+        if _no_rotor(armature) and self.axes in ((0, 1, 2, 3, 4, 5), (3, 4, 5)):
             return self  # all motions, or all translations, whatever the frame
-        if armature is None and self.axes == (0, 1, 2):
+        if _no_rotor(armature) and self.axes == (0, 1, 2):
             turns = [stack(axis, cross(X.r, axis)) for axis in np.eye(3)]
             return MotionColumns(stack(*turns), 3)
         return self.map(X.back)
 
-    def hinge(self, P: ArticulatedInertia, armature: Array | None) -> Hinge:
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
         axes, dense = list(self.axes), P.matrix()
         U = dense[:, axes]
         D = Factor.of(_with_armature(U[axes], armature))
-        if armature is not None:
+        if not _no_rotor(armature):
             G = D.solve(U.T).T
             return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G))
         # Without armature the rows of G along the joint are those of the identity, and those of P⁺ are zero.
@@ -203,13 +203,19 @@ class AxisMap(Value):
         return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), ArticulatedInertia.from_matrix(P_plus))
 
 
-def _with_armature(D: Array, armature: Array | None) -> Array:
-    if armature is None:
-        return D
+def _with_armature(D: Array, armature: Array) -> Array:
     D = D.copy()
     for i, value in enumerate(armature):
         D[i, i] = D[i, i] + value
     return D
+
+
+def _no_rotor(armature: Array) -> bool:
+    """Whether the zeros of the armature are part of a kind's formulas, and not of one node's constants.
+
+    A traced constant is a symbol, whatever its number.
+    """
+    return all(isinstance(value, float) and value == 0.0 for value in armature)
 
 
 def _subtract(P: Array, U: Array, G: Array) -> ArticulatedInertia:

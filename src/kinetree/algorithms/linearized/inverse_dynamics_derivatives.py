@@ -79,7 +79,7 @@ def inverse_dynamics_derivatives(
         for c in k.columns():
             X[c], X_hat[c], X_A[c], X_B[c] = c.of(x), c.of(x_hat), c.of(x_A), c.of(turned)
         own = k.S.matrix().T
-        M[k, k] = own @ x.matrix() if k.armature is None else own @ x.matrix() + np.diag(k.armature)
+        M[k, k] = own @ x.matrix() + np.diag(k.armature)
         dv[k, k] = own @ x_A.matrix()
         dq[k, k] = own @ x_B.matrix()
         for c in tree.descendants(k):

@@ -74,7 +74,7 @@ def inverse_dynamics_jvp(
         carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        dtau[k] = k.H.T @ k.nu if k.armature is None else k.H.T @ k.nu + k.armature * da[k]
+        dtau[k] = k.H.T @ k.nu + k.armature * da[k]
         parent.nu += k.X.T @ (k.nu + (k.H @ dq[k]).cross(k.f))  # H̃* f δθ, for the ancestors only
         parent.f += k.X.T @ k.f
 

@@ -74,7 +74,7 @@ def inverse_dynamics_vjp(
     for k, parent in tree.gather():
         pull = gradient(k)
         dq[k], dv[k] = k.H.T @ pull.q, k.H.T @ pull.v
-        da[k] = k.H.T @ k.g if k.armature is None else k.H.T @ k.g + k.armature * w[k]
+        da[k] = k.H.T @ k.g + k.armature * w[k]
         hand_down(k, parent)
 
 

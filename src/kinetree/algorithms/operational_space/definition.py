@@ -51,8 +51,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
-            own = k.S.matrix().T @ momenta.matrix()
-            own = own if k.armature is None else own + np.diag(k.armature)
+            own = k.S.matrix().T @ momenta.matrix() + np.diag(k.armature)
             for i, c in enumerate(k.columns()):
                 X[c] = c.of(momenta)
                 for j, other in enumerate(k.columns()):

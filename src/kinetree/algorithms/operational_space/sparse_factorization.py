@@ -62,8 +62,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             for c in tree.descendants(k):
                 for i, h in zip(k.columns(), k.S.T @ X[c], strict=True):
                     H[i, c] = h
-            diagonal = k.S.matrix().T @ momenta.matrix()
-            diagonal = diagonal if k.armature is None else diagonal + np.diag(k.armature)
+            diagonal = k.S.matrix().T @ momenta.matrix() + np.diag(k.armature)
             for (i, j), h in zip(_pairs(k), diagonal[np.triu_indices(len(diagonal))], strict=True):
                 H[i, j] = h
             parent.R += k.R
