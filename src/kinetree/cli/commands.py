@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 import kinetree as kt
 from kinetree.cli import demo as demonstration
-from kinetree.cli import flops as operation_counts
 from kinetree.cli import info as information
 from kinetree.cli import report
 from kinetree.cli.files import load
@@ -106,21 +104,3 @@ def check(
     _require_memory("--samples", samples, model)
     if not report.run(console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)
-
-
-@app.command()
-def flops(
-    paper: Annotated[str, typer.Option(help="Whose comparison: 001 or 003.")] = "001",
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a picture, e.g. flops.png.")] = None,
-) -> None:
-    """Count operations as the papers do, and say which of their relations hold.
-
-    001 is Wensing, Featherstone and Orin's comparison of algorithms for the operational-space inertia of a humanoid,
-    003 the counts of Jain and Rodriguez for linearised dynamics of serial chains.
-    """
-    if paper not in operation_counts.PAPERS:
-        raise typer.BadParameter(f"{paper!r} is none of {', '.join(operation_counts.PAPERS)}", param_hint="--paper")
-    if plot is not None and find_spec("matplotlib") is None:
-        raise typer.BadParameter("a picture needs matplotlib: pip install 'kinetree[plot]'", param_hint="--plot")
-    operation_counts.run(console(), paper, as_json, plot)

@@ -56,7 +56,7 @@ class NodeKind(Protocol):
         """M(k). Has `@` and `.articulated()`."""
 
     def armature(self, parameters: Array) -> Array:
-        """Reflected rotor inertia of each degree of freedom, (nv,) [kg m² or kg]; `np.zeros` where there is no rotor."""
+        """Reflected rotor inertia of each degree of freedom, (nv,) [kg m² or kg]; zeros where there is no rotor."""
 
     def coriolis(self, parameters: Array, velocity: Any, v: Array) -> Any:
         """a(k): the acceleration of the node when all joint accelerations and the parent's are zero."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinetree.cli.link_coordinates.links import HELD, Blocks, Hinges, Links
-from kinetree.cli.link_coordinates.number import values
+from benchmarks.papers.link_coordinates.links import HELD, Blocks, Hinges, Links
+from benchmarks.papers.link_coordinates.number import values
 from kinetree.spatial.value import Array
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from kinetree.cli.link_coordinates.efpa import efpa
-from kinetree.cli.link_coordinates.links import Blocks, Links
-from kinetree.cli.link_coordinates.number import Tally
-from kinetree.cli.link_coordinates.rjk import rjk
-from kinetree.cli.link_coordinates.sparse import sparse
+from benchmarks.papers.link_coordinates.efpa import efpa
+from benchmarks.papers.link_coordinates.links import Blocks, Links
+from benchmarks.papers.link_coordinates.number import Tally
+from benchmarks.papers.link_coordinates.rjk import rjk
+from benchmarks.papers.link_coordinates.sparse import sparse
 from kinetree.zoo import asimo35, asimo35_tasks
 
 #: By the names that the paper gives them. In "RJK, shared" pairs share what they have in common.

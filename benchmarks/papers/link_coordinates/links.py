@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinetree.cli.link_coordinates.number import Number, Tally, values
-from kinetree.cli.link_coordinates.screw import Screw, X, Z
+from benchmarks.papers.link_coordinates.number import Number, Tally, values
+from benchmarks.papers.link_coordinates.screw import Screw, X, Z
 from kinetree.spatial.value import Array
 
 #: Components of motion that a revolute joint about z does not free.

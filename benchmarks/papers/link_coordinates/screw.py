@@ -27,7 +27,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from kinetree.cli.link_coordinates.number import Number, Tally
+from benchmarks.papers.link_coordinates.number import Number, Tally
 from kinetree.spatial.value import Array
 
 X, Z = 0, 2

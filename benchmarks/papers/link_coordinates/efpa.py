@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinetree.cli.link_coordinates.links import HELD, Blocks, Hinges, Links
+from benchmarks.papers.link_coordinates.links import HELD, Blocks, Hinges, Links
 from kinetree.spatial.value import Array
 
 

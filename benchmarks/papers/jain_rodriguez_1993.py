@@ -118,7 +118,7 @@ class Comparison:
         """All counts, and the crossovers."""
         tables = {"published": self.published, "counted": self.counted}
         return {
-            "paper": "003",
+            "paper": "jain_rodriguez_1993",
             "crossover": {name: self.crossover(which) for name, which in tables.items()},
             "counts": {
                 name: {i: {n: asdict(c) for n, c in of.items()} for i, of in which.items()}

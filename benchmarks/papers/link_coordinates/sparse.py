@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kinetree.cli.link_coordinates.links import Blocks, Links, cross, skew
+from benchmarks.papers.link_coordinates.links import Blocks, Links, cross, skew
 from kinetree.spatial.value import Array
 
 

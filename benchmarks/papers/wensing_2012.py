@@ -1,7 +1,7 @@
 """Figures 5 and 6 of [W12]: operations for Λ⁻¹ of a humanoid of 35 bodies and of mechanisms derived from it.
 
 Counted twice: all methods as the library computes them, in the frame of the tree; and the three that the paper
-compares as its authors do, in link coordinates (`kinetree.cli.link_coordinates`).
+compares as its authors do, in link coordinates (`benchmarks.papers.link_coordinates`).
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -17,10 +17,10 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.papers.link_coordinates import operations
+from benchmarks.papers.link_coordinates.number import Tally
+from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, growth, ratio, relations
 from kinetree.algorithms.operational_space import METHODS, inverse_inertia
-from kinetree.cli.flops_relations import BASE, LIMBS, Relation, growth, ratio, relations
-from kinetree.cli.link_coordinates import operations
-from kinetree.cli.link_coordinates.number import Tally
 from kinetree.cli.tables import of_numbers
 from kinetree.engines.count import PASSES, Count, count_passes
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
@@ -106,7 +106,7 @@ class Comparison:
     def as_json(self) -> object:
         """Counts by mechanism, method and pass, the relations, and why some differ."""
         return {
-            "paper": "001",
+            "paper": "wensing_2012",
             "counts": _plain(self.passes),
             "link_coordinates": _plain(self.link_parts),
             "relations": [asdict(relation) for relation in self.relations()],

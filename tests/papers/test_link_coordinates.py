@@ -1,4 +1,4 @@
-"""The algorithms of paper 001 in link coordinates: right numbers, and the operation counts that are published."""
+"""The algorithms that [W12] compares, in link coordinates: right numbers, and the published costs of single steps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import kinetree as kt
 
 pytest.importorskip("rich")
 
-from kinetree.cli.link_coordinates import ALGORITHMS, links_of, operations
-from kinetree.cli.link_coordinates.links import Links
-from kinetree.cli.link_coordinates.number import Number, Tally, values
-from kinetree.cli.link_coordinates.screw import Screw, X, Z
+from benchmarks.papers.link_coordinates import ALGORITHMS, links_of, operations
+from benchmarks.papers.link_coordinates.links import Links
+from benchmarks.papers.link_coordinates.number import Number, Tally, values
+from benchmarks.papers.link_coordinates.screw import Screw, X, Z
 from kinetree.engines.count import Count
 from tests.tolerance import assert_close, bound, condition
 

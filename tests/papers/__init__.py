@@ -1,0 +1,1 @@
+"""Papers' own tables and examples, reproduced by `benchmarks.papers`."""
