@@ -5,6 +5,8 @@ Each message names the thing, says where it is and how to mend it; the data behi
 
 from __future__ import annotations
 
+import difflib
+
 
 class KinetreeError(Exception):
     """Base of all errors of this library."""
@@ -19,15 +21,39 @@ class InputError(KinetreeError, ValueError):
 
 
 class UnknownNameError(InputError, KeyError):
-    """A frame, joint, body, function or engine that does not exist."""
+    """A frame, joint, body, function or engine that does not exist.
+
+    Attributes:
+        what: What was looked for.
+        name: What it was called.
+        choices: What there is.
+        nearest: The choices most like the name, best first.
+    """
 
     def __init__(self, what: str, name: object, choices: tuple[str, ...]) -> None:
         self.what, self.name, self.choices = what, name, choices
+        self.nearest = _nearest(name, choices)
+        meant = f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else "."
         shown = ", ".join(choices[:20]) + (f", … ({len(choices)} in all)" if len(choices) > 20 else "")
-        super().__init__(f"no {what} is called {name!r}. There are: {shown or 'none'}")
+        super().__init__(f"no {what} is called {name!r}{meant} There are: {shown or 'none'}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.name, self.choices)
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def _nearest(name: object, choices: tuple[str, ...]) -> tuple[str, ...]:
+    """Up to three choices that contain a name or are contained in it, then those spelt alike."""
+    if not isinstance(name, str) or not 0 < len(name) <= 100:
+        return ()
+    folded = {choice: choice.casefold() for choice in choices if choice}
+    asked = name.casefold()
+    containing = sorted((c for c, text in folded.items() if asked in text or text in asked), key=len)
+    alike = difflib.get_close_matches(asked, folded.values(), 3)
+    spelt = [choice for text in alike for choice, other in folded.items() if other == text]
+    return tuple(dict.fromkeys([*containing, *spelt]))[:3]
 
 
 class LoadError(KinetreeError, ValueError):

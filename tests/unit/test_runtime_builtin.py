@@ -119,7 +119,6 @@ class Sub(np.ndarray):
         np.ones((0, 7)),
         np.ones(7).view(Sub),
         np.frombuffer(b"\0" + np.ones(7).tobytes(), np.uint8)[1:].view(np.float64),
-        np.ma.ones(7),
     ],
 )
 def test_everything_else_goes_the_long_way(odd: Any) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -243,10 +245,11 @@ def test_fingerprint_depends_on_every_source(tmp_path: Path, monkeypatch: pytest
     inner.mkdir(parents=True)
     (tmp_path / "a.py").write_text("x = 1")
     (inner / "cache.py").write_text("")
-    monkeypatch.setattr(cache, "__file__", str(inner / "cache.py"))
+    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
     seen = set()
 
     def look() -> None:
+        monkeypatch.setattr(cache, "_IMPORTED", cache._sources())
         cache.source_fingerprint.cache_clear()
         seen.add(cache.source_fingerprint())
 
@@ -266,6 +269,91 @@ def test_fingerprint_depends_on_every_source(tmp_path: Path, monkeypatch: pytest
         assert len(seen) == 5
     finally:
         cache.source_fingerprint.cache_clear()
+
+
+def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process compiles is the old version's; the files on disk are the new one's."""
+    imported = cache._sources()
+    path = next(iter(imported))
+    monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0)})
+    monkeypatch.setattr(compiled, "_drivers", {})
+    cache.source_fingerprint.cache_clear()
+    try:
+        assert cache.key("driver", 1) is None
+        load_driver(1)
+        assert not directory.exists()
+    finally:
+        cache.source_fingerprint.cache_clear()
+
+
+def test_a_file_cannot_stand_in_for_another(directory: Path) -> None:
+    cache.store("one", META, CODE)
+    cache.store("other", META, CODE + b"different")
+    os.replace(directory / "one.object", directory / "swapped")
+    os.replace(directory / "other.object", directory / "one.object")
+    os.replace(directory / "swapped", directory / "other.object")
+    assert cache.load("one") is None
+    assert cache.load("other") is None
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "empty", "short", "huge", "socket", "link to a directory"])
+def test_what_is_no_file_of_the_cache_is_a_miss(directory: Path, kind: str) -> None:
+    cache.store("key", META, CODE)
+    path = directory / "key.object"
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        here = os.getcwd()
+        os.chdir(directory)  # names of sockets are short
+        try:
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(path.name)
+        finally:
+            os.chdir(here)
+    elif kind == "link to a directory":
+        path.symlink_to(directory)
+    else:
+        path.write_bytes({"empty": b"", "short": b"kinetree", "huge": b""}[kind])
+        if kind == "huge":
+            os.truncate(path, 30 << 30)
+    open_files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert cache.load("key") is None
+        cache.store("key", META, CODE)
+        cache.store("other", META, CODE)
+        loaded = cache.load("key")
+    assert loaded in (None, (META, CODE))
+    assert cache.load("other") == (META, CODE)
+    assert len(caught) <= 1
+    assert time.perf_counter() - start < 1.0
+    assert not open_files or len(os.listdir("/proc/self/fd")) == open_files
+    if kind == "huge":
+        path.unlink(missing_ok=True)
+
+
+def test_files_of_writers_that_died_are_removed(directory: Path) -> None:
+    cache.store("key", META, CODE)
+    old, new = directory / ".old.part", directory / ".new.part"
+    for path in (old, new):
+        path.write_bytes(b"half of")
+    os.utime(old, (0, 0))
+    cache.store("other", META, CODE)
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.parametrize("setting", ["nul\0inside", "x" * 5000, "~nobody-of-that-name/cache"])
+def test_directories_that_cannot_exist(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.os, "environ", {**os.environ, "KINETREE_CACHE_DIR": setting})
+    monkeypatch.setattr(cache, "_warned", False)
+    with pytest.warns(CacheWarning):
+        cache.store("key", META, CODE)
+    assert cache.load("key") is None
 
 
 def test_keys() -> None:

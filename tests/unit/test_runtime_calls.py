@@ -94,7 +94,7 @@ def test_what_counts_as_an_array(seven: Compiled) -> None:
     integers = np.arange(1, 8)
     for q, v, s in [
         (Q.tolist(), tuple(V.tolist()), 2),
-        (np.ma.masked_array(Q), V, np.int8(2)),
+        (Q.astype(np.longdouble), V, np.int8(2)),
         (memoryview(Q), V, np.float32(2)),
     ]:
         got = seven(q, v, s)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
-from kinetree.engines import reference
+from kinetree.engines import arguments, reference
 from kinetree.engines.count import Count, count
 from kinetree.engines.native.builtin import Gate
-from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.locks import Lock
 from kinetree.errors import InputError, UnknownNameError
@@ -204,12 +204,14 @@ class Function(Gate):
         bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
         if self._finish is None:
             return bound(*inputs) if out is None else bound(*inputs, out=out)
-        with np.errstate(all="ignore"):  # a sample with NaN gives NaN, as everywhere
-            result = self._finish(bound(*inputs))
+        computed = bound(*inputs)
+        with standard_arithmetic():  # a sample with NaN gives NaN, as everywhere
+            result = self._finish(computed)
         if out is None:
             return result
-        out[...] = result
-        return out
+        (given,) = arguments.results(self.name, out, ("result",), (np.shape(result),), np.asarray(result).dtype)
+        given[...] = result
+        return given
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | _Interpreted:
         key = algorithm, sites, single
@@ -264,7 +266,8 @@ class ForcedFunction(Function):
         if not f_ext:
             return self._run((), self.algorithm, arrays, out)
         sites = tuple(self._site(name) for name in f_ext)
-        wrenches = [np.asarray(w) for w in f_ext.values()]
+        kinds = "fiu" if self._engine == "native" else "fiucO"
+        wrenches = [arguments.numbers(self.name, f"the wrench on {name!r}", w, kinds) for name, w in f_ext.items()]
         for name, w in zip(f_ext, wrenches, strict=True):
             if w.ndim < 1 or w.shape[-1] != 6:
                 raise InputError(f"{self.name}: the wrench on {name!r} has shape {w.shape}, expected (..., 6)")
@@ -391,17 +394,24 @@ class _Interpreted:
         self.name, self.algorithm, self.mechanism, self.sites, self.single = name, algorithm, mechanism, sites, single
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        taken = list(inputs)
+        names = [a.name for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
+        if len(inputs) != len(names):
+            raise InputError(f"{self.name} takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}")
+        given = zip(names, inputs, strict=True)
+        taken = [arguments.numbers(self.name, name, value, "fiucO") for name, value in given]
         if not self.sites:
             for i, argument in enumerate(self.algorithm.inputs):
                 if "frames" in argument.dimensions:
                     taken.insert(i, np.zeros((0, 6)))
-        results = reference.run(self.algorithm, self.mechanism, self.sites, taken, self.name)
+        with np.errstate(all="ignore"):
+            computed = reference.run(self.algorithm, self.mechanism, self.sites, taken, self.name)
         if self.single:
             axes = [len(a.dimensions) - a.dimensions.index("frames") for a in self.algorithm.outputs]
-            results = tuple(np.squeeze(r, axis=-axis) for r, axis in zip(results, axes, strict=True))
+            computed = tuple(np.squeeze(r, axis=-axis) for r, axis in zip(computed, axes, strict=True))
         if out is not None:
-            for given, computed in zip(out if isinstance(out, tuple) else (out,), results, strict=True):
-                given[...] = computed
+            shapes, dtype = [result.shape for result in computed], computed[0].dtype
+            results = arguments.results(self.name, out, [a.name for a in self.algorithm.outputs], shapes, dtype)
+            for given_array, result in zip(results, computed, strict=True):
+                given_array[...] = result
             return out
-        return results[0] if len(results) == 1 else results
+        return computed[0] if len(computed) == 1 else computed

@@ -221,7 +221,7 @@ class _Rebuild:
         return self._const(0.0) if _is(a, 0.0) else None
 
     def _negative(self, a: Op) -> Op:
-        folded = self._fold_neg(a)
+        folded = self._fused_neg(a) if self.fusing else self._fold_neg(a)
         return self.result.op("neg", a) if folded is None else folded
 
     def _fold_neg(self, a: Op) -> Op | None:
@@ -232,6 +232,8 @@ class _Rebuild:
     # Fusing
 
     def _fused(self, op: Op, args: tuple[Op, ...]) -> Op | None:
+        if op.code == "neg":
+            return self._fused_neg(args[0])
         if op.code not in ("add", "sub"):
             return None
         old_a, old_b = op.args
@@ -239,11 +241,19 @@ class _Rebuild:
         target = self.result
         if old_b.code == "mul" and self.uses[id(old_b)] == 1 and old_b.block is op.block:
             x, y = b.args
-            return target.op("fma", target.op("neg", x) if op.code == "sub" else x, y, a)
+            return target.op("fma", self._negative(x) if op.code == "sub" else x, y, a)
         if old_a.code == "mul" and self.uses[id(old_a)] == 1 and old_a.block is op.block:
             x, y = a.args
-            return target.op("fma", x, y, target.op("neg", b) if op.code == "sub" else b)
+            return target.op("fma", x, y, self._negative(b) if op.code == "sub" else b)
         return None
+
+    def _fused_neg(self, a: Op) -> Op | None:
+        if a.code != "fma":
+            return self._fold_neg(a)
+        # −(x y + z) is (−x) y − z, but for the sign where the sum is exactly zero. ARM has one instruction for the
+        # latter, and LLVM takes it for the former too: so there is no former.
+        x, y, z = a.args
+        return self.result.op("fma", self._negative(x), y, self._negative(z))
 
 
 def _is(op: Op, value: float) -> bool:

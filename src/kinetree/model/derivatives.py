@@ -130,14 +130,14 @@ class Derivatives:
 
     @overload
     def linearize(
-        self, q: Any, v: Any, a: Any, tau: None = None, *, f_ext: Mapping[str, Any] | None = None
+        self, q: Any, v: Any, a: Any, tau: None = None, *, f_ext: Mapping[str, Any] | None = None, out: Any = None
     ) -> LinearizedInverse: ...
     @overload
     def linearize(
-        self, q: Any, v: Any, a: None = None, *, tau: Any, f_ext: Mapping[str, Any] | None = None
+        self, q: Any, v: Any, a: None = None, *, tau: Any, f_ext: Mapping[str, Any] | None = None, out: Any = None
     ) -> LinearizedForward: ...
     def linearize(
-        self, q: Any, v: Any, a: Any = None, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
+        self, q: Any, v: Any, a: Any = None, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None, out: Any = None
     ) -> LinearizedInverse | LinearizedForward:
         """The dynamics about a state to first order, exact: of inverse dynamics given `a`, of forward given `tau`.
 
@@ -149,14 +149,15 @@ class Derivatives:
             a: Joint accelerations, (…, nv).
             tau: Joint forces, (…, nv).
             f_ext: Wrenches by frame, as for `inverse_dynamics`; they stay constant in their frames' coordinates.
+            out: Three float64 arrays (…, nv, nv) to put the results in.
 
         Returns:
             `LinearizedInverse(dq, dv, M)` or `LinearizedForward(dq, dv, dtau)`.
         """
         if tau is None and a is not None:
-            return LinearizedInverse._make(_call(self.inverse_dynamics_derivatives, q, v, a, f_ext))
+            return LinearizedInverse._make(_call(self.inverse_dynamics_derivatives, q, v, a, f_ext, out))
         if a is None and tau is not None:
-            return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext))
+            return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext, out))
         raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
 
     def step(
@@ -199,6 +200,6 @@ class Derivatives:
         return discretization.discretize(self, q, v, tau, dt, method, f_ext)
 
 
-def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, out: Any) -> Any:
     # Without wrenches, without keywords: the short way into machine code.
-    return function(q, v, x) if f_ext is None else function(q, v, x, f_ext=f_ext)
+    return function(q, v, x) if f_ext is None and out is None else function(q, v, x, f_ext=f_ext, out=out)

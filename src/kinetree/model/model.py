@@ -141,7 +141,8 @@ class Model(Dynamics, Operational):
     def site(self, frame: str) -> Site:
         """Where a frame is fixed."""
         if frame not in self._sites_by_name:
-            raise UnknownNameError("frame", frame, self.frames)
+            own = tuple(extra.name for extra in self.extra_frames)
+            raise UnknownNameError("frame", frame, (*own, *(name for name in self.frames if name not in own)))
         return self._sites_by_name[frame]
 
     def joint(self, name: str) -> Joint:

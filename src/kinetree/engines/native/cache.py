@@ -5,7 +5,8 @@ only when their SHA-256 fits: LLVM never sees a damaged byte. The directory is `
 `$XDG_CACHE_HOME/kinetree`, else `~/.cache/kinetree`; `KINETREE_CACHE_DIR=off` (or empty) switches the cache off. Where
 the directory cannot be used everything works, uncached, and says so once.
 
-A file is magic, digest of all that follows, length of the metadata, metadata (JSON), object code.
+A file is magic, digest of its name and of all that follows, length of the metadata, metadata (JSON), object code.
+Whatever is not such a file (a directory, a pipe, a link, something cut off or huge) is a miss: code is compiled anew.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -30,86 +32,127 @@ from kinetree.errors import CacheWarning
 LIMIT_BYTES = 256 << 20
 """When the cache outgrows this, the files that were not used for longest go until it is three quarters full."""
 
-_MAGIC = b"kinetree-object-1\n"
+ENTRY_BYTES = 64 << 20
+"""Larger files are neither written nor read; the largest kernels take 2 MB."""
+
+_MAGIC = b"kinetree-object-2\n"
 _LENGTH = struct.Struct("<Q")
 _HEADER = len(_MAGIC) + 32
 _SUFFIX = ".object"
+_PART = ".part"
+_PART_SECONDS = 3600  # after which a file that was never finished is somebody's who died
+
+_PACKAGE = Path(__file__).parents[2]
 
 _warned = False
 
 
-def key(*parts: object) -> str:
-    """A file name for what `parts` describe, compiled by this version of the library.
+def key(*parts: object) -> str | None:
+    """A file name for what `parts` describe, compiled by this version of the library; None if it is not to be kept.
 
     Args:
         parts: Whatever distinguishes the code; compared by their `repr`.
     """
-    return hashlib.sha256(repr((source_fingerprint(), parts)).encode()).hexdigest()
+    fingerprint = source_fingerprint()
+    return None if fingerprint is None else hashlib.sha256(repr((fingerprint, parts)).encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def source_fingerprint() -> str:
-    """SHA-256 over the package's own sources and the versions of what it compiles with."""
-    package = Path(__file__).parents[2]
-    digest = hashlib.sha256()
-    digest.update(f"numpy {np.__version__}, llvmlite {llvmlite.__version__}\n".encode())
-    for directory, folders, files in os.walk(package):
+def _sources() -> dict[str, tuple[int, ...]]:
+    """The package's own source files, with what changes when they are replaced."""
+    found: dict[str, tuple[int, ...]] = {}
+    for directory, folders, files in os.walk(_PACKAGE):
         folders[:] = sorted(f for f in folders if f != "__pycache__")
         for name in sorted(files):
             if name.endswith(".py"):
-                content = Path(directory, name).read_bytes()
-                digest.update(f"{os.path.relpath(directory, package)}/{name} {len(content)}\n".encode())
-                digest.update(content)
-    return digest.hexdigest()
+                status = os.stat(os.path.join(directory, name))
+                path = os.path.relpath(os.path.join(directory, name), _PACKAGE)
+                found[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
 
 
-def load(name: str) -> tuple[dict[str, Any], bytes] | None:
+# The files that this process runs. Their contents are read when first needed: by then they may be another version's.
+_IMPORTED = _sources()
+
+
+@lru_cache(maxsize=1)
+def source_fingerprint() -> str | None:
+    """SHA-256 over the package's own sources and the versions of what it compiles with.
+
+    None if the sources are no longer those that were imported: what they compile to is not what this process compiles.
+    """
+    digest = hashlib.sha256()
+    digest.update(f"numpy {np.__version__}, llvmlite {llvmlite.__version__}\n".encode())
+    try:
+        for path in _IMPORTED:
+            content = (_PACKAGE / path).read_bytes()
+            digest.update(f"{path} {len(content)}\n".encode())
+            digest.update(content)
+        unchanged = _sources() == _IMPORTED
+    except OSError:
+        unchanged = False
+    return digest.hexdigest() if unchanged else None
+
+
+def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
     """The metadata and object code stored under a key, or None if there are none that can be trusted."""
-    directory = _directory()
-    if directory is None:
+    directory = None if name is None else _directory()
+    if directory is None or name is None:
         return None
     path = directory / (name + _SUFFIX)
+    flags = (getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY", "O_NONBLOCK", "O_CLOEXEC"))
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(path, os.O_RDONLY | sum(flags))
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
-        if not _is_private(os.fstat(descriptor)):
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _HEADER < status.st_size <= ENTRY_BYTES:
+            return None
+        if not _is_private(status):
             _warn(f"{path} is owned or may be written by others")
             return None
-        content = file.read()
-    unpacked = _unpack(content)
-    if unpacked is not None:
-        with contextlib.suppress(OSError):
+        with open(descriptor, "rb", closefd=False) as file:
+            unpacked = _unpack(name, file.read(status.st_size))
+        if unpacked is not None:
             os.utime(path)  # remembers the use, for pruning
-    return unpacked
+        return unpacked
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
-def store(name: str, metadata: dict[str, Any], code: bytes) -> None:
+def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
     """Keep object code and JSON-able metadata under a key. Failing to is no error."""
-    directory = _directory(create=True)
-    if directory is None:
-        return
+    directory = None if name is None else _directory(create=True)
     described = json.dumps(metadata).encode()
     body = _LENGTH.pack(len(described)) + described + code
+    if directory is None or name is None or _HEADER + len(body) > ENTRY_BYTES:
+        return
     temporary = None
     try:
         # Readers and writers of other processes see either no file or a whole one.
-        descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_SUFFIX)
+        descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_PART)
         with open(descriptor, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            file.write(_MAGIC + _digest(name, body) + body)
         os.replace(temporary, directory / (name + _SUFFIX))
     except OSError as error:
         _warn(f"{directory} cannot be written ({error.strerror})")
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
         return
     _prune(directory)
 
 
-def _unpack(content: bytes) -> tuple[dict[str, Any], bytes] | None:
+def _digest(name: str, body: bytes) -> bytes:
+    """Of a file's contents under its own name: no file can stand in for another."""
+    return hashlib.sha256(name.encode() + b"\n" + body).digest()
+
+
+def _unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
     digest, body = content[len(_MAGIC) : _HEADER], content[_HEADER:]
-    if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != digest:
+    if content[: len(_MAGIC)] != _MAGIC or len(body) < _LENGTH.size or _digest(name, body) != digest:
         return None
     (length,) = _LENGTH.unpack_from(body)
     end = _LENGTH.size + length
@@ -129,7 +172,7 @@ def _directory(create: bool = False) -> Path | None:
         status = path.stat()
     except FileNotFoundError:
         return None
-    except (OSError, RuntimeError) as error:  # RuntimeError: no home directory
+    except (OSError, RuntimeError, ValueError) as error:  # no home directory; a name that is none
         _warn(f"the cache directory cannot be made or read ({error})")
         return None
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
@@ -145,12 +188,15 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _prune(directory: Path) -> None:
+    """Remove what was not used for longest when there is too much, and what writers that died have left."""
     files = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.endswith(_SUFFIX):
-                with contextlib.suppress(FileNotFoundError):  # another process was faster
-                    files.append((entry.stat(), entry.path))
+            with contextlib.suppress(OSError):  # another process was faster
+                if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+                    files.append((entry.stat(follow_symlinks=False), entry.path))
+                elif entry.name.endswith(_PART) and time.time() - entry.stat().st_mtime > _PART_SECONDS:
+                    os.unlink(entry.path)
     excess = sum(status.st_size for status, _ in files) - LIMIT_BYTES
     if excess <= 0:
         return
@@ -159,7 +205,8 @@ def _prune(directory: Path) -> None:
         if excess <= 0:
             break
         excess -= status.st_size
-        Path(path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _warn(reason: str) -> None:

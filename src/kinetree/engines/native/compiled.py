@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.engines.native import cache, target, threads
 from kinetree.engines.native.binding import Array, Binding, Operand, plan
 from kinetree.engines.native.builtin import Gate
@@ -143,28 +146,14 @@ class Compiled(Gate):
 
     def _checked(self, operand: Operand, value: Any) -> Array:
         """An input as a float64 array of the right core shape."""
-        try:
-            array = np.asarray(value)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{self.binding.name}: {operand.name} is not an array of numbers ({error})") from None
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{self.binding.name}: {operand.name} has dtype {array.dtype}, expected real numbers")
-        rank = len(operand.shape)
-        if array.ndim < rank or array.shape[array.ndim - rank :] != operand.shape:
-            expected = ", ".join(["...", *map(str, operand.shape)])
-            raise InputError(f"{self.binding.name}: {operand.name} has shape {array.shape}, expected ({expected})")
+        array = arguments.numbers(self.binding.name, operand.name, value)
+        arguments.checked_shape(self.binding.name, operand.name, array, operand.shape)
         return array.astype(np.float64, copy=False)
 
     def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
         """The common leading shape."""
         leads = [_lead(array, operand) for array, operand in zip(arrays, self.binding.inputs, strict=True)]
-        if leads.count(leads[0]) == len(leads):
-            return leads[0]
-        try:
-            return np.broadcast_shapes(*leads)
-        except ValueError:
-            shapes = ", ".join(f"{o.name} {lead}" for o, lead in zip(self.binding.inputs, leads, strict=True))
-            raise InputError(f"{self.binding.name}: batch shapes do not broadcast: {shapes}") from None
+        return arguments.common_batch(self.binding.name, [operand.name for operand in self.binding.inputs], leads)
 
     def _results(self, out: Any, batch: tuple[int, ...]) -> tuple[Array, ...]:
         """The arrays that take the results: the user's if they fit, else new ones."""
@@ -172,19 +161,32 @@ class Compiled(Gate):
         shapes = [batch + operand.shape for operand in outputs]
         if out is None:
             return tuple(np.empty(shape) for shape in shapes)
-        given = out if isinstance(out, tuple) else (out,)
-        if len(given) != len(outputs):
-            raise InputError(f"{self.binding.name}: out has {len(given)} arrays, expected {len(outputs)}")
-        for array, operand, shape in zip(given, outputs, shapes, strict=True):
-            name = "out" if len(outputs) == 1 else f"out ({operand.name})"
-            if not isinstance(array, np.ndarray) or array.dtype != _FLOAT64:
-                kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
-                raise InputError(f"{self.binding.name}: {name} must be a float64 array, got {kind}")
-            if array.shape != shape:
-                raise InputError(f"{self.binding.name}: {name} has shape {array.shape}, expected {shape}")
-            if not array.flags.writeable:
-                raise InputError(f"{self.binding.name}: {name} is read-only")
-        return given
+        return arguments.results(self.binding.name, out, [operand.name for operand in outputs], shapes)
+
+
+@contextmanager
+def standard_arithmetic() -> Iterator[None]:
+    """IEEE's default arithmetic for the steps that NumPy adds to what a kernel computes, and no complaints."""
+    standard, restore = _switches()
+    found = standard()
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        restore(found)
+
+
+@lru_cache(maxsize=1)
+def _switches() -> tuple[Callable[[], int], Callable[[int], None]]:
+    with target.use(target.host()):
+        driver = load_driver(1)
+    standard = ctypes.CFUNCTYPE(ctypes.c_uint64)(driver.address("standard"))
+    restore = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(driver.address("restore"))
+    _kept.append(driver)
+    return standard, restore
+
+
+_kept: list[Library] = []
 
 
 def load_driver(width: int) -> Library:
@@ -200,7 +202,7 @@ def load_driver(width: int) -> Library:
                 cache.store(name, {}, code)
             else:
                 code = cached[1]
-            library = _drivers[width, chosen] = Library(code, "drive")
+            library = _drivers[width, chosen] = Library(code, "drive", "standard", "restore")
     return library
 
 

@@ -8,7 +8,12 @@ one fills the spare lanes; those compute the same bits and are stored to the sam
     take      user array -> lanes, by strides, or W x W register transposes where a sample is contiguous
     put       lanes -> user array, likewise
     mirror    upper triangle -> lower triangle
-    drive     the loop over blocks of samples; leaves the processor's floating-point flags as found
+    drive     the loop over blocks of samples
+    standard  sets the processor to IEEE arithmetic; gives what was set before, with the exception flags
+    restore   sets it back
+
+A thread may have been told to flush subnormal numbers to zero, to round upwards or to trap. Kernels run under IEEE's
+default arithmetic all the same, and leave both settings and flags as they found them.
 
 User memory is only promised to be aligned to 8 bytes. The plan is described in `binding.py`.
 """
@@ -24,6 +29,11 @@ from kinetree.engines.native.target import Target
 
 _ALIGNMENT = 64
 
+# x86 has settings and flags in one register: all exceptions masked, rounding to nearest, no flushing. The low six bits
+# are flags. ARM has settings in FPCR, of which zero is the default, and flags in FPSR.
+_MXCSR_DEFAULT = 0x1F80
+_MXCSR_FLAGS = 0x3F
+
 
 def driver_text(width: int, target: Target) -> str:
     """LLVM IR of `drive` for kernels of a lane width.
@@ -34,7 +44,8 @@ def driver_text(width: int, target: Target) -> str:
     """
     lanes = f"<{width} x double>"
     block = max(2, target.width)
-    parts = [_take(width), _put(width), _mirror_lanes(width) if width > 1 else _mirror(block), _drive(width, target)]
+    mirror = _mirror_lanes(width) if width > 1 else _mirror(block)
+    parts = [_take(width), _put(width), mirror, _drive(width), _standard(target), _restore(target)]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",
@@ -50,7 +61,8 @@ def driver_text(width: int, target: Target) -> str:
     if target.is_x86:
         parts += ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
     elif target.is_arm:
-        parts += ["declare i64 @llvm.aarch64.get.fpsr()", "declare void @llvm.aarch64.set.fpsr(i64)"]
+        for register in ("fpcr", "fpsr"):
+            parts += [f"declare i64 @llvm.aarch64.get.{register}()", f"declare void @llvm.aarch64.set.{register}(i64)"]
     return "\n".join(parts)
 
 
@@ -254,17 +266,46 @@ def _mirror(block: int) -> str:
     return f.text()
 
 
-def _drive(width: int, target: Target) -> str:
+def _standard(target: Target) -> str:
+    f = Function("define i64 @standard()")
+    if target.is_x86:
+        register = f.let("alloca i32, align 4")
+        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {register})")
+        found = f.let(f"load i32, ptr {register}, align 4")
+        settings = f.let(f"and i32 {found}, {~_MXCSR_FLAGS}")
+        with f.when(f.let(f"icmp ne i32 {settings}, {_MXCSR_DEFAULT}")):  # reading is cheap, writing is not
+            f.do(f"store i32 {_MXCSR_DEFAULT}, ptr {register}, align 4")
+            f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {register})")
+        return f.text(f"i64 {f.let(f'zext i32 {found} to i64')}")
+    if target.is_arm:
+        settings, flags = f.let("call i64 @llvm.aarch64.get.fpcr()"), f.let("call i64 @llvm.aarch64.get.fpsr()")
+        with f.when(f.let(f"icmp ne i64 {settings}, 0")):
+            f.do("call void @llvm.aarch64.set.fpcr(i64 0)")
+        both = f.let(f"or i64 {f.let(f'shl i64 {settings}, 32')}, {flags}")
+        return f.text(f"i64 {both}")
+    return f.text("i64 0")
+
+
+def _restore(target: Target) -> str:
+    f = Function("define void @restore(i64 %found)")
+    if target.is_x86:
+        register = f.let("alloca i32, align 4")
+        f.do(f"store i32 {f.let('trunc i64 %found to i32')}, ptr {register}, align 4")
+        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {register})")
+    elif target.is_arm:
+        settings = f.let("lshr i64 %found, 32")
+        with f.when(f.let(f"icmp ne i64 {settings}, 0")):
+            f.do(f"call void @llvm.aarch64.set.fpcr(i64 {settings})")
+        f.do(f"call void @llvm.aarch64.set.fpsr(i64 {f.let(f'and i64 %found, {0xFFFFFFFF}')})")
+    return f.text()
+
+
+def _drive(width: int) -> str:
     f = Function("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
-    flags = f.let("alloca i64, align 8")
     outs = f.let(f"alloca [{MAX_OUTPUTS} x ptr], align 8")
     samples = f.word("%dims")
     with f.returning_when(f.let(f"icmp slt i64 {samples}, 1")):
         pass
-    if target.is_x86:
-        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {flags})")
-    elif target.is_arm:
-        f.do(f"store i64 {f.let('call i64 @llvm.aarch64.get.fpsr()')}, ptr {flags}, align 8")
 
     size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {_ALIGNMENT}")
     memory = f.let(f"call ptr @malloc(i64 {size})")
@@ -272,6 +313,7 @@ def _drive(width: int, target: Target) -> str:
         state = f.let("call i32 @PyGILState_Ensure()")
         f.let("call ptr @PyErr_NoMemory()")
         f.do(f"call void @PyGILState_Release(i32 {state})")
+    found = f.let("call i64 @standard()")
     # Distance to the next multiple of the alignment.
     number = f.let(f"ptrtoint ptr {memory} to i64")
     scratch = f.at(memory, f.let(f"and i64 {f.let(f'sub i64 0, {number}')}, {_ALIGNMENT - 1}"))
@@ -344,9 +386,6 @@ def _drive(width: int, target: Target) -> str:
             with f.when(elsewhere):
                 f.do(f"call void @put(ptr {area}, ptr {sink}, {arguments})")
 
+    f.do(f"call void @restore(i64 {found})")
     f.do(f"call void @free(ptr {memory})")
-    if target.is_x86:
-        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {flags})")
-    elif target.is_arm:
-        f.do(f"call void @llvm.aarch64.set.fpsr(i64 {f.let(f'load i64, ptr {flags}, align 8')})")
     return f.text()

@@ -7,6 +7,7 @@ multiply-adds are written in the text. So the same text gives the same bits on e
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import weakref
 from functools import lru_cache
@@ -47,8 +48,15 @@ def compile_text(text: str, target: Target) -> bytes:
     Returns:
         The bytes of a relocatable object file.
     """
+    module, machine = optimized(text, target)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+    """The module after LLVM's passes, and what makes code of it."""
     machine = target.machine()
-    module = llvm().parse_assembly(text)
+    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text)
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
     module.verify()
@@ -57,8 +65,32 @@ def compile_text(text: str, target: Target) -> bytes:
     options.loop_vectorization = False
     builder = llvm().create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    code: bytes = machine.emit_object(module)
-    return code
+    return module, machine
+
+
+def _fenced(text: str) -> str:
+    """The text with negations that LLVM cannot merge with what they negate.
+
+    ARM's `fnmadd` computes −x y − z. LLVM takes it for −(x y + z) too, which has another sign where the sum is exactly
+    zero. The programs have no such negation, but LLVM also looks through memory.
+    """
+    types: set[str] = set()
+
+    def fenced(match: re.Match[str]) -> str:
+        name, kind, value = match.groups()
+        types.add(kind)
+        return f"  {name}.fenced = call {kind} {_fence(kind)}({kind} {value})\n  {name} = fneg {kind} {name}.fenced"
+
+    text = _NEGATION.sub(fenced, text)
+    return "\n".join([text, *(f"declare {kind} {_fence(kind)}({kind})" for kind in sorted(types))])
+
+
+_NEGATION = re.compile(r"^ *(%[\w.]+) = fneg (double|<\d+ x double>) (%[\w.]+)$", re.MULTILINE)
+
+
+def _fence(kind: str) -> str:
+    lanes = kind[1:].partition(" ")[0] if kind != "double" else ""
+    return f"@llvm.arithmetic.fence.{f'v{lanes}' if lanes else ''}f64"
 
 
 class Library:

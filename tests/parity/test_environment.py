@@ -1,0 +1,121 @@
+"""The floating-point environment of a thread changes no result, and calls leave it as they find it."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.native import threads
+from tests.parity.functions import assert_same_bits
+
+FLUSH = {"x86_64": 0x8040, "aarch64": 1 << 24}  # FTZ and DAZ of MXCSR; FZ of FPCR
+UPWARD = {"x86_64": 0x4000, "aarch64": 1 << 22}  # rounding modes
+
+pytestmark = pytest.mark.skipif(
+    platform.system() != "Linux" or platform.machine() not in FLUSH, reason="fenv_t is known for glibc only"
+)
+
+
+def read() -> bytes:
+    environment = ctypes.create_string_buffer(32)
+    assert ctypes.CDLL("libm.so.6").fegetenv(environment) == 0
+    return environment.raw
+
+
+def settings(environment: bytes) -> int:
+    """MXCSR without its flags, or FPCR."""
+    if platform.machine() == "x86_64":
+        return struct.unpack_from("I", environment, 28)[0] & ~0x3F
+    return struct.unpack_from("I", environment, 0)[0]
+
+
+@contextmanager
+def environment(setting: str) -> Iterator[None]:
+    """A thread that flushes subnormal numbers, or rounds upwards, or traps on invalid operations."""
+    before = read()
+    changed = bytearray(before)
+    place = 28 if platform.machine() == "x86_64" else 0
+    word = struct.unpack_from("I", changed, place)[0]
+    if setting == "trap":
+        word = word & ~0x80 if platform.machine() == "x86_64" else word | 0x100
+    else:
+        word |= (FLUSH if setting == "flush" else UPWARD)[platform.machine()]
+    struct.pack_into("I", changed, place, word)
+    libm = ctypes.CDLL("libm.so.6")
+    try:
+        libm.fesetenv(bytes(changed))
+        yield
+    finally:
+        libm.fesetenv(before)
+
+
+def tiny(count: int) -> tuple[kt.Model, np.ndarray, np.ndarray]:
+    """A robot with configurations, and joint forces so small that accelerations are subnormal numbers."""
+    model = kt.zoo.double_pendulum()
+    q = model.random_configuration(0, count)
+    return model, q, 1e-309 * np.random.default_rng(0).uniform(-1.0, 1.0, q.shape)
+
+
+@pytest.mark.parametrize("setting", ["flush", "upward"])
+def test_a_thread_with_another_environment_gets_the_same_bits(setting: str) -> None:
+    model, q, x = tiny(50)
+    calls = [
+        (model.mass_matrix_solve, (q, x)),
+        (model.mass_matrix, (q,)),
+        (model.mass_matrix_determinant, (q,)),
+        (model.mass_matrix_log_determinant, (q,)),
+    ]
+    expected = [function(*arrays) for function, arrays in calls]
+    assert 0 < np.abs(expected[0]).max() < np.finfo(float).tiny
+    with environment(setting):
+        during = settings(read())
+        alone = [np.stack([function(*one) for one in zip(*arrays, strict=True)]) for function, arrays in calls]
+        together = [function(*arrays) for function, arrays in calls]
+        assert settings(read()) == during
+    assert_same_bits(tuple(alone), tuple(expected))
+    assert_same_bits(tuple(together), tuple(expected))
+
+
+@pytest.mark.parametrize("setting", ["flush", "upward"])
+def test_threads_of_one_batch_agree(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calling thread takes a part of the batch; the others never heard of its settings."""
+    model, q, x = tiny(1000)
+    expected = model.mass_matrix_solve(q, x)
+    monkeypatch.setattr("kinetree.engines.native.compiled._NUMBERS_PER_THREAD", 1 << 8)
+    threads.set_threads(3)
+    try:
+        with environment(setting):
+            result = model.mass_matrix_solve(q, x)
+    finally:
+        threads.set_threads(None)
+    assert_same_bits((result,), (expected,))
+
+
+def test_a_thread_that_traps_invalid_operations_is_not_killed() -> None:
+    model, q, x = tiny(5)
+    q[2] = np.inf
+    expected = model.mass_matrix_solve(q, x)
+    assert np.isnan(expected[2]).all()
+    with environment("trap"):
+        together, alone = model.mass_matrix_solve(q, x), model.mass_matrix_solve(q[2], x[2])
+    assert_same_bits((together, alone), (expected, expected[2]))
+
+
+def test_torch_that_flushes_denormals() -> None:
+    torch = pytest.importorskip("torch")
+    model, q, x = tiny(5)
+    expected = model.mass_matrix_solve(q, x)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        results = model.mass_matrix_solve(q, x), np.stack([model.mass_matrix_solve(*one) for one in zip(q, x)])
+    finally:
+        torch.set_flush_denormal(False)
+    assert_same_bits(results, (expected, expected))

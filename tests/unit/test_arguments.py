@@ -1,0 +1,156 @@
+"""One rule for inputs and for `out=`, on every engine and for every kind of function."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, UnknownNameError
+
+ENGINES = ["native", "reference"]
+
+
+@pytest.fixture(scope="module")
+def robot() -> kt.Model:
+    return kt.zoo.double_pendulum()
+
+
+def functions(robot: kt.Model) -> dict[str, tuple[Any, tuple[int, ...], Any]]:
+    """Functions, the shape of a result, and arguments behind q."""
+    n = robot.nv
+    return {
+        "mass_matrix": (robot.mass_matrix, (n, n), ()),
+        "mass_matrix_determinant": (robot.mass_matrix_determinant, (), ()),
+        "mass_matrix_log_determinant": (robot.mass_matrix_log_determinant, (), ()),
+        "jacobian": (robot.jacobian, (6, n), ("tip",)),
+    }
+
+
+NAMES = ["mass_matrix", "mass_matrix_determinant", "mass_matrix_log_determinant", "jacobian"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_out_takes_the_result_or_is_refused(robot: kt.Model, name: str, engine: str, batch: tuple[int, ...]) -> None:
+    function, core, rest = functions(robot)[name]
+    function = function.engine(engine)
+    q = robot.random_configuration(0, batch)
+    expected = function(q, *rest)
+    out = np.empty(batch + core)
+    assert function(q, *rest, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+
+    frozen = np.empty(batch + core)
+    frozen.flags.writeable = False
+    for wrong, message in {
+        "shape": (np.empty((2, 2, *batch, *core)), rf"{name}: out has shape \(2, 2.*expected \("),
+        "type": (np.zeros(batch + core, dtype=np.int64), f"{name}: out must be a float64 array, got dtype int64"),
+        "single": (np.zeros(batch + core, dtype=np.float32), f"{name}: out must be a float64 array, got dtype float32"),
+        "list": ([0.0], f"{name}: out must be a float64 array, got list"),
+        "masked": (np.ma.zeros(batch + core), f"{name}: out must be a float64 array, got MaskedArray"),
+        "read-only": (frozen, f"{name}: out is read-only"),
+        "two": ((np.empty(batch + core), np.empty(batch + core)), f"{name}: out has 2 arrays, expected 1"),
+    }.values():
+        with pytest.raises(InputError, match=message):
+            function(q, *rest, out=wrong)
+
+
+class Lazy:
+    """What makes a Dask collection one."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dask_graph__(self) -> dict[str, Any]:
+        return {"a": 1}
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise AssertionError("loaded")
+
+
+class Eager(Lazy):
+    """What an xarray.DataArray is without Dask."""
+
+    def __dask_graph__(self) -> None:
+        return None
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        return self.array
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_arrays_that_would_lose_something_are_refused(robot: kt.Model, engine: str) -> None:
+    q = np.zeros(2)
+    function, forced = robot.mass_matrix.engine(engine), robot.inverse_dynamics.engine(engine)
+    with pytest.raises(InputError, match=r"mass_matrix: q is a masked array, and its mask would be lost; fill it"):
+        function(np.ma.masked_array(q, mask=[True, False]))
+    with pytest.raises(InputError, match=r"mass_matrix: q is a Dask array.*apply_gufunc.*q\.compute\(\)"):
+        function(Lazy(q))
+    with pytest.raises(InputError, match=r"inverse_dynamics: the wrench on 'tip' is a masked array"):
+        forced(q, q, q, f_ext={"tip": np.ma.zeros(6)})
+    np.testing.assert_array_equal(function(Eager(q)), function(q))
+
+
+def test_a_tensor_that_records_gradients_is_refused(robot: kt.Model) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InputError, match="mass_matrix: q is not an array of numbers .*requires grad"):
+        robot.mass_matrix(torch.zeros(2, dtype=torch.float64, requires_grad=True))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_words_are_no_numbers(robot: kt.Model, engine: str) -> None:
+    with pytest.raises(InputError, match="mass_matrix: q has dtype <U1, expected"):
+        robot.mass_matrix.engine(engine)(["a", "b"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_floating_point_errors(robot: kt.Model, name: str, engine: str) -> None:
+    function, _, rest = functions(robot)[name]
+    function = function.engine(engine)
+    with np.errstate(all="raise"):
+        for bad in (np.nan, np.inf, 1e308, -1e200):
+            function(np.array([bad, 0.1]), *rest)
+            function(np.array([[bad, 0.1], [0.1, 0.2]]), *rest)
+
+
+def test_names_that_are_nearly_right() -> None:
+    robot = kt.zoo.humanoid24()
+    with pytest.raises(UnknownNameError) as caught:
+        robot.jacobian(robot.neutral(), "hand")
+    message = str(caught.value)
+    assert message.startswith("no frame is called 'hand'; did you mean 'left_hand' or 'right_hand'? There are: ")
+    own = [frame.name for frame in robot.extra_frames]
+    assert caught.value.choices[: len(own)] == tuple(own)
+    assert set(caught.value.choices) == set(robot.frames)
+    for wrong, meant in [("lefthand", "left_hand"), ("Left_Hand", "left_hand"), ("rihgt_foot", "right_foot")]:
+        with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'") as caught:
+            robot.jacobian(robot.neutral(), wrong)
+        assert caught.value.nearest[0] == meant
+    assert pickle.loads(pickle.dumps(caught.value)).nearest == caught.value.nearest
+
+
+@pytest.mark.parametrize("name", ["qqqq", "", "x" * 10**6])
+def test_names_like_nothing(robot: kt.Model, name: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        robot.jacobian(robot.neutral(), name)
+    assert caught.value.nearest == ()
+    assert "did you mean" not in str(caught.value)
+
+
+def test_linearize_takes_out(robot: kt.Model) -> None:
+    q = robot.random_configuration(0, 4)
+    expected = robot.linearize(q, q, tau=q)
+    out = type(expected)(*(np.empty((4, 2, 2)) for _ in range(3)))
+    result = robot.linearize(q, q, tau=q, out=out)
+    assert type(result) is type(expected)
+    for one, given, right in zip(result, out, expected, strict=True):
+        assert one is given
+        np.testing.assert_array_equal(one, right)
+    with pytest.raises(InputError, match="inverse_dynamics_derivatives: out has 1 arrays, expected 3"):
+        robot.linearize(q, q, a=q, out=np.empty((4, 2, 2)))

@@ -1,0 +1,92 @@
+"""No compiler may turn −(x y + z) into (−x) y − z, whose zero has another sign: kernels hold no such negation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import kinetree as kt
+from kinetree.engines.ir import Op, walk
+from kinetree.engines.native import kernels, machine_code, target
+from kinetree.engines.simplify import fuse, simplify
+from kinetree.engines.trace import trace
+from kinetree.engines.variants import Variants
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from tests.parity.functions import FUNCTIONS
+
+#: Between them, they have all kinds of loops.
+CHECKED = ("inverse_dynamics", "mass_matrix", "mass_matrix_inverse", "coriolis_matrix", "jacobian_dot_v")
+
+ARM = target.Target("aarch64-unknown-linux-gnu", "generic", "", 2)
+
+
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
+def negated(tree, q, x, y):
+    for k, _ in tree.scatter():
+        y[k] = -(q[k] * x[k] + x[k])
+
+
+def negated_fmas(algorithm: Algorithm, variants: Variants) -> list[Op]:
+    program = fuse(simplify(trace(algorithm, variants)))
+    ops = [item for _, item in walk(program.top) if isinstance(item, Op)]
+    return [op for op in ops if op.code == "neg" and op.args[0].code in ("fma", "neg")]
+
+
+def optimized(text: str) -> tuple[str, str]:
+    """LLVM IR after all of LLVM's passes and assembly, for ARM."""
+    target.llvm().initialize_all_targets()
+    target.llvm().initialize_all_asmprinters()
+    module, machine = machine_code.optimized(text, ARM)
+    return str(module), machine.emit_assembly(module)
+
+
+def fnegs_of_fmas(text: str) -> list[str]:
+    fmas = set(re.findall(r"(%[\w.]+) = (?:tail )?call [^@]*@llvm\.fma", text))
+    return [name for name in re.findall(r"fneg [^%]*(%[\w.]+)", text) if name in fmas]
+
+
+def test_the_negation_of_a_fused_sum_is_fused_too() -> None:
+    variants = Variants.of(kt.zoo.double_pendulum().mechanism, ())
+    program = fuse(simplify(trace(negated, variants)))
+    ops = [item for _, item in walk(program.top) if isinstance(item, Op)]
+    assert {tuple(arg.code for arg in op.args) for op in ops if op.code == "fma"} == {("neg", "load", "neg")}
+    assert not negated_fmas(negated, variants)
+
+
+@pytest.mark.parametrize("kind", ["double", "<2 x double>"])
+def test_negations_stay_apart_on_arm(kind: str) -> None:
+    """Also those that LLVM finds by looking through memory."""
+    suffix = "f64" if kind == "double" else "v2f64"
+    text = f"""define void @f({kind} %x, {kind} %y, ptr %p) {{
+  %a = call {kind} @llvm.fma.{suffix}({kind} %x, {kind} %y, {kind} %x)
+  store {kind} %a, ptr %p
+  %b = load {kind}, ptr %p
+  %c = fneg {kind} %b
+  store {kind} %c, ptr %p
+  ret void
+}}
+declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})"""
+    ir, assembly = optimized(text)
+    assert "arithmetic.fence" in ir
+    assert "fneg" in assembly
+    assert "fnmadd" not in assembly
+
+
+def test_what_the_check_looks_for_is_found() -> None:
+    text = "%a = tail call double @llvm.fma.f64(double %x, double %y, double %x)\n%b = fneg double %a"
+    assert fnegs_of_fmas(text) == ["%a"]
+
+
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f.name in CHECKED], ids=str)
+def test_kernels_for_arm(function) -> None:
+    robot = kt.zoo.random_tree(12, seed=3, armature=True)
+    called = robot
+    for name in function.name.split("."):
+        called = getattr(called, name)
+    chosen = called.algorithm
+    sites = [robot.site("body3")] if chosen.takes_frames else []
+    variants = Variants.of(robot.mechanism, sites)
+    assert not negated_fmas(chosen, variants)
+    text, _ = kernels.Kernels(chosen, variants).text(1, ARM)
+    assert not fnegs_of_fmas(optimized(text)[0])
