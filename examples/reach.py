@@ -93,30 +93,34 @@ def main(picture: str | None = None) -> float:
     print(f"  the hand ends {away * 1e3:.1f} mm from the goal, at most {np.abs(v[-1]).max():.3f} rad/s left;")
     print(f"  the trunk has turned by {turned:.0f}° on the way, and no torque exceeds {np.abs(tau).max():.2f} N m")
     if picture:
-        draw(robot, picture, costs, {"no torques": first[0], "after": q})
+        draw(robot, picture, costs, {"without torques": first[0], "optimised": q})
     return away
 
 
 def draw(robot: kt.Model, file: str, costs: list[float], paths: dict[str, np.ndarray]) -> None:
-    """The arm at the end and the way of its hand, from above and from the side; the cost."""
+    """The arm at the end and the path of its hand, from above and from the side; the cost."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
     views = figure.subplots(1, 3)
     for axes, (x, y) in zip(views, ((0, 1), (0, 2))):
         for shade, (label, q) in zip(("0.65", "C0"), paths.items()):
             hand = robot.poses(q, ["hand"])[:, 0, :3, 3]
             joints = robot.poses(q[-1], ["trunk", "upper_arm", "forearm", "hand"])[:, :3, 3]
             axes.plot(joints[:, x], joints[:, y], "o-", color=shade, linewidth=3, label=f"arm at the end, {label}")
-            axes.plot(hand[:, x], hand[:, y], "--", color=shade)
+            axes.plot(hand[:, x], hand[:, y], "--", color=shade, label=f"path of the hand, {label}")
         axes.plot(GOAL[x], GOAL[y], "*", color="C3", markersize=14, label="goal")
         axes.set_xlabel(f"{'xyz'[x]} [m]")
         axes.set_ylabel(f"{'xyz'[y]} [m]")
-        axes.set_aspect("equal")
-    figure.legend(*views[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8)
+        axes.margins(0.12)
+        axes.set_aspect("equal", adjustable="datalim")
+    views[0].set_title("from above")
+    views[1].set_title("from the side")
+    views[2].set_title("cost")
+    handles, labels = views[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
     views[2].semilogy(costs, color="C0")
-    views[2].set_xlabel("gradient")
-    views[2].set_ylabel("cost")
+    views[2].set_xlabel("iteration")
     figure.savefig(file, dpi=120)
 
 
