@@ -1,15 +1,15 @@
-# Sets itself up: a machine with Python 3.10 or newer and make is all it takes.
+# Sets itself up: all it needs is Python 3.10 or newer, and make.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-# Two test workers on two cores: a BLAS that starts its own threads would only get in their way.
+# Tests run on two workers; a BLAS with threads of its own would only get in their way.
 BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types pytest format bench clean
+.PHONY: help install run test lint types pytest format bench numbers docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -39,14 +39,20 @@ types: $(VENV)/stamp-test ## check types
 pytest: $(VENV)/stamp-test $(VENV)/stamp-bridges ## run the tests: units, layers, README code, laws, engines, oracles, bridges
 	$(BLAS) $(BIN)/pytest -n $(JOBS) --dist worksteal
 
-format: $(VENV)/stamp-test ## format and mend what can be mended
+format: $(VENV)/stamp-test ## format, and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/stamp-bench ## print the benchmark tables
-	$(BLAS) $(BIN)/python -m benchmarks.foundation
-	$(BLAS) $(BIN)/python -m benchmarks.operational_space
+bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance.md
+	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
+	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
+
+numbers: $(VENV)/stamp-test ## bring operation counts and the README's table and picture up to date
+	$(BIN)/python -m benchmarks.numbers
+
+docs: $(VENV)/stamp-docs ## build the documentation site in site/, without network access
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d site/.doctrees docs site
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import kinetree as kt
-from benchmarks import linearized, loading, robots, startup
+from benchmarks import linearized, loading, numbers, robots, startup
 from benchmarks.peers import FUNCTIONS, Peer, kinetree_arguments, looped, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -39,6 +39,7 @@ def main() -> None:
     """Run all benchmarks and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument("--update", action="store_true", help="write the tables into docs/performance.md")
     parser.add_argument(
         "--seconds", type=float, default=0.15, help="time spent on each contender (default: %(default)s)"
     )
@@ -80,6 +81,9 @@ def main() -> None:
     if options.markdown is not None:
         text = "\n\n".join([title, *(table.markdown() for table in tables)])
         options.markdown.write_text(text + "\n", encoding="utf-8")
+    if options.update and not options.only:
+        shown = [table for name, table in zip(wanted, tables) if not name.startswith("chain ")]
+        numbers.write(numbers.PERFORMANCE, "foundation", "\n\n".join(table.markdown() for table in shown))
 
 
 def against_peers(robot: robots.Robot, seconds: float) -> Table:

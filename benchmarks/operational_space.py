@@ -18,7 +18,7 @@ import numpy as np
 import pinocchio as pin
 from rich.console import Console
 
-from benchmarks import robots
+from benchmarks import numbers, robots
 from benchmarks.foundation import BATCH, PIECE, POOL, WIDTH, micro, ratio
 from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
@@ -235,6 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.15, help="time for each contender (default: %(default)s)")
     parser.add_argument("--only", nargs="*", default=[], help="names of robots; all if empty")
+    parser.add_argument("--update", action="store_true", help="write the table of Talos into docs/performance.md")
     options = parser.parse_args()
     set_threads(1)
     core = pin_to_one_core()
@@ -243,7 +244,10 @@ def main() -> None:
     console.print(f"{processor()}, core {core}")
     for name in FRAMES:
         if not options.only or name in options.only:
-            console.print(table(robots.load(name), options.seconds).rich())
+            made = table(robots.load(name), options.seconds)
+            console.print(made.rich())
+            if options.update and name == "Talos":
+                numbers.write(numbers.PERFORMANCE, "operational space", made.markdown())
 
 
 if __name__ == "__main__":
