@@ -72,9 +72,13 @@ def test_determinant_is_the_product_of_hinge_inertias(case: Case) -> None:
         assert_close(determinant / np.exp(logarithm), np.ones(case.shape), case.solving_tolerance)
 
 
+#: Robots with axes at right angles, some of which do not feel each other: rounding decides how exactly.
+SYMMETRIC = ("humanoid24", "asimo35")
+
+
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_sparsity_is_topology(case: Case) -> None:
-    """Entries of joints of which neither supports the other are exactly zero, and no other block is."""
+    """Entries of joints of which neither supports the other are exactly zero; on random trees no other block is."""
     q, _, _ = case.state
     M = case.on("mass_matrix", q)
     mechanism = case.robot.mechanism
@@ -85,7 +89,7 @@ def test_sparsity_is_topology(case: Case) -> None:
         for ancestor in topology.support(node):
             rows = slice(starts[ancestor], starts[ancestor + 1])
             related[rows, columns] = related[columns, rows] = True
-            if len(topology) < 100:
+            if len(topology) < 100 and case.name not in SYMMETRIC:
                 assert np.all(np.any(M[..., rows, columns] != 0.0, axis=(-1, -2)))
     assert np.all(M[..., ~related] == 0.0)
 

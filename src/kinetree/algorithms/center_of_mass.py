@@ -1,7 +1,7 @@
 """Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) and O(n).
 
-Momenta are formed in the frame of each tree, about the tree's root body, and moved to the common centre of mass at the
-end.
+Linear momenta are formed in the frame of each tree. The centroidal momentum matrix needs moments too: it finds the
+centre first, and forms inertias and motions about it.
 
 [OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
 """
@@ -16,7 +16,8 @@ from kinetree.algorithms import tree_frame
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import RigidInertia
-from kinetree.spatial.vector3 import cross, stack
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.vector3 import stack
 
 
 @algorithm(q=("q",), com=(3,), outputs=("com",))
@@ -52,23 +53,53 @@ def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
 def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
     """Takes joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
 
+    Far from the world's origin, the centre's own coordinates are rounded to fewer digits than the robot's size needs.
+    What is left of the first moment about the rounded centre corrects it.
+
     Args:
         tree: The mechanism.
         q: Configuration, (nq,).
         A: Centroidal momentum matrix, (6, nv).
     """
-    F = tree.array("v")
-    _composite_momenta(tree, q, F)
-    com = tree.world.moment / tree.world.R.mass
+    tree_frame.start(tree)
+    tree.world.total = np.zeros(4)
+    tree.world.left = np.zeros(3)
+    tree.world.R = RigidInertia.zero()
+
+    for k, parent in tree.scatter():
+        tree_frame.move(k, parent, q)
+        k.moment = k.C.E.T @ k.M.first_moment + k.C.r * k.M.mass
+        k.total = stack(k.M.mass, k.moment + k.origin * k.M.mass)
+
+    for k, parent in tree.gather():
+        parent.total += k.total
+    share = 1.0 / tree.world.total[0]
+    rounded = tree.world.total[1:] * share
+
     for k, _ in tree.scatter():
-        lever = com - k.origin
+        k.offset = (k.origin - rounded) + k.origin_error
+        k.left = k.moment + k.offset * k.M.mass
+
+    for k, parent in tree.gather():
+        parent.left += k.left
+    correction = tree.world.left * share
+
+    for k, _ in tree.scatter():
+        C = Transform.of(k.C.E, k.C.r + (k.offset - correction))
+        k.S, k.R = k.H.map(C.back), C.congruence(k.M)
+
+    for k, parent in tree.gather():
+        momenta = k.S.map(lambda s, R=k.R: R @ s)
         for c in k.columns():
-            momentum = F[c]
-            A[c] = stack(momentum.angular - cross(lever, momentum.linear), momentum.linear)
+            A[c] = c.of(momenta).data
+        parent.R += k.R
 
 
 def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
-    """Total mass and first moment on the world; in F, the momentum per unit velocity of each degree of freedom."""
+    """Total mass and first moment on the world; in F, the momentum per unit velocity of each degree of freedom.
+
+    Linear momenta, that is: moments are about the reference points of `tree_frame`, of which there may be several.
+    """
     tree_frame.start(tree)
     tree.world.R = RigidInertia.zero()
     tree.world.moment = np.zeros(3)
@@ -86,7 +117,7 @@ def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
 
 
 def column_momenta(tree: Tree, F: Indexed) -> Any:
-    """Fill F with the momentum per unit velocity of each degree of freedom, once bodies are placed.
+    """Fill F with the momentum per unit velocity of each degree of freedom, once bodies are placed; its linear part.
 
     Returns:
         The mass of all bodies.

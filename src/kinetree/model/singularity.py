@@ -1,25 +1,40 @@
-"""Mechanisms whose mass matrix has no inverse, whatever the configuration."""
+"""Mechanisms whose mass matrix has no inverse, whatever the configuration.
+
+A joint that no inertia resists has a pivot D = HᵀPH + armature of zero. Rounding seldom leaves zero, so pivots are
+compared with what rounding may have left of one: beside each inertia runs a bound on its error, in units of rounding,
+that grows with every term that was added before others cancelled it. [H02] calls this a running error analysis.
+
+[H02] N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, SIAM 2002, §3.3.
+"""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.errors import SingularMechanismError
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.recursion.node import WORLD_PORT
-from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.inertia import SYMMETRIC6
 from kinetree.spatial.value import Array
 
-# Relative to the inertia that the joint carries: what rounding leaves of an exact zero.
-_SINGULAR = 1e-13
+# A pivot this many times its error bound has digits. Bounds are pessimistic, but count each operation's rounding once.
+_TRUSTED = 4.0 * float(np.finfo(np.float64).eps)
+
+# Roundings of one congruence XᵀPX, per term: two products of three and a sum.
+_CONGRUENCE = 4.0
+
+# Generic configurations, each with its own scale of lengths [m]: robots come in all sizes.
+_LENGTHS = (1.0, 1e-3, 1e3)
 
 
 def require_invertible(mechanism: Mechanism) -> None:
     """Raise unless D = HᵀPH + armature is positive definite at every node of rigid bodies, at some configuration.
 
     Where HᵀMH + armature of the body alone is, nothing that it carries can spoil it. So articulated inertias are needed
-    only behind nodes where it is not, such as the massless one inside a universal joint; they are taken at a fixed
-    configuration without special symmetry.
+    only behind nodes where it is not, such as the massless one inside a universal joint; they are taken at a few
+    configurations without special symmetry.
 
     Args:
         mechanism: Its nodes are rigid bodies; others are not looked at.
@@ -27,44 +42,136 @@ def require_invertible(mechanism: Mechanism) -> None:
     Raises:
         SingularMechanismError: Naming the body.
     """
-    rigid = [kind.port == WORLD_PORT for kind in mechanism.kinds]
-    doubtful = [
-        node
-        for node, kind in enumerate(mechanism.kinds)
-        if rigid[node] and not _definite(mechanism, node, kind.inertia(mechanism.parameters[node]).articulated())
-    ]
+    doubtful = _doubtful(mechanism)
     topology = mechanism.topology
     for node in doubtful:
         if len(topology.subtree(node)) == 1:
             raise SingularMechanismError(_told(mechanism, node))
     needed = sorted({below for node in doubtful for below in topology.subtree(node)}, reverse=True)
-    if not all(rigid[node] for node in needed):
+    if not needed or not all(mechanism.kinds[node].port == WORLD_PORT for node in needed):
         return
-    q = np.random.default_rng(1).uniform(0.3, 1.3, mechanism.nq)
-    carried: dict[int, ArticulatedInertia] = {}
+    rng = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        found = [_singular(mechanism, needed, set(doubtful), _configuration(mechanism, rng, at)) for at in _LENGTHS]
+    if None not in found:
+        raise SingularMechanismError(_told(mechanism, next(node for node in found if node is not None)))
+
+
+class _Bounded(NamedTuple):
+    """Symmetric matrices and bounds on the errors of their entries, in units of rounding; any leading axes."""
+
+    value: Array
+    error: Array
+
+
+def _doubtful(mechanism: Mechanism) -> list[int]:
+    """The nodes of rigid bodies whose own inertia and armature do not resist all motions of their joint."""
+    members: dict[Any, list[int]] = {}
+    for node, kind in enumerate(mechanism.kinds):
+        if kind.port == WORLD_PORT:
+            members.setdefault(kind, []).append(node)
+    doubtful: list[int] = []
+    for nodes in members.values():
+        M = np.array([_inertia(mechanism, node) for node in nodes])
+        H = np.array([_joint_map(mechanism, node) for node in nodes])
+        armature = np.array([_armature(mechanism, node) for node in nodes])
+        with np.errstate(all="ignore"):
+            definite, _ = _hinge(_Bounded(M, np.abs(M)), H, armature)
+        doubtful += [node for node, is_definite in zip(nodes, definite, strict=True) if not is_definite]
+    return sorted(doubtful)
+
+
+def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Array) -> int | None:
+    """The first of the doubtful nodes, tips first, whose pivots are no more than rounding; None if there is none.
+
+    Args:
+        mechanism: The mechanism.
+        needed: Nodes, with all that they carry, tips first.
+        doubtful: Those of them that need what they carry.
+        q: Configuration, (nq,).
+    """
+    carried: dict[int, _Bounded] = {}
     for node in needed:
         kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-        P = kind.inertia(parameters).articulated()
-        P = P + carried[node] if node in carried else P
-        if not _definite(mechanism, node, P):
-            raise SingularMechanismError(_told(mechanism, node))
-        X = kind.weight(parameters, q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]])
-        felt = X.congruence(kind.joint_map(parameters).hinge(P, kind.armature(parameters)).P_plus)
+        M = _inertia(mechanism, node)
+        P = _Bounded(M, np.abs(M))
+        if node in carried:
+            P = _Bounded(P.value + carried[node].value, P.error + carried[node].error)
+        definite, P_plus = _hinge(P, _joint_map(mechanism, node), _armature(mechanism, node))
+        if node in doubtful and not definite:
+            return node
+        X = kind.weight(parameters, q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]).matrix()
+        error = P_plus.error + _CONGRUENCE * np.abs(P_plus.value)
+        felt = _Bounded(X.T @ P_plus.value @ X, np.abs(X).T @ error @ np.abs(X))
         parent = mechanism.parents[node]
-        carried[parent] = carried[parent] + felt if parent in carried else felt
+        before = carried.get(parent, _Bounded(np.zeros((6, 6)), np.zeros((6, 6))))
+        carried[parent] = _Bounded(before.value + felt.value, before.error + felt.error)
+    return None
 
 
-def _definite(mechanism: Mechanism, node: int, P: ArticulatedInertia) -> bool:
-    """Whether D is positive definite, on the scale of the inertia that the joint moves."""
-    kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-    H: Array = np.stack([kind.joint_map(parameters).column(i).data for i in range(kind.nv)], axis=1)
-    added = kind.armature(parameters)
-    D = H.T @ P.matrix() @ H + np.diag(added)
-    turning, sliding = np.trace(P.angular), np.trace(P.linear)
-    scale = (H[:3] ** 2).sum(axis=0) * turning + (H[3:] ** 2).sum(axis=0) * sliding + added
-    if not (scale > 0.0).all():
-        return False
-    return bool(np.linalg.eigvalsh(D / np.sqrt(np.outer(scale, scale)))[0] > _SINGULAR)
+def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
+    """Whether all pivots of D = HᵀPH + armature are trusted and positive, and P⁺ = P − PH D⁻¹ HᵀP.
+
+    One degree of freedom after the other is eliminated from [[D, HᵀP], [PH, P]].
+
+    Args:
+        P: (…, 6, 6).
+        H: (…, 6, n).
+        armature: (…, n).
+    """
+    n = H.shape[-1]
+    left = np.concatenate([H, np.broadcast_to(np.eye(6), (*H.shape[:-1], 6))], axis=-1)
+    turned = np.swapaxes(left, -1, -2)
+    S, E = turned @ P.value @ left, np.abs(turned) @ P.error @ np.abs(left)
+    own = np.arange(n)
+    S[..., own, own] += armature
+    E[..., own, own] += armature
+    definite = np.ones(S.shape[:-2], dtype=bool)
+    for i in range(n):
+        pivot, error = S[..., i, i], E[..., i, i]
+        definite &= pivot > _TRUSTED * error
+        safe = np.where(definite, pivot, 1.0)[..., None]
+        s, e = S[..., :, i], E[..., :, i]
+        g = s / safe
+        size = np.abs(g)
+        S = S - _outer(s, g)
+        E = E + _outer(size, e) + _outer(e, size) + _outer(size, size) * error[..., None, None] + _outer(np.abs(s), size)
+    P_plus = _Bounded(S[..., n:, n:].copy(), E[..., n:, n:].copy())
+    # along a unit vector without armature nothing is left of P, not even rounding
+    free = (np.abs(H).sum(axis=-2) == 1.0) & (armature == 0.0)
+    exact = ((H != 0.0) & free[..., None, :]).any(axis=-1)
+    for part in P_plus:
+        part[exact[..., :, None] | exact[..., None, :]] = 0.0
+    return definite, P_plus
+
+
+def _outer(a: Array, b: Array) -> Array:
+    product: Array = a[..., :, None] * b[..., None, :]
+    return product
+
+
+def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float) -> Array:
+    """Angles of about a radian, and slides pushed out by about a length, (nq,)."""
+    q = rng.uniform(0.3, 1.3, mechanism.nq)
+    for node, kind in enumerate(mechanism.kinds):
+        if kind.port == WORLD_PORT and not _joint_map(mechanism, node)[:3].any():
+            q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]] *= length
+    return q
+
+
+def _inertia(mechanism: Mechanism, node: int) -> Array:
+    """(6, 6)."""
+    return np.asarray(mechanism.kinds[node].inertia(mechanism.parameters[node]).articulated().data[SYMMETRIC6])
+
+
+def _joint_map(mechanism: Mechanism, node: int) -> Array:
+    """(6, n)."""
+    return np.asarray(mechanism.kinds[node].joint_map(mechanism.parameters[node]).matrix())
+
+
+def _armature(mechanism: Mechanism, node: int) -> Array:
+    """(n,)."""
+    return mechanism.kinds[node].armature(mechanism.parameters[node])
 
 
 def _told(mechanism: Mechanism, node: int) -> str:

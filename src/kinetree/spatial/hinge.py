@@ -83,6 +83,10 @@ class ForceColumns(Columns):
 class JointMap(Protocol):
     """H, 6×n: what algorithms may ask of a joint's motions."""
 
+    @property
+    def turns(self) -> bool:
+        """Whether any of the motions has an angular part; it has none whatever the numbers are, or may have one."""
+
     def __matmul__(self, x: Array) -> Motion:
         """H x: the motion that joint velocities x give."""
 
@@ -110,6 +114,10 @@ class MotionColumns(Columns):
     """A joint map with arbitrary columns."""
 
     __slots__ = ()
+
+    @property
+    def turns(self) -> bool:
+        return True
 
     def __matmul__(self, x: Array) -> Motion:
         return Motion(self.matrix() @ x)
@@ -147,6 +155,10 @@ class AxisMap(Value):
     def __init__(self, *axes: int) -> None:
         super().__init__(np.zeros(0))
         self.axes = axes
+
+    @property
+    def turns(self) -> bool:
+        return any(axis < 3 for axis in self.axes)
 
     @property
     def parameters(self) -> tuple[int, ...]:

@@ -18,6 +18,13 @@ def cross(a: Array, b: Array) -> Array:
     return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
+def sum_with_error(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b, rounded, and what rounding took from it: their sum is exact. Knuth's TwoSum."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
 def skew(r: Array) -> Array:
     """The matrix r× with (r×) b = r × b."""
     zero = 0.0

@@ -113,8 +113,9 @@ def between(
     that grows with the distance from the world's origin; in one tree both transforms are the same to the last bit.
     """
     axes, point = (near.X @ near_carrier.C).E, (far.X @ far_carrier.C).r
+    apart = (far_carrier.origin - near_carrier.origin) + (far_carrier.origin_error - near_carrier.origin_error)
     return (
-        Transform.of(axes, point + (far_carrier.origin - near_carrier.origin)),
+        Transform.of(axes, point + apart),
         Transform.of(axes, point),
     )
 
