@@ -135,7 +135,8 @@ def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
         g = s / safe
         size = np.abs(g)
         S = S - _outer(s, g)
-        E = E + _outer(size, e) + _outer(e, size) + _outer(size, size) * error[..., None, None] + _outer(np.abs(s), size)
+        spread = _outer(size, e + 0.5 * error[..., None] * size)
+        E = E + spread + np.swapaxes(spread, -1, -2) + _outer(np.abs(s), size)
     P_plus = _Bounded(S[..., n:, n:].copy(), E[..., n:, n:].copy())
     # along a unit vector without armature nothing is left of P, not even rounding
     free = (np.abs(H).sum(axis=-2) == 1.0) & (armature == 0.0)
