@@ -57,4 +57,4 @@ def move(k: Any, parent: Any, q: Any) -> None:
     k.C = Transform.of(seen.E, seen.r * (1.0 - slides))
     origin, error = sum_with_error(parent.origin, seen.r * slides)
     k.origin, k.origin_error = origin, parent.origin_error + error
-    k.slides = np.array([slides * (0.0 if k.H.turns else 1.0)])
+    k.slides = np.array([slides * k.H.translates])

@@ -84,8 +84,8 @@ class JointMap(Protocol):
     """H, 6×n: what algorithms may ask of a joint's motions."""
 
     @property
-    def turns(self) -> bool:
-        """Whether any of the motions has an angular part; it has none whatever the numbers are, or may have one."""
+    def translates(self) -> float:
+        """1 if no motion has an angular part, whatever the joint's numbers are; else 0."""
 
     def __matmul__(self, x: Array) -> Motion:
         """H x: the motion that joint velocities x give."""
@@ -116,8 +116,8 @@ class MotionColumns(Columns):
     __slots__ = ()
 
     @property
-    def turns(self) -> bool:
-        return True
+    def translates(self) -> float:
+        return 0.0
 
     def __matmul__(self, x: Array) -> Motion:
         return Motion(self.matrix() @ x)
@@ -157,8 +157,8 @@ class AxisMap(Value):
         self.axes = axes
 
     @property
-    def turns(self) -> bool:
-        return any(axis < 3 for axis in self.axes)
+    def translates(self) -> float:
+        return float(all(axis >= 3 for axis in self.axes))
 
     @property
     def parameters(self) -> tuple[int, ...]:
