@@ -9,7 +9,7 @@ JOBS   ?= 2
 BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types pytest format bench numbers docs clean
+.PHONY: help install browser run test lint types pytest format bench numbers docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -23,6 +23,13 @@ $(VENV)/stamp-%: pyproject.toml | $(BIN)/python
 	@touch $@
 
 install: $(VENV)/stamp-test $(VENV)/stamp-bridges ## set up everything for development
+
+# Tests of the viewer drive a browser. Without one they are skipped, on a build machine they fail.
+browser: ## install Chromium, where root may and apt-get can
+	@command -v chromium >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "install Chromium: it needs root and apt-get here"; exit 1; }; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	}
 
 run: $(VENV)/stamp-cli ## run the demo on the built-in humanoid
 	$(BIN)/kinetree demo

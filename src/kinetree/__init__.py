@@ -10,7 +10,7 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from kinetree import errors, interop, operational_space, zoo
+from kinetree import errors, interop, operational_space, viewer, zoo
 from kinetree.engines.count import Count
 from kinetree.engines.native.threads import get_threads, set_threads
 from kinetree.interop.mujoco_model import from_mujoco
@@ -53,5 +53,6 @@ __all__ = [
     "operational_space",
     "register_scalar",
     "set_threads",
+    "viewer",
     "zoo",
 ]

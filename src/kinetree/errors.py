@@ -103,6 +103,10 @@ class SecondDerivativeError(KinetreeError, NotImplementedError):
     """Derivatives that JAX or PyTorch were asked to differentiate again."""
 
 
+class ViewerError(KinetreeError, OSError):
+    """The viewer cannot start."""
+
+
 class ContractError(KinetreeError, TypeError):
     """An algorithm that breaks the rules of the tree language; names the line that does."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import kinetree as kt
 from kinetree.cli import demo as demonstration
 from kinetree.cli import info as information
 from kinetree.cli import report
+from kinetree.cli import view as viewing
 from kinetree.cli.files import load
 from kinetree.cli.terminal import console
 
@@ -104,3 +106,36 @@ def check(
     _require_memory("--samples", samples, model)
     if not report.run(console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)
+
+
+@app.command()
+def view(
+    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")] = None,
+    floating_base: FloatingBase = False,
+    package_root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Directory with packages that meshes may come from. May be given several times."
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen on 127.0.0.1; 0 takes a free one.")
+    ] = 8080,
+    film: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a film that moves every joint, e.g. robot.html, and stop."),
+    ] = None,
+) -> None:
+    """Show a robot in a browser, with sliders for its joints, or write a film of it.
+
+    Only this machine can connect, and nothing is fetched. Meshes are read from the directory of the file and from
+    package roots; bodies whose meshes are not found are drawn as capsules. Without a file it is the built-in humanoid.
+    """
+    if find_spec("viser") is None:
+        raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
+    model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base)
+    _warn(warnings)
+    if film is not None:
+        viewing.film(film, model, robot, package_root or ())
+    else:
+        viewing.show(model, robot, package_root or (), port)

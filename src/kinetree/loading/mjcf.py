@@ -41,7 +41,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     """
     try:
         _refuse_many_copies(source)
-        model, notes = converted(_compiled(source, findings))
+        model, notes = converted(compiled(source, findings))
     except LoadError:
         raise
     except KinetreeError as error:
@@ -87,7 +87,7 @@ def _refuse_many_copies(source: Source) -> None:
             copies.pop()
 
 
-def _compiled(source: Source, findings: Findings) -> Any:
+def compiled(source: Source, findings: Findings) -> Any:
     """MuJoCo's model of a text; its warnings become findings instead of lines in a log file."""
     try:
         import mujoco

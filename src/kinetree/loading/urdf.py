@@ -123,7 +123,7 @@ def _link(document: Document, element: Element, name: str) -> Link:
     xx, yy, zz = (document.number(inertia, key) for key in ("ixx", "iyy", "izz"))
     xy, xz, yz = (document.number(inertia, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    R, com = _origin(document, parts.get("origin"))
+    R, com = origin(document, parts.get("origin"))
     if R is not None:
         turn = np.array(R)
         tensor = turn @ tensor @ turn.T
@@ -146,7 +146,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
             raise document.error(element, f"joint {clipped(name)} has no <{end} link=…/>; add it")
         document.known(parts[end])
         ends.append(document.text(parts[end], "link"))
-    R, p = _origin(document, parts.get("origin"))
+    R, p = origin(document, parts.get("origin"))
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R or _IDENTITY
     placement = np.array(
         [[xx, xy, xz, p[0]], [yx, yy, yz, p[1]], [zx, zy, zz, p[2]], [0.0, 0.0, 0.0, 1.0]], dtype=float
@@ -179,8 +179,8 @@ _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _Rotation = tuple[tuple[float, ...], ...]
 
 
-def _origin(document: Document, element: Element | None) -> tuple[_Rotation | None, tuple[float, ...]]:
-    """Rotation, None if there is none, and position."""
+def origin(document: Document, element: Element | None) -> tuple[_Rotation | None, tuple[float, ...]]:
+    """Rotation and position of an <origin>; the rotation is None if there is none."""
     if element is None:
         return None, _ZERO
     document.known(element)

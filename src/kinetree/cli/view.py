@@ -1,0 +1,90 @@
+"""A robot in a browser, or in a film that moves each of its joints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import typer
+
+import kinetree as kt
+from kinetree.cli import UNUSABLE
+from kinetree.cli.terminal import safe
+from kinetree.errors import KinetreeError, ModelWarning
+from kinetree.spatial.value import Array
+from kinetree.viewer.sliders import configuration_of, coordinates, values_of
+
+# Each joint takes this long to go through its range and back [s], less if the film would become longer than a minute.
+_SECONDS, _LONGEST = 1.5, 60.0
+
+_T = TypeVar("_T")
+
+
+def film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
+    """Write a film in which each joint goes through its range, one after the other."""
+    q, time = sweep(robot)
+    written = _told(
+        lambda: kt.viewer.film(
+            path, robot, q, time, visuals=visuals, package_roots=package_roots, center_of_mass=robot.mass > 0.0
+        )
+    )
+    typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
+
+
+def show(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int) -> None:
+    """Show a robot until the user interrupts."""
+    view = _told(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
+    with view:
+        typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
+        try:
+            view.wait()
+        except KeyboardInterrupt:
+            typer.echo()
+
+
+def sweep(robot: kt.Model) -> tuple[Array, Array]:
+    """A motion in which each coordinate goes to its upper end, to its lower end, and back.
+
+    Returns:
+        Configurations, (T, nq), and times, (T,) [s].
+    """
+    start = robot.neutral()
+    moved = [joint for joint in robot.joints if not (joint.kind == "floating" and joint.parent == "world")]
+    count = sum(joint.nv for joint in moved)
+    step = min(_SECONDS, _LONGEST / max(count, 1)) / 8.0
+    motion = [start]
+    for joint in moved:
+        rest = values_of(joint, start[joint.q_slice])
+        for i, coordinate in enumerate(coordinates(joint)):
+            low, high = coordinate.lower, coordinate.upper
+            # no two neighbours are half a turn apart: which way round would not be clear
+            for value in (
+                *np.linspace(rest[i], high, 3)[1:],
+                *np.linspace(high, low, 5)[1:],
+                *np.linspace(low, rest[i], 3)[1:],
+            ):
+                values, q = rest.copy(), start.copy()
+                values[i] = value
+                q[joint.q_slice] = configuration_of(joint, values)
+                motion.append(q)
+    return np.array(motion), step * np.arange(len(motion))
+
+
+def _told(make: Callable[[], _T]) -> _T:
+    """The result of a function; its warnings become lines, and its errors the end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        try:
+            result = make()
+        except KinetreeError as error:
+            typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
+            raise typer.Exit(UNUSABLE) from None
+    for one in caught:
+        if issubclass(one.category, ModelWarning):
+            typer.echo(f"warning: {safe(one.message)}", err=True)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return result

@@ -1,0 +1,152 @@
+"""A motion as one HTML file that plays in any browser, without a server and without a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+from kinetree.viewer import server as servers
+from kinetree.viewer.overlays import Overlays, draw
+from kinetree.viewer.scene import Scene
+from kinetree.viewer.visuals import read
+
+# More pictures make a file that no browser opens in a reasonable time.
+_MOST_PICTURES = 20_000
+
+
+def film(
+    path: str | os.PathLike[str],
+    robot: Model,
+    q: Any,
+    time: Any = None,
+    *,
+    visuals: Any = None,
+    package_roots: Sequence[str | os.PathLike[str]] = (),
+    ellipsoids: Iterable[str] = (),
+    forces: Mapping[str, Any] | None = None,
+    center_of_mass: bool = False,
+    rate: float = 30.0,
+    force_scale: float | None = None,
+) -> Path:
+    """Write a motion as one HTML file, with everything that a browser needs in it.
+
+    Args:
+        path: Of the file. An old one is replaced.
+        robot: The mechanism.
+        q: Configurations along the motion, (T, nq).
+        time: When each is reached, increasing, (T,) [s]; by default they come at `rate`.
+        visuals: As for `View`.
+        package_roots: As for `View`.
+        ellipsoids: As for `View.show`.
+        forces: By frame, in its axes: forces (T, 3) [N] or wrenches, moment first, (T, 6) [N m, N]. Without the first
+            axis they are the same all the time.
+        center_of_mass: As for `View.show`.
+        rate: Pictures per second. In between, the motion is interpolated along the robot's coordinates; forces are
+            those of the sample before.
+        force_scale: As for `View`.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: If an argument is wrong.
+        ImportError: If viser is not installed.
+        LoadError: If the file of visuals cannot be read.
+    """
+    if isinstance(ellipsoids, str):
+        raise InputError(f"ellipsoids={ellipsoids!r} is one name; give a list of them")
+    motion = _motion(robot, q)
+    times = _times(time, len(motion), rate)
+    at = _pictures(times, rate)
+    before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 1)
+    samples = _interpolated(robot, motion, times, at, before)
+    pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
+    names = tuple(ellipsoids)
+    shapes = [] if visuals is None else read(visuals, package_roots)
+    server = servers.start(0, robot.name)
+    try:
+        scene = Scene(server, robot, shapes)
+        overlays = Overlays(scene, force_scale)
+        scene.aim(samples)
+        pictures = ({name: push[i] for name, push in pushes.items()} for i in range(len(samples)))
+        draw(scene, overlays, samples[0], names, next(pictures), center_of_mass)
+        recorder = server.get_scene_serializer()  # starts with what is there
+        for sample, push in zip(samples[1:], pictures):
+            recorder.insert_sleep(1.0 / rate)
+            draw(scene, overlays, sample, names, push, center_of_mass)
+        recorder.insert_sleep(1.0 / rate)
+        html: str = recorder.as_html()
+    finally:
+        servers.stop(server)
+    target = Path(path)
+    try:
+        target.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be written: {error.strerror}; choose another path") from None
+    return target
+
+
+def _motion(robot: Model, q: Any) -> Array:
+    try:
+        motion = np.asarray(q, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError("q is not made of real numbers") from None
+    if motion.ndim != 2 or motion.shape[1] != robot.nq or not len(motion):
+        raise InputError(f"q has shape {motion.shape}; a film takes (T, {robot.nq}), T at least one")
+    if not np.all(np.isfinite(motion)):
+        bad = int(np.argmin(np.all(np.isfinite(motion), axis=1)))
+        raise InputError(f"q has NaN or infinite entries in sample {bad}, which cannot be drawn")
+    return motion
+
+
+def _times(time: Any, count: int, rate: float) -> Array:
+    if not (np.isfinite(rate) and rate > 0.0):
+        raise InputError(f"rate={rate!r} is not a positive number of pictures per second")
+    if time is None:
+        return np.arange(count) / rate
+    try:
+        times = np.asarray(time, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError("time is not made of numbers") from None
+    if times.shape != (count,):
+        raise InputError(f"time has shape {times.shape}; q has {count} samples")
+    if not (np.all(np.isfinite(times)) and np.all(np.diff(times) > 0.0)):
+        raise InputError("time does not increase from sample to sample")
+    return times
+
+
+def _pictures(times: Array, rate: float) -> Array:
+    """When pictures are taken: evenly, from the first sample to the last."""
+    count = int(min((times[-1] - times[0]) * rate, float(_MOST_PICTURES)) + 1e-9) + 1
+    if count > _MOST_PICTURES:
+        raise InputError(f"the film would have more than {_MOST_PICTURES} pictures; lower rate=, or cut the motion")
+    at: Array = times[0] + np.arange(count) / rate
+    return at
+
+
+def _interpolated(robot: Model, motion: Array, times: Array, at: Array, before: Array) -> Array:
+    """Configurations at the times of pictures, on the way from sample to sample that `integrate` takes."""
+    after = np.minimum(before + 1, len(times) - 1)
+    span = np.where(after > before, times[after] - times[before], 1.0)
+    share = np.clip((at - times[before]) / span, 0.0, 1.0)
+    samples: Array = robot.integrate(motion[before], robot.difference(motion[before], motion[after]), share)
+    return samples
+
+
+def _along(name: str, value: Any, count: int) -> Array:
+    try:
+        forces = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"the force at {name!r} is not made of numbers") from None
+    if forces.ndim == 1:
+        forces = np.broadcast_to(forces, (count, len(forces)))
+    if forces.ndim != 2 or forces.shape[0] != count or forces.shape[1] not in (3, 6):
+        raise InputError(f"the forces at {name!r} have shape {forces.shape}; give ({count}, 3) or ({count}, 6)")
+    return forces

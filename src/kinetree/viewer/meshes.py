@@ -1,0 +1,159 @@
+"""Mesh files of doubtful origin: where they may lie, how large they may be, and which formats are read.
+
+A robot's file names its meshes by strings that anybody may have written. A mesh is read only if it lies inside one of
+the directories that the user gave, whatever `..`, absolute paths and symbolic links make of its name. Nothing is
+fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kinetree.errors import LoadError
+from kinetree.loading.source import clipped
+from kinetree.viewer.geometry import Mesh
+from kinetree.viewer.mesh_formats import collada, stl, wavefront
+
+#: Larger mesh files are refused [bytes].
+LARGEST = 64 * 2**20
+
+#: Meshes with more triangles are refused: browsers choke on them.
+MOST_FACES = 1_000_000
+
+# Coordinates beyond this are no robot's, and would leave the range of a graphics card [m].
+_FARTHEST = 1e6
+
+_READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]] = {
+    ".stl": stl.read,
+    ".obj": wavefront.read,
+    ".dae": collada.read,
+}
+
+
+class Roots:
+    """The directories that meshes may come from.
+
+    Args:
+        given: Directories with packages in them, or packages themselves. `package://name/rest` is looked for as
+            `name/rest` in each of them, and as `rest` in those that are called `name`.
+        beside: Directory of the robot's file, which relative names start from; None if it has none.
+    """
+
+    def __init__(self, given: Sequence[str | os.PathLike[str]] = (), beside: Path | None = None) -> None:
+        self.given = tuple(Path(os.path.realpath(root)) for root in given)
+        for root, name in zip(self.given, given):
+            if not root.is_dir():
+                raise LoadError(
+                    "is no directory; give the directory that holds the robot's packages", os.fsdecode(name)
+                )
+        self.beside = None if beside is None else Path(os.path.realpath(beside))
+
+    def find(self, name: str) -> Path:
+        """The real path of a mesh.
+
+        Args:
+            name: As the robot's file gives it: `package://…`, `file://…`, or a path.
+
+        Raises:
+            LoadError: If it is outside of all roots, or nowhere.
+        """
+        scheme, separator, rest = name.partition("://")
+        if separator and scheme not in ("package", "model", "file"):
+            raise LoadError(f"{scheme}:// is not followed: nothing is fetched; download it and give its path", name)
+        outside = False
+        for candidate in self._candidates(name if not separator else rest, scheme if separator else ""):
+            try:
+                real = Path(os.path.realpath(candidate))
+                there = real.exists()
+            except (OSError, ValueError):  # a name too long, or with a null character
+                continue
+            if not there:
+                continue
+            if self.hold(real):
+                return real
+            outside = True
+        if outside:
+            raise LoadError("lies outside of the directories given; add its own as a package root to allow it", name)
+        where = ", ".join(map(str, self._searched())) or "no directory, since none is given"
+        raise LoadError(f"not found; looked in {where}{self._hint(rest) if scheme == 'package' else ''}", name)
+
+    def _hint(self, name: str) -> str:
+        """Where the package seems to be, told by the path of the robot's file."""
+        package = name.partition("/")[0]
+        for directory in self.beside.parents if self.beside is not None else ():
+            if directory.name == package:
+                return f"; try {directory.parent} as package root"
+        return ""
+
+    def _candidates(self, name: str, scheme: str) -> list[Path]:
+        name = name.replace("\\", "/")
+        if scheme in ("package", "model"):
+            package, _, rest = name.partition("/")
+            inside = [root / name.lstrip("/") for root in self.given]
+            return inside + [root / rest.lstrip("/") for root in self.given if root.name == package]
+        if os.path.isabs(name):
+            return [Path(name)]
+        return [root / name for root in self._searched()]
+
+    def _searched(self) -> tuple[Path, ...]:
+        return self.given if self.beside is None else (self.beside, *self.given)
+
+    def hold(self, real: Path) -> bool:
+        """Whether a path without symbolic links lies inside."""
+        return any(real.is_relative_to(root) for root in self._searched())
+
+
+def load(name: str, roots: Roots) -> list[Mesh]:
+    """The parts of a mesh file, one for each colour.
+
+    Args:
+        name: As the robot's file gives it.
+        roots: Where it may be.
+
+    Raises:
+        LoadError: If it cannot be found or read, or is too large; the file is named as the robot's file does.
+    """
+    shown = name if len(name) <= 200 else name[:200] + "…"
+    try:
+        path = roots.find(name)
+        reader = _READERS.get(path.suffix.lower())
+        if reader is None:
+            raise LoadError(f"{clipped(path.suffix)} is not read; convert it to {', '.join(_READERS)}", shown)
+        parts = reader(_content(path), lambda other: _beside(path, other, roots))
+    except LoadError as error:
+        raise LoadError(error.problem, shown) from None
+    if sum(len(part.faces) for part in parts) > MOST_FACES:
+        raise LoadError(f"has more than {MOST_FACES} triangles; simplify it", shown)
+    for part in parts:
+        if not np.all(np.abs(part.vertices) <= _FARTHEST):  # NaN fails too
+            raise LoadError("has vertices that are not finite, or kilometres away; export it again in metres", shown)
+    return parts
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file; pipes and devices would not end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as opened:
+            state = os.fstat(descriptor)
+            if not stat.S_ISREG(state.st_mode):
+                raise LoadError("is no regular file")
+            if state.st_size > LARGEST:
+                raise LoadError(f"has {state.st_size} bytes, more than {LARGEST}; simplify it")
+            return opened.read(LARGEST + 1)
+    except OSError as error:
+        raise LoadError(f"cannot be read: {error.strerror}") from None
+
+
+def _beside(path: Path, name: str, roots: Roots) -> bytes | None:
+    """A file that a mesh refers to, such as its materials; None unless it may be read."""
+    try:
+        real = Path(os.path.realpath(path.parent / name))
+        return _content(real) if roots.hold(real) else None
+    except (LoadError, ValueError):  # a name with a null character is a ValueError
+        return None

@@ -1,0 +1,114 @@
+"""Visuals of an MJCF file, through MuJoCo's own compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kinetree.interop.mujoco_names import Names
+from kinetree.loading.findings import Findings
+from kinetree.loading.mjcf import compiled
+from kinetree.loading.source import Source
+from kinetree.model.placement import pose
+from kinetree.spatial.rotation import matrix_of
+from kinetree.spatial.value import Array
+from kinetree.viewer import geometry
+from kinetree.viewer.geometry import Mesh
+from kinetree.viewer.visuals import Visual
+
+# MuJoCo's viewer shows these groups unless told otherwise; the others hold what only collides.
+_SHOWN = (0, 1, 2)
+
+# Planes without an end are drawn this large [m].
+_HORIZON = 5.0
+
+# What a geom without material or colour has.
+_UNPAINTED = (0.5, 0.5, 0.5, 1.0)
+
+
+def mjcf_visuals(source: Source, findings: Findings) -> list[Visual]:
+    """What the bodies of a file look like.
+
+    Args:
+        source: Its text. A file is opened once more by MuJoCo, with its meshes.
+        findings: Collects what cannot be drawn.
+    """
+    # what MuJoCo warns of was told when the robot itself was loaded
+    return visuals_of(compiled(source, Findings(source.file)), findings)
+
+
+def visuals_of(model: Any, findings: Findings) -> list[Visual]:
+    """What the bodies of a `mujoco.MjModel` look like."""
+    names = Names(model)
+    visuals: list[Visual] = []
+    for geom in range(model.ngeom):
+        body = names.bodies[model.geom_bodyid[geom]]
+        rgba = model.geom_rgba[geom]
+        if model.geom_matid[geom] >= 0 and np.allclose(rgba, _UNPAINTED):
+            rgba = model.mat_rgba[model.geom_matid[geom]]
+        if model.geom_group[geom] not in _SHOWN or rgba[3] == 0.0:
+            continue
+        shape = _SHAPES.get(int(model.geom_type[geom]))
+        if shape is None:
+            findings.add("geoms that cannot be drawn", f"height field or SDF of body {body!r}")
+            continue
+        placement = pose(matrix_of(np.array(model.geom_quat[geom])), np.array(model.geom_pos[geom]))
+        red, green, blue, opacity = (float(x) for x in rgba)
+        visuals.append(Visual(body, placement, shape(model, geom), (red, green, blue, opacity)))
+    return visuals
+
+
+def _size(model: Any, geom: int) -> tuple[float, float, float]:
+    first, second, third = (float(x) for x in model.geom_size[geom])
+    return first, second, third
+
+
+def _plane(model: Any, geom: int) -> Mesh:
+    x, y, _ = (2.0 * half if half > 0.0 else _HORIZON for half in _size(model, geom))
+    return geometry.box((x, y, 1e-3))
+
+
+def _sphere(model: Any, geom: int) -> Mesh:
+    radius, _, _ = _size(model, geom)
+    return geometry.ellipsoid((radius, radius, radius))
+
+
+def _capsule(model: Any, geom: int) -> Mesh:
+    radius, half, _ = _size(model, geom)
+    end: Array = np.array([0.0, 0.0, half])
+    return geometry.capsule(-end, end, radius)
+
+
+def _ellipsoid(model: Any, geom: int) -> Mesh:
+    return geometry.ellipsoid(_size(model, geom))
+
+
+def _cylinder(model: Any, geom: int) -> Mesh:
+    radius, half, _ = _size(model, geom)
+    return geometry.cylinder(radius, 2.0 * half)
+
+
+def _box(model: Any, geom: int) -> Mesh:
+    x, y, z = _size(model, geom)
+    return geometry.box((2.0 * x, 2.0 * y, 2.0 * z))
+
+
+def _mesh(model: Any, geom: int) -> Mesh:
+    mesh = model.geom_dataid[geom]
+    vertices = slice(model.mesh_vertadr[mesh], model.mesh_vertadr[mesh] + model.mesh_vertnum[mesh])
+    faces = slice(model.mesh_faceadr[mesh], model.mesh_faceadr[mesh] + model.mesh_facenum[mesh])
+    return Mesh(np.array(model.mesh_vert[vertices], dtype=float), np.array(model.mesh_face[faces]))
+
+
+# By `mujoco.mjtGeom`.
+_SHAPES: dict[int, Callable[[Any, int], Mesh]] = {
+    0: _plane,
+    2: _sphere,
+    3: _capsule,
+    4: _ellipsoid,
+    5: _cylinder,
+    6: _box,
+    7: _mesh,
+}

@@ -1,0 +1,170 @@
+"""What mechanics adds to the picture: forces, inertias felt at frames, the centre of mass.
+
+Nodes are made when first needed, and afterwards only changed: a film moves handles, it does not replace nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.operational_space.tasks import Task
+from kinetree.spatial.rotation import quaternion_of
+from kinetree.spatial.value import Array
+from kinetree.viewer import geometry
+from kinetree.viewer.geometry import Color
+from kinetree.viewer.scene import Scene
+
+_GREEN: Color = (0.31, 0.70, 0.35, 0.4)
+_RED, _VIOLET = (215, 50, 45), (130, 70, 180)
+_BLACK: Color = (0.12, 0.12, 0.14, 1.0)
+
+# A frame that one kilogram seems to sit on has an ellipsoid of this radius, of the robot's size. It grows with √mass.
+_PER_ROOT_KILOGRAM = 0.05
+
+# Inertias are infinite in directions that a frame cannot move in; ellipsoids are not, of the robot's size.
+_LONGEST = 0.5
+
+# An arrow as long as this, of the robot's size, is its weight.
+_WEIGHT = 0.5
+
+
+class Overlays:
+    """Forces, ellipsoids of Λ and the centre of mass, drawn into a scene.
+
+    Args:
+        scene: The robot.
+        force_scale: Length of arrows [m/N]; by default the robot's own weight is half as long as the robot.
+    """
+
+    def __init__(self, scene: Scene, force_scale: float | None = None) -> None:
+        self.scene = scene
+        weight = scene.robot.mass * 9.81
+        self.force_scale = force_scale or (_WEIGHT * scene.size / weight if weight > 0.0 else 0.01 * scene.size)
+        self._ellipsoids: dict[str, tuple[Any, Any]] = {}
+        self._arrows: dict[str, tuple[Any, Any]] = {}
+        self._center: tuple[Any, Any] | None = None
+
+    def ellipsoids(self, q: Array, poses: Mapping[str, Array], frames: Iterable[str]) -> None:
+        """Draw Λ of the positions of frames, and hide those of others.
+
+        The radius along a direction is proportional to √(mass felt in it).
+
+        Args:
+            q: Configuration, (nq,).
+            poses: Of all frames.
+            frames: Names.
+
+        Raises:
+            SingularMechanismError: If the robot has no inverse mass matrix.
+        """
+        wanted = list(frames)
+        for name in wanted:
+            self.scene.robot.site(name)  # raises for names that are not there
+            if name not in self._ellipsoids:
+                task = Task(name, "position")
+                function = self.scene.robot.inverse_inertia([task], reference="local_world_aligned")
+                function(q)  # raises, if at all, before anything is drawn
+                unit = geometry.ellipsoid((1.0, 1.0, 1.0))
+                path = f"/inertia felt at/{len(self._ellipsoids)}"
+                self._ellipsoids[name] = self.scene.mesh(path, unit, _GREEN), function
+        for name, (handle, function) in self._ellipsoids.items():
+            mobility: Array = function(q) if name in wanted else np.full((3, 3), np.nan)
+            handle.visible = bool(np.all(np.isfinite(mobility)))
+            if handle.visible:
+                axes, radii = self._shape(mobility)
+                handle.position, handle.wxyz, handle.scale = poses[name][:3, 3], quaternion_of(axes), tuple(radii)
+
+    def _shape(self, mobility: Array) -> tuple[Array, Array]:
+        """Axes, as columns, and semi-axes of the ellipsoid of Λ from Λ⁻¹, (3, 3)."""
+        values, axes = np.linalg.eigh(mobility)
+        if np.linalg.det(axes) < 0.0:
+            axes[:, 0] = -axes[:, 0]
+        longest = _LONGEST * self.scene.size
+        shortest_value = (_PER_ROOT_KILOGRAM * self.scene.size / longest) ** 2
+        radii = _PER_ROOT_KILOGRAM * self.scene.size / np.sqrt(np.maximum(values, shortest_value))
+        return axes, np.minimum(radii, longest)
+
+    def forces(self, poses: Mapping[str, Array], forces: Mapping[str, Any]) -> None:
+        """Draw forces (red) and moments (violet) at frames, and hide those of others.
+
+        Args:
+            poses: Of all frames.
+            forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
+        """
+        checked = {name: self._wrench(name, value) for name, value in forces.items()}
+        for name in checked:
+            if name not in self._arrows:
+                self._arrows[name] = (
+                    self._arrow(f"{len(self._arrows)}", _RED),
+                    self._arrow(f"moment {len(self._arrows)}", _VIOLET),
+                )
+        for name, (force, moment) in self._arrows.items():
+            wrench = checked.get(name, np.zeros(6))
+            for handle, vector in ((force, wrench[3:]), (moment, wrench[:3])):
+                handle.visible = bool(np.any(vector != 0.0) and np.all(np.isfinite(vector)))
+                if handle.visible:
+                    at = poses[name][:3, 3]
+                    end = at + self.force_scale * poses[name][:3, :3] @ vector
+                    handle.points = np.array([[at, end]], dtype=np.float32)
+
+    def _wrench(self, name: str, value: Any) -> Array:
+        self.scene.robot.site(name)
+        try:
+            vector = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"the force at {name!r} is not made of numbers") from None
+        if vector.shape not in ((3,), (6,)):
+            raise InputError(
+                f"the force at {name!r} has shape {vector.shape}; give a force (3,) or a wrench, moment first, (6,)"
+            )
+        return np.concatenate([np.zeros(6 - len(vector)), vector])
+
+    def _arrow(self, name: str, color: tuple[int, int, int]) -> Any:
+        thickness = 0.008 * self.scene.size
+        return self.scene.server.scene.add_arrows(
+            f"/forces/{name}",
+            np.zeros((1, 2, 3), dtype=np.float32),
+            color,
+            shaft_radius=thickness,
+            head_radius=2.5 * thickness,
+            head_length=5.0 * thickness,
+        )
+
+    def center_of_mass(self, q: Array, shown: bool) -> None:
+        """Draw the centre of mass, and where it is on the floor, or hide both."""
+        if self._center is None:
+            if not shown:
+                return
+            self.scene.robot.center_of_mass(q)  # raises, if at all, before anything is drawn
+            radius = 0.018 * self.scene.size
+            ball = self.scene.mesh("/center of mass/ball", geometry.ellipsoid((radius, radius, radius)), _BLACK)
+            flat = geometry.ellipsoid((radius, radius, 0.1 * radius))
+            self._center = ball, self.scene.mesh("/center of mass/floor", flat, _BLACK)
+        ball, floor = self._center
+        center = np.asarray(self.scene.robot.center_of_mass(q)) if shown else np.full(3, np.nan)
+        ball.visible = floor.visible = bool(np.all(np.isfinite(center)))
+        if ball.visible:
+            up = self.scene.up
+            ball.position = center
+            floor.position = center - (center @ up) * up
+            floor.wxyz = quaternion_of(self.scene.floor)
+
+
+def draw(
+    scene: Scene,
+    overlays: Overlays,
+    q: Array,
+    ellipsoids: Iterable[str],
+    forces: Mapping[str, Any],
+    center_of_mass: bool,
+) -> None:
+    """One picture: the robot at a configuration with all that is drawn over it, for the browser to show at once."""
+    with scene.server.atomic():
+        poses = scene.show(q)
+        overlays.ellipsoids(q, poses, ellipsoids)
+        overlays.forces(poses, forces)
+        overlays.center_of_mass(q, center_of_mass)

@@ -1,0 +1,204 @@
+"""A robot in a browser: nodes that are made once, and move with its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.model.model import Model
+from kinetree.model.placement import alignment
+from kinetree.spatial.rotation import quaternion_of
+from kinetree.spatial.value import Array
+from kinetree.viewer import geometry, stand_ins
+from kinetree.viewer.geometry import Color, Mesh
+from kinetree.viewer.visuals import Visual
+
+_GOLD: Color = (0.94, 0.78, 0.31, 0.45)
+_PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
+
+#: What can be shown and hidden as a whole.
+LAYERS = ("visuals", "skeleton", "inertias", "frames")
+
+
+class Scene:
+    """The bodies of a robot as nodes of viser.
+
+    Bodies with visuals look like them; those without are capsules along their links.
+
+    Args:
+        server: Of viser.
+        robot: The mechanism.
+        visuals: What its file says about its looks.
+
+    Attributes:
+        size: Of the robot, roughly [m].
+        up: Against gravity, a unit vector, (3,).
+        floor: Rotation whose z column is up, (3, 3).
+        layers: Nodes of each of `LAYERS`.
+    """
+
+    def __init__(self, server: Any, robot: Model, visuals: Sequence[Visual] = ()) -> None:
+        self.server, self.robot = server, robot
+        neutral = poses(robot, robot.neutral())
+        self.size = stand_ins.size(robot, neutral)
+        gravity = float(np.linalg.norm(robot.gravity))
+        self.up: Array = -robot.gravity / gravity if gravity > 0.0 else np.array([0.0, 0.0, 1.0])
+        self.floor = alignment(self.up)
+        self.layers: dict[str, list[Any]] = {name: [] for name in LAYERS}
+        self._corners: dict[str, list[Array]] = {}
+        self._names = {"world": "/world"}
+        self._names |= {body.name: f"/robot/{i} {_plain(body.name)}" for i, body in enumerate(robot.bodies)}
+        self._nodes = {name: server.scene.add_frame(path, show_axes=False) for name, path in self._names.items()}
+        drawn = self._draw_visuals(visuals)
+        self._draw_skeleton(drawn)
+        self._draw_inertias()
+        self._draw_frames()
+        self._draw_floor()
+        self.show_layer("inertias", False)
+        self.show_layer("frames", False)
+        self.show(robot.neutral())
+
+    def show(self, q: Array) -> dict[str, Array]:
+        """Move the bodies to a configuration, (nq,); returns the pose of each frame, (4, 4)."""
+        placed = poses(self.robot, q)
+        turns = quaternion_of(placed[:, :3, :3])
+        by_name = dict(zip(self.robot.frames, placed))
+        with self.server.atomic():
+            for name, pose, turn in zip(self.robot.frames, placed, turns):
+                if name in self._nodes:
+                    self._nodes[name].position, self._nodes[name].wxyz = pose[:3, 3], turn
+        return by_name
+
+    def corners(self, q: Array) -> Array:
+        """Corners of boxes around everything that is drawn of the robot, (…, 3), at configurations, (…, nq)."""
+        placed = dict(zip(self.robot.frames, np.moveaxis(poses(self.robot, q), -3, 0)))
+        found = [
+            np.concatenate(own) @ np.swapaxes(placed[name][..., :3, :3], -1, -2) + placed[name][..., None, :3, 3]
+            for name, own in self._corners.items()
+            if name != "world"
+        ]
+        return np.concatenate(found, axis=-2).reshape(-1, 3) if found else np.zeros((1, 3))
+
+    def standing(self) -> Array:
+        """The neutral configuration, with a floating robot raised, or lowered, onto the floor, (nq,)."""
+        q = self.robot.neutral()
+        height = float(np.min(self.corners(q) @ self.up))
+        for joint in self.robot.joints:
+            if joint.kind == "floating" and joint.parent == "world":
+                q[joint.q_slice][:3] -= height * joint.placement[:3, :3].T @ self.up
+        return q
+
+    def aim(self, q: Array) -> None:
+        """Let browsers that are opened from now on see all of the robot at configurations, (…, nq)."""
+        corners = self.corners(q)
+        low, high = corners.min(axis=0), corners.max(axis=0)
+        away = 0.65 * max(float(np.linalg.norm(high - low)), self.size)
+        camera = self.server.initial_camera
+        camera.look_at = tuple((low + high) / 2.0)
+        camera.position = tuple((low + high) / 2.0 + self.floor @ np.array([1.1, -0.8, 0.4]) * away)
+
+    def show_layer(self, layer: str, shown: bool) -> None:
+        """Show or hide one of `LAYERS`."""
+        with self.server.atomic():
+            for handle in self.layers[layer]:
+                handle.visible = shown
+
+    def mesh(self, path: str, mesh: Mesh, color: Color, placement: Array | None = None) -> Any:
+        """Add a mesh under the name of a node."""
+        red, green, blue, opacity = color
+        place = np.eye(4) if placement is None else placement
+        return self.server.scene.add_mesh_simple(
+            path,
+            mesh.vertices.astype(np.float32),
+            mesh.faces.astype(np.uint32),
+            color=(round(255 * red), round(255 * green), round(255 * blue)),
+            opacity=None if opacity >= 1.0 else opacity,
+            flat_shading=not mesh.smooth,
+            side="double",  # exporters do not agree which side is out
+            wxyz=quaternion_of(place[:3, :3]),
+            position=place[:3, 3],
+        )
+
+    def _draw_visuals(self, visuals: Sequence[Visual]) -> set[str]:
+        """Draw what the file says, and return the bodies that have looks now."""
+        drawn: set[str] = set()
+        for i, visual in enumerate(visuals):
+            body = visual.body
+            if body == "world" and "world_link" in self._names:
+                body = "world_link"  # the loader's name of a link "world" that moves
+            if body in self._names:  # else it is of a part that was not loaded
+                path = f"{self._names[body]}/visual {i}"
+                handle = self.mesh(path, visual.mesh, visual.color or _PLAIN, visual.placement)
+                self.layers["visuals"].append(handle)
+                self._note(body, visual.mesh, visual.placement)
+                drawn.add(body)
+        return drawn
+
+    def _draw_skeleton(self, drawn: set[str]) -> None:
+        """Capsules; bodies that have looks show theirs only when the skeleton is asked for."""
+        colors = stand_ins.branch_colors(self.robot)
+        for name, meshes in stand_ins.capsules(self.robot, self.size).items():
+            for i, mesh in enumerate(meshes):
+                handle = self.mesh(f"{self._names[name]}/link {i}", mesh, colors[name])
+                self.layers["skeleton" if name in drawn else "visuals"].append(handle)
+                if name not in drawn:
+                    self._note(name, mesh, np.eye(4))
+        self.show_layer("skeleton", False)
+
+    def _draw_inertias(self) -> None:
+        for body in self.robot.bodies:
+            found = stand_ins.inertia_ellipsoid(body)
+            if found is None:
+                continue
+            axes, semi_axes = found
+            placement = np.eye(4)
+            placement[:3, :3], placement[:3, 3] = axes, body.com
+            mesh = geometry.ellipsoid(tuple(semi_axes))
+            self.layers["inertias"].append(self.mesh(f"{self._names[body.name]}/inertia", mesh, _GOLD, placement))
+
+    def _draw_frames(self) -> None:
+        length = 0.06 * self.size
+        style = {"axes_length": length, "axes_radius": 0.06 * length}
+        for body in self.robot.bodies:
+            path = f"{self._names[body.name]}/axes"
+            self.layers["frames"].append(self.server.scene.add_frame(path, **style))
+        for frame in self.robot.extra_frames:
+            path = f"{self._names[frame.body]}/frame {_plain(frame.name)}"
+            at = frame.placement
+            self.layers["frames"].append(
+                self.server.scene.add_frame(path, **style, wxyz=quaternion_of(at[:3, :3]), position=at[:3, 3])
+            )
+
+    def _note(self, body: str, mesh: Mesh, placement: Array) -> None:
+        """Remember how much room a mesh takes."""
+        ends = np.stack([mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)])
+        corners = np.stack(np.meshgrid(*ends.T), axis=-1).reshape(-1, 3)
+        self._corners.setdefault(body, []).append(corners @ placement[:3, :3].T + placement[:3, 3])
+
+    def _draw_floor(self) -> None:
+        """A grid through the world's origin, across gravity."""
+        cell = 10.0 ** np.floor(np.log10(self.size)) / 2.0
+        self.server.scene.set_up_direction(tuple(self.up))
+        self.server.scene.add_grid(
+            "/floor",
+            width=5.0 * self.size,
+            height=5.0 * self.size,
+            cell_size=cell,
+            section_size=2.0 * cell,
+            cell_color=(225, 225, 228),
+            section_color=(190, 190, 195),
+            wxyz=quaternion_of(self.floor),
+        )
+
+
+def poses(robot: Model, q: Array) -> Array:
+    """Poses of all frames of a robot, (frames, 4, 4)."""
+    found: Array = robot.poses(q)
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name as one step of a path."""
+    return name.replace("/", "∕")[:80]

@@ -1,0 +1,66 @@
+"""A viser server that only this machine can reach, and that fetches nothing and shares nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kinetree.errors import ViewerError
+
+#: The only address that is ever listened on.
+HOST = "127.0.0.1"
+
+_INSTALL = 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
+
+
+def start(port: int, title: str) -> Any:
+    """A `viser.ViserServer` on the loopback address.
+
+    Args:
+        port: Where to listen; 0 takes any that is free.
+        title: Shown on top of the controls.
+
+    Raises:
+        ImportError: If viser is not installed.
+        ViewerError: If the port is in use.
+    """
+    try:
+        import viser
+    except ModuleNotFoundError as error:
+        raise ImportError(_INSTALL) from error
+
+    # any page could ask viser's own server for a tunnel to the outside
+    local = type("Local", (viser.ViserServer,), {"request_share_url": _share_nothing})
+    with _quiet():
+        server = local(host=HOST, port=port, label=title, verbose=False)
+    if port and server.get_port() != port:  # viser takes the next port that is free, without a word
+        stop(server)
+        raise ViewerError(
+            f"port {port} of {HOST} is in use, by another viewer perhaps; close it, or choose another port (0: any)"
+        )
+    server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(66, 114, 166))
+    return server
+
+
+def _share_nothing(_server: Any, *_: Any, **__: Any) -> None:
+    """Stands in for the method that asks a server of viser's makers for an address."""
+
+
+def stop(server: Any) -> None:
+    """Close a server and all connections to it."""
+    with _quiet():
+        server.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without viser's own words on the terminal."""
+    import rich
+
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before

@@ -1,0 +1,113 @@
+"""Sliders for the coordinates of joints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinetree.model.joint import Joint
+from kinetree.model.model import Model
+from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
+from kinetree.spatial.value import Array
+
+# How far joints without limits can be moved.
+_TURN, _LENGTH = math.pi, 2.0
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One slider.
+
+    Attributes:
+        label: What it says.
+        lower: Left end [rad or m].
+        upper: Right end.
+    """
+
+    label: str
+    lower: float
+    upper: float
+
+
+def coordinates(joint: Joint) -> tuple[Coordinate, ...]:
+    """The sliders of a joint: its numbers, with roll, pitch and yaw in place of a quaternion."""
+    if joint.nq == joint.nv:
+        names = [joint.name] if joint.nq == 1 else [f"{joint.name} {i}" for i in range(joint.nq)]
+        return tuple(
+            _bounded(name, low, high, _TURN if angle else _LENGTH)
+            for name, low, high, angle in zip(names, joint.limits.lower, joint.limits.upper, joint.type.angles)
+        )
+    lengths = [Coordinate(f"{joint.name} {axis}", -_LENGTH, _LENGTH) for axis in "xyz"[: joint.nq - 4]]
+    turns = [Coordinate(f"{joint.name} {name}", -_TURN, _TURN) for name in ("roll", "pitch", "yaw")]
+    return (*lengths, *turns)
+
+
+def _bounded(label: str, lower: float, upper: float, reach: float) -> Coordinate:
+    low = lower if math.isfinite(lower) else (upper - 2.0 * reach if math.isfinite(upper) else -reach)
+    high = upper if math.isfinite(upper) else (lower + 2.0 * reach if math.isfinite(lower) else reach)
+    return Coordinate(label, low, high)
+
+
+def values_of(joint: Joint, q: Array) -> Array:
+    """What the sliders of a joint say at its configuration, (nq,)."""
+    if joint.nq == joint.nv:
+        return q
+    R = matrix_of(q[-4:])
+    pitch = math.asin(min(max(-R[2, 0], -1.0), 1.0))
+    roll, yaw = math.atan2(R[2, 1], R[2, 2]), math.atan2(R[1, 0], R[0, 0])
+    return np.array([*q[:-4], roll, pitch, yaw])
+
+
+def configuration_of(joint: Joint, values: Array) -> Array:
+    """The configuration of a joint, (nq,), that its sliders say."""
+    if joint.nq == joint.nv:
+        return values
+    about_x, about_y, about_z = (exp_quaternion(angle * axis) for angle, axis in zip(values[-3:], np.eye(3)))
+    return np.concatenate([values[:-3], multiply(multiply(about_z, about_y), about_x)])
+
+
+class Sliders:
+    """Sliders of all joints of a robot.
+
+    Args:
+        gui: Of a viser server.
+        robot: The mechanism.
+        moved: Called with a joint and its new configuration, (nq,), when a user moves one of its sliders.
+    """
+
+    def __init__(self, gui: Any, robot: Model, moved: Callable[[Joint, Array], None]) -> None:
+        self._handles: list[tuple[Joint, list[Any]]] = []
+        q = robot.neutral()
+        for joint in robot.joints:
+            values = values_of(joint, q[joint.q_slice])
+            handles = [_slider(gui, one, float(value)) for one, value in zip(coordinates(joint), values)]
+            for handle in handles:
+                handle.on_update(_moved(joint, handles, moved))
+            self._handles.append((joint, handles))
+
+    def show(self, q: Array) -> None:
+        """Set all sliders to a configuration; those at a value out of their range stop at its end."""
+        for joint, handles in self._handles:
+            for handle, value in zip(handles, values_of(joint, q[joint.q_slice])):
+                handle.value = min(max(float(value), handle.min), handle.max)
+
+
+def _moved(joint: Joint, handles: list[Any], moved: Callable[[Joint, Array], None]) -> Callable[[Any], None]:
+    def update(event: Any) -> None:
+        if event.client is not None:  # else the program moved it
+            moved(joint, configuration_of(joint, np.array([handle.value for handle in handles])))
+
+    return update
+
+
+def _slider(gui: Any, coordinate: Coordinate, value: float) -> Any:
+    # whole thousandths, rounded inwards, are easier to read
+    low, high = math.ceil(1e3 * coordinate.lower) / 1e3, math.floor(1e3 * coordinate.upper) / 1e3
+    if high - low < 0.1:
+        low, high = coordinate.lower, coordinate.upper
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-6) / 500.0))
+    return gui.add_slider(coordinate.label, low, high, step, min(max(value, low), high))

@@ -1,0 +1,75 @@
+"""What a robot's file says about its looks: shapes fixed to bodies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kinetree.errors import InputError, LoadError
+from kinetree.loading.findings import Findings
+from kinetree.loading.source import Source
+from kinetree.spatial.value import Array
+from kinetree.viewer.geometry import Color, Mesh
+from kinetree.viewer.meshes import Roots
+
+#: More triangles in all are not sent to a browser.
+MOST_FACES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Visual:
+    """A shape fixed to a body.
+
+    Attributes:
+        body: Name of the body, or "world".
+        placement: Pose in the body's link frame, (4, 4).
+        mesh: The shape.
+        color: None leaves the choice to the viewer.
+    """
+
+    body: str
+    placement: Array
+    mesh: Mesh
+    color: Color | None
+
+
+def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> list[Visual]:
+    """The visuals of a URDF or MJCF file.
+
+    Shapes that cannot be drawn come in a `ModelWarning`, with file, line and reason, and are left out.
+
+    Args:
+        source: As `kinetree.load` takes it: a path or the text of a file.
+        package_roots: Directories that meshes may come from, besides that of the file itself.
+
+    Raises:
+        LoadError: If the file itself cannot be read, or a root is no directory.
+    """
+    if isinstance(package_roots, (str, os.PathLike)):
+        raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; give a list of them")
+    text = Source.of(source)
+    roots = Roots(package_roots, None if text.path is None else text.path.absolute().parent)
+    findings = Findings(text.file)
+    kind = text.root.rpartition(":")[2]
+    if kind == "robot":
+        from kinetree.viewer.urdf import urdf_visuals
+
+        found = urdf_visuals(text, roots, findings)
+    elif kind in ("mujoco", "mujocoinclude"):
+        from kinetree.viewer.mjcf import mjcf_visuals
+
+        found = mjcf_visuals(text, findings)
+    else:
+        raise LoadError(f"visuals are read from URDF and MJCF, not from <{kind[:60]}>", text.file)
+    kept: list[Visual] = []
+    faces = 0
+    for visual in found:
+        faces += len(visual.mesh.faces)
+        if faces > MOST_FACES:
+            findings.add(f"more than {MOST_FACES} triangles in all; what comes later is not drawn", repr(visual.body))
+        else:
+            kept.append(visual)
+    findings.warn(stacklevel=3)
+    return kept

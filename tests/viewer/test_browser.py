@@ -1,0 +1,87 @@
+"""The viewer in Chromium: nothing leaves this machine, sliders move the robot, films play."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import kinetree as kt
+from kinetree.viewer import View, film
+from tests.oracle import oracle
+from tests.viewer.browser import Page, browser, within
+
+oracle("viser")
+
+RIGHT = ("ArrowRight", 39)
+
+
+def asked_for(log: Path) -> set[str]:
+    """What pages and their workers asked the network for, by the browser's log; without the browser's own wishes."""
+    content = json.loads(log.read_text(encoding="utf-8"))
+    start = content["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
+    jobs = [
+        event["params"] for event in content["events"] if event["type"] == start and "url" in event.get("params", {})
+    ]
+    return {job["url"] for job in jobs if job["initiator"] != "not an origin"}
+
+
+def sliders(page: Page) -> int:
+    count: int = page.run("document.querySelectorAll('[role=slider]').length")
+    return count
+
+
+def test_a_slider_moves_the_robot_and_nothing_leaves_this_machine(tmp_path: Path) -> None:
+    robot = kt.zoo.double_pendulum()
+    heard = []
+    with View(robot, port=0) as view, browser(tmp_path / "profile") as page:
+        view.on_change(heard.append)
+        page.open(view.url)
+        within("two sliders", lambda: sliders(page) == 2)
+        before = page.settled()
+        page.run("document.querySelectorAll('[role=slider]')[0].focus()")
+        page.press(*RIGHT, times=40)
+        within("the slider's value", lambda: view.q[0] > 0.3)
+        assert view.q[1] == 0.0
+        within("what is told", lambda: heard and heard[-1][0] == view.q[0])
+        within("another picture", lambda: page.picture() != before)
+        view.show([0.0, 1.0])
+        shown = "[...document.querySelectorAll('[role=slider]')].map(one => one.getAttribute('aria-valuenow')).join()"
+        within("the sliders follow the program", lambda: page.run(shown) == "0,1")
+        assert page.external() == []
+        assert page.errors == []
+        assert "share" not in page.run("document.body.innerText").lower()
+    socket = f"ws://{view.url.removeprefix('http://')}/"
+    assert asked_for(tmp_path / "profile" / "netlog.json") == {socket}
+
+
+def test_a_film_opens_and_plays_without_a_server(tmp_path: Path) -> None:
+    robot = kt.zoo.double_pendulum()
+    path = film(tmp_path / "film.html", robot, [[0.0, 0.0], [2.0, 1.0], [-2.0, -1.0]], [0.0, 30.0, 60.0])
+    with browser(tmp_path / "profile") as page:
+        page.open(path.as_uri())
+        within("the bar to scrub along", lambda: sliders(page) == 1)
+        position = "Number(document.querySelector('[role=slider]').getAttribute('aria-valuenow'))"
+        within("the beginning", lambda: page.run(position) > 0.0)
+        first = page.picture()
+        start = page.run(position)
+        within("the film plays", lambda: page.run(position) > start + 1.0)
+        within("another picture", lambda: page.picture() != first)
+        assert page.external() == []
+        assert not [url for url in page.requests if url.startswith(("http", "ws"))]
+        assert page.errors == []
+    assert asked_for(tmp_path / "profile" / "netlog.json") == set()
+
+
+def test_a_page_that_fetches_would_be_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(
+        "<canvas></canvas><img src='http://fonts.invalid/a.png'><script>new Worker(URL.createObjectURL(new Blob(["
+        "'fetch(\"http://worker.invalid/\").catch(() => 0)'])))</script>"
+    )
+    with browser(tmp_path / "profile") as page:
+        page.open(file.as_uri())
+        within("the picture is asked for", lambda: page.external() == ["http://fonts.invalid/a.png"])
+        within("and given up", lambda: page.run("document.images[0].complete"))
+        time.sleep(1.0)
+    assert asked_for(tmp_path / "profile" / "netlog.json") == {"http://fonts.invalid/a.png", "http://worker.invalid/"}

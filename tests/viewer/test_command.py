@@ -1,0 +1,99 @@
+"""`kinetree view`: its films, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import kinetree as kt
+from kinetree.cli import app
+from kinetree.cli.view import sweep
+from tests.oracle import oracle
+
+oracle("viser")
+
+ROBOT = """<robot name="r"><link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>
+<visual><geometry><mesh filename="package://p/a\x9b.stl"/></geometry></visual></link></robot>"""
+
+
+def call(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["view", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_film(tmp_path: Path) -> None:
+    path = tmp_path / "film.html"
+    code, output, errors = call("--film", path)
+    assert (code, errors) == (0, "")
+    assert output.startswith(f"{path}: 36 s, ")
+    assert path.stat().st_size > 500_000
+
+
+def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "robot.urdf"
+    file.write_text(ROBOT, encoding="utf-8")
+    code, _, errors = call(file, "--floating-base", "--film", tmp_path / "film.html")
+    assert code == 0
+    assert "warning: " in errors
+    assert "looked in" in errors
+    assert "\x9b" not in errors  # a terminal would obey it
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("gone.urdf",), "LoadError: gone.urdf: there is no such file"),
+        (("--package-root", "gone"), "is no directory"),
+        (("--film", "gone/film.html"), "cannot be written: No such file or directory"),
+        (("--port", "70000"), "70000 is not in the range"),
+    ],
+)
+def test_bad_arguments(words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "robot.urdf").write_text(ROBOT, encoding="utf-8")
+    robot = () if words[0] == "gone.urdf" else ("robot.urdf",)
+    code, _, errors = call(*robot, *words)
+    assert code == 2
+    assert message in errors
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, errors = call("--port", taken.getsockname()[1])
+    assert code == 2
+    assert "ViewerError: port" in errors
+
+
+def test_it_runs_until_it_is_interrupted() -> None:
+    code = "import sys; from kinetree.cli import main; sys.argv = ['kinetree', 'view', '--port', '0']; main()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("humanoid24: http://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("make", [kt.zoo.humanoid24, lambda: kt.zoo.random_tree(12, rng=0, branching=0.5)])
+def test_the_sweep_moves_every_joint_through_its_range(make: object) -> None:
+    robot = make()  # type: ignore[operator]
+    q, time = sweep(robot)
+    assert (np.diff(time) > 0.0).all()
+    assert time[-1] <= 60.0 + 1e-9
+    moved = np.abs(robot.difference(robot.neutral(), q)).max(axis=0)
+    assert (moved > 0.0).all()
+    for joint in robot.joints:
+        if joint.nq == joint.nv:
+            own = q[:, joint.q_slice]
+            lower, upper = np.array(joint.limits.lower), np.array(joint.limits.upper)
+            np.testing.assert_allclose(own.min(axis=0)[np.isfinite(lower)], lower[np.isfinite(lower)])
+            np.testing.assert_allclose(own.max(axis=0)[np.isfinite(upper)], upper[np.isfinite(upper)])

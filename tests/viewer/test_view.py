@@ -1,0 +1,295 @@
+"""`View` and `film` without a browser: what they take, what they refuse, and who can reach them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, LoadError, ModelWarning, SingularMechanismError, UnknownNameError, ViewerError
+from kinetree.viewer import View, film, server
+from tests.oracle import oracle
+
+oracle("viser")
+
+
+@pytest.fixture
+def robot() -> kt.Model:
+    return kt.zoo.humanoid24()
+
+
+@pytest.fixture
+def view(robot: kt.Model) -> Iterator[View]:
+    with View(robot, port=0) as opened:
+        yield opened
+
+
+def test_the_configuration_on_display(view: View, robot: kt.Model) -> None:
+    np.testing.assert_array_equal(view.q, robot.neutral())
+    q = robot.random_configuration(0)
+    view.show(q)
+    np.testing.assert_array_equal(view.q, q)
+    q[:] = 0.0  # the view has its own
+    assert view.q.any()
+
+
+def test_bodies_are_where_the_robot_is(view: View, robot: kt.Model) -> None:
+    q = robot.random_configuration(1)
+    view.show(q)
+    for name in ("left_elbow_link", "right_wrist_link"):
+        pose = robot.poses(q)[robot.frames.index(name)]
+        node = view._scene._nodes[name]
+        np.testing.assert_allclose(node.position, pose[:3, 3], atol=1e-6)
+        w, x, y, z = node.wxyz
+        np.testing.assert_allclose(
+            [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], pose[:3, 0], atol=1e-6
+        )
+
+
+def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
+    q = robot.random_configuration(2)
+    view.show(q, ellipsoids=["left_hand"], center_of_mass=True)
+    handle, _ = view._overlays._ellipsoids["left_hand"]
+    mobility = robot.inverse_inertia([kt.Task("left_hand", "position")], reference="local_world_aligned")(q)
+    masses = 1.0 / np.linalg.eigvalsh(mobility)
+    radii = np.array(handle.scale)
+    longest = 0.5 * view._scene.size
+    expected = np.minimum(0.05 * view._scene.size * np.sqrt(masses), longest)
+    np.testing.assert_allclose(radii, expected, rtol=1e-6)
+    np.testing.assert_allclose(view._overlays._center[0].position, robot.center_of_mass(q), atol=1e-6)
+    view.show(ellipsoids=[], center_of_mass=False)
+    assert not handle.visible
+    assert not view._overlays._center[0].visible
+
+
+def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
+    with View(robot, port=0, force_scale=0.01) as view:
+        q = robot.random_configuration(3)
+        view.show(q, forces={"left_hand": (1.0, 2.0, 3.0), "right_hand": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0)})
+        pose = dict(zip(robot.frames, robot.poses(q)))
+        force, moment = view._overlays._arrows["left_hand"]
+        start, end = force.points[0]
+        np.testing.assert_allclose(start, pose["left_hand"][:3, 3], atol=1e-6)
+        np.testing.assert_allclose(end - start, 0.01 * pose["left_hand"][:3, :3] @ [1.0, 2.0, 3.0], atol=1e-6)
+        assert force.visible
+        assert not moment.visible
+        force, moment = view._overlays._arrows["right_hand"]
+        assert moment.visible
+        assert not force.visible
+        view.show(forces={})
+        assert not view._overlays._arrows["left_hand"][0].visible
+
+
+def test_sliders_follow_and_stop_at_their_ends(view: View, robot: kt.Model) -> None:
+    q = robot.q_from_dict({"left_elbow": -9.0, "right_elbow": -1.0})
+    view.show(q)
+    values = {joint.name: handles[0].value for joint, handles in view._sliders._handles}
+    assert values["right_elbow"] == -1.0
+    assert values["left_elbow"] == -2.4
+    np.testing.assert_array_equal(view.q, q)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"q": np.zeros(3)}, r"q has shape \(3,\); one picture takes one configuration, \(24,\)"),
+        ({"q": np.zeros((2, 24))}, r"q has shape \(2, 24\)"),
+        ({"q": np.full(24, np.nan)}, "q has NaN or infinite entries"),
+        ({"q": ["a"] * 24}, "q is not made of real numbers"),
+        ({"ellipsoids": "left_hand"}, "ellipsoids='left_hand' is one name; give a list of them"),
+        ({"ellipsoids": ["tail"]}, "no frame is called 'tail'"),
+        ({"forces": {"tail": (0, 0, 1)}}, "no frame is called 'tail'"),
+        ({"forces": {"left_hand": (0, 1)}}, r"the force at 'left_hand' has shape \(2,\)"),
+        ({"forces": {"left_hand": "up"}}, "the force at 'left_hand' is not made of numbers"),
+    ],
+)
+def test_wrong_arguments_leave_the_picture(
+    view: View, robot: kt.Model, arguments: dict[str, object], message: str
+) -> None:
+    q = robot.random_configuration(0)
+    view.show(q, ellipsoids=["right_hand"])
+    with pytest.raises(InputError, match=message):
+        view.show(**{"q": robot.neutral(), **arguments})  # type: ignore[arg-type]
+    np.testing.assert_array_equal(view.q, q)
+    assert view._overlays._ellipsoids["right_hand"][0].visible
+    assert view._scene._nodes["left_elbow_link"].position == pytest.approx(
+        robot.poses(q)[robot.frames.index("left_elbow_link"), :3, 3], abs=1e-6
+    )
+
+
+def test_robots_without_an_inverse_mass_matrix_are_drawn(tmp_path: Path) -> None:
+    robot = kt.Builder().add_body("a", mass=1.0, inertia=np.eye(3)).add_body("b", parent="a").build()
+    with View(robot, port=0) as view:
+        with pytest.raises(SingularMechanismError):
+            view.show(ellipsoids=["b"])
+        view.show([0.5, 0.5], center_of_mass=True)
+
+
+@pytest.mark.parametrize("joint", ["floating", "spherical", "planar", "cylindrical", "universal"])
+def test_every_joint_has_sliders(joint: str) -> None:
+    robot = kt.Builder().add_body("a", joint=joint, mass=1.0, com=(0.1, 0.2, 0.3), inertia=np.eye(3)).build()
+    with View(robot, port=0) as view:
+        view.show(robot.random_configuration(0))
+        ((_, handles),) = view._sliders._handles
+        assert len(handles) == robot.nv
+
+
+def test_a_world_without_bodies_is_drawn() -> None:
+    with pytest.warns(ModelWarning):
+        robot = kt.load("<robot name='nothing'/>")
+    with View(robot, port=0) as view:
+        view.show(np.zeros(0))
+        with pytest.raises(SingularMechanismError, match="no centre of mass"):
+            view.show(center_of_mass=True)
+        view.show(np.zeros(0))
+
+
+def test_a_floating_robot_stands_on_the_floor() -> None:
+    text = """<robot name="r"><link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>
+      <visual><origin xyz="0 0 -0.3"/><geometry><box size="1 1 1"/></geometry></visual></link></robot>"""
+    robot = kt.load(text, floating_base=True)
+    with View(robot, visuals=text, port=0) as view:
+        np.testing.assert_allclose(view.q, [0.0, 0.0, 0.8, 1.0, 0.0, 0.0, 0.0], atol=1e-12)
+
+
+def test_missing_meshes_are_told_and_replaced_by_capsules(tmp_path: Path) -> None:
+    file = tmp_path / "robot.urdf"
+    file.write_text(
+        """<robot name="r"><link name="base"/><link name="arm"><inertial><origin xyz="0 0 1"/><mass value="1"/>
+      <inertia ixx="1" iyy="1" izz="1"/></inertial><visual><geometry><mesh filename="gone.stl"/></geometry></visual>
+      </link><joint name="j" type="continuous"><parent link="base"/><child link="arm"/></joint></robot>"""
+    )
+    robot = kt.load(file)
+    with pytest.warns(ModelWarning, match="gone.stl"):
+        view = View(robot, visuals=file, port=0)
+    with view:
+        assert view._scene.layers["visuals"]
+        assert not view._scene.layers["skeleton"]
+
+
+def test_a_broken_file_of_visuals_starts_nothing(robot: kt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "start", lambda *_: pytest.fail("started"))
+    with pytest.raises(LoadError, match="broken XML"):
+        View(robot, visuals="<robot")
+
+
+# -- who can reach it --------------------------------------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_an_error(robot: kt.Model) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ViewerError, match=rf"port {port} of 127\.0\.0\.1 is in use"):
+            View(robot, port=port)
+        with socket.socket() as next_one:  # nothing listens on the port that viser took instead
+            assert next_one.connect_ex(("127.0.0.1", port + 1)) != 0
+
+
+def test_only_this_machine_can_connect(view: View) -> None:
+    port = int(view.url.rpartition(":")[2])
+    assert view.url == f"http://127.0.0.1:{port}"
+    with open("/proc/net/tcp") as table:
+        listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
+    addresses = [entry.partition(":")[0] for entry in listening if int(entry.partition(":")[2], 16) == port]
+    assert addresses == ["0100007F"]
+    with open("/proc/net/tcp6") as table:
+        assert not [line for line in table if line.split()[1].endswith(f":{port:04X}")]
+
+
+def test_nothing_is_shared(view: View) -> None:
+    """viser's page can ask its server for a tunnel to the outside; this server has none."""
+    assert view._server.request_share_url() is None
+    assert view._server._share_tunnel is None
+
+
+def test_closing_twice_is_closing(robot: kt.Model) -> None:
+    view = View(robot, port=0)
+    port = int(view.url.rpartition(":")[2])
+    view.close()
+    view.close()
+    view.wait()
+    with socket.socket() as client:
+        assert client.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_nothing_is_printed(robot: kt.Model, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    View(robot, port=0).close()
+    film(tmp_path / "film.html", robot, [robot.neutral()])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_viser_is_asked_for_when_missing() -> None:
+    code = (
+        "import sys; sys.modules['viser'] = None\n"
+        "import kinetree as kt\n"
+        "try: kt.viewer.View(kt.zoo.humanoid24())\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
+
+
+# -- films -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_film_is_one_file(robot: kt.Model, tmp_path: Path) -> None:
+    motion = robot.random_configuration(0, 4)
+    path = film(
+        tmp_path / "film.html",
+        robot,
+        motion,
+        [0.0, 0.1, 0.3, 0.35],
+        ellipsoids=["left_hand"],
+        forces={"left_hand": np.ones((4, 3)), "right_hand": np.ones(6)},
+        center_of_mass=True,
+    )
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "__VISER_EMBED_DATA__" in text
+    assert len(text) < 3e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"q": np.zeros(24)}, r"q has shape \(24,\); a film takes \(T, 24\)"),
+        ({"q": np.zeros((0, 24))}, r"T at least one"),
+        ({"q": np.full((2, 24), np.nan)}, "q has NaN or infinite entries in sample 0"),
+        ({"q": "motion"}, "q is not made of real numbers"),
+        ({"time": [0.0]}, r"time has shape \(1,\); q has 2 samples"),
+        ({"time": [1.0, 1.0]}, "time does not increase"),
+        ({"time": [0.0, np.inf]}, "time does not increase"),
+        ({"time": ["a", "b"]}, "time is not made of numbers"),
+        ({"time": [0.0, 1e9]}, "more than 20000 pictures; lower rate=, or cut the motion"),
+        ({"rate": 0.0}, "rate=0.0 is not a positive number"),
+        ({"rate": float("nan")}, "is not a positive number"),
+        ({"ellipsoids": "left_hand"}, "is one name; give a list of them"),
+        ({"ellipsoids": ["tail"]}, "no frame is called 'tail'"),
+        ({"forces": {"tail": np.ones(3)}}, "no frame is called 'tail'"),
+        ({"forces": {"left_hand": np.ones((3, 3))}}, r"have shape \(3, 3\); give \(2, 3\) or \(2, 6\)"),
+        ({"forces": {"left_hand": "up"}}, "is not made of numbers"),
+    ],
+)
+def test_wrong_arguments_of_a_film(robot: kt.Model, tmp_path: Path, arguments: dict[str, object], message: str) -> None:
+    given = {"q": np.zeros((2, 24)), **arguments}
+    with pytest.raises(InputError, match=message):
+        film(tmp_path / "film.html", robot, **given)  # type: ignore[arg-type]
+    assert not (tmp_path / "film.html").exists()
+
+
+def test_a_film_that_cannot_be_written(robot: kt.Model, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written: No such file or directory; choose another path"):
+        film(tmp_path / "gone" / "film.html", robot, [robot.neutral()])
+
+
+def test_unknown_names_are_named() -> None:
+    with View(kt.zoo.humanoid24(), port=0) as view, pytest.raises(UnknownNameError):
+        view.show(ellipsoids=["tail"])
