@@ -52,7 +52,7 @@ def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
         (("gone.urdf",), "LoadError: gone.urdf: there is no such file"),
         (("--package-root", "gone"), "is no directory"),
         (("--film", "gone/film.html"), "cannot be written: No such file or directory"),
-        (("--port", "70000"), "70000 is not in the range"),
+        (("--port", "70000"), "65535"),
     ],
 )
 def test_bad_arguments(words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_it_runs_until_it_is_interrupted() -> None:
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("make", [kt.zoo.humanoid24, lambda: kt.zoo.random_tree(12, rng=0, branching=0.5)])
+@pytest.mark.parametrize("make", [kt.zoo.humanoid24, lambda: kt.zoo.random_tree(12)])
 def test_the_sweep_moves_every_joint_through_its_range(make: object) -> None:
     robot = make()  # type: ignore[operator]
     q, time = sweep(robot)

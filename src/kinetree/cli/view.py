@@ -26,22 +26,17 @@ _T = TypeVar("_T")
 def film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
     """Write a film in which each joint goes through its range, one after the other."""
     q, time = sweep(robot)
-    written = _told(
-        lambda: kt.viewer.film(
-            path, robot, q, time, visuals=visuals, package_roots=package_roots, center_of_mass=robot.mass > 0.0
-        )
-    )
+    written = _told(lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots))
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
 
 def show(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int) -> None:
     """Show a robot until the user interrupts."""
-    view = _told(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
-    with view:
-        typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
+    with _told(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port)) as view:
         try:
+            typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
             view.wait()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # the usual end
             typer.echo()
 
 
