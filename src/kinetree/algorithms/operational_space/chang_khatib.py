@@ -1,31 +1,42 @@
 """Λ⁻¹ by the recursive algorithm of Chang and Khatib. Cost O(n·m), and O(m³) for its inverse.
 
-    step   pass       loop                   leaves                                                         source
-    1, 2   place      scatter, frames        bodies and task rows χ in the frame of the tree                   Eq. 2
-    2      reach      gather, rows           hinges; force propagators ʰL taken along with each row of a task  Eq. 8
-    3      diagonal   scatter                V(k, k)                                                           Eq. 24
-    4      others     scatter, rows          V(k, j) χ of each row, k on the way from any task to the base     Eq. 29
-    5      tips       frames, rows           blocks of Λ⁻¹                                                     Eq. 22
+    Table 1                        loop                    leaves
+    1  outward recursion           scatter                 transforms X, Eq. 2
+    2  inward recursion            gather                  articulated inertias, Eq. 10; force propagators L, Eq. 8
+    3  outward recursion           scatter                 diagonal blocks V(k, k), Eq. 24
+    4  outward recursion           gather, scatter, rows   other blocks V(i, j), Eq. 29
+    5  spatial transformation      frames, rows            blocks of Λ⁻¹, Eq. 22
+    6  matrix inversion            —                       Λ: common to all methods, and not done here
 
-Step 4 is written in the paper as a recursion per pair of links, O(m²d). The claimed O(n·m) needs what is done here:
-V(h, j) = V(h, h) ʰL*(j) for the links h that carry task j, then one outward sweep V(k, j) = L*(k) V(parent, j) over all
-others. V(k, j) is applied to the rows of task j rather than kept as a 6×6 matrix. Step 6, the inverse, is common to all
-methods and not done here.
+All of it is in the frame of the tree, where X = 1 between links (`kinetree.algorithms.tree_frame`), angular part first.
+`P` is I^A, D = SᵀI^AS and S̄ = D⁻¹SᵀI^A = Gᵀ, so that L = X (1 − S S̄)ᵀ = 1 − G Sᵀ is not formed.
 
-`L` is 1 − G Sᵀ: in the frame of the tree the transforms of Eq. 2 are the identity. (28) prints Ω for V.
+V(i, j) takes the propagated force f*(j) of a link to the propagated acceleration a*(i) of another, Eq. 21. It is not
+kept as a 6×6 matrix, but applied to each row of task j: `f[k, row]` is f*, Eq. 25, and `a[k, row]` is a*. So the three
+cases of Eq. 29, where h is the nearest common ancestor of the two links, become
+
+    V(h, h)             i = j = h     from step 3
+    V(i, h(j)) L(j)     otherwise     L is applied to f, from link j inward to h
+    L(i)ᵀ V(h(i), j)    j = h         Lᵀ is applied to a, from h outward to link i
+
+The paper writes Eq. 29 as a recursion for each pair of links, and h stays that of the pair that it began with. That
+takes O(m²d). The O(n·m) that §3.3 claims needs the order above, the second case for all links before the third for any:
+two sweeps over the links for each task. (28) prints Ω for V.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
-       mechanisms", Advanced Robotics 14, 2001, Table 1.
+       mechanisms", Advanced Robotics 14, 2001.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import mobility, task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia, Compliance
 from kinetree.spatial.motion import Motion
 
 
@@ -33,33 +44,46 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, tip, block = tree.array("row"), tree.array("row"), tree.array("row", "row")
-        reach, response = tree.array("node", "row"), tree.array("node", "row")
-        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
+        f, a = tree.array("node", "row"), tree.array("node", "row")
+        block = tree.array("row", "row")
         task_space.clear(tree, block)
+        tree.world.P = ArticulatedInertia.zero()
+        tree.world.V = Compliance.zero()  # V(root, root) = 0
         for row in tree.rows():
-            tip[row] = chi[row]
-            response[tree.world, row] = Motion.zero()
+            a[tree.world, row] = Motion.zero()
 
+        # Step 1
+        tree_frame.start(tree)
+        for k, parent in tree.scatter():
+            tree_frame.move(k, parent, q)  # Eq. 2
+            k.S = k.H.basis(k.C, k.armature)
+            k.P = k.C.congruence(k.M).articulated()  # Eq. 5, the term I(h) of Eq. 10
+
+        # Step 2
         for k, parent in tree.gather():
-            task_space.hinge(k, parent)
+            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)  # Eq. 8
+            parent.P += P_plus  # L I^A Lᵀ, Eq. 10
+
+        # Step 3
+        for k, parent in tree.scatter():
+            k.V = mobility.beyond(parent.V, k)  # Eq. 24
+
+        # Step 4
+        task_space.seed(tree, view, f, parts)  # X f(e), Eq. 4
+        for k, parent in tree.gather():
             for row in tree.carried(k):
-                reach[k, row] = chi[row]
-                chi[row] = chi[row] - k.G @ (k.S.T @ chi[row])  # Eq. 8
-
-        mobility.scatter(tree)  # Eq. 24
-
+                f[parent, row] = f[k, row] - k.G @ (k.S.T @ f[k, row])  # Eq. 29: otherwise
         for k, parent in tree.scatter():
             for row in tree.carried(k):
-                response[k, row] = k.V @ reach[k, row]  # Eq. 29, k carries the task
+                a[k, row] = k.V @ f[k, row]  # Eq. 29: i = j = h
             for row in tree.following(k):
-                moved = response[parent, row]
-                response[k, row] = moved - k.S @ (k.G.T @ moved)  # Eq. 29, it does not
+                a[k, row] = a[parent, row] - k.S @ (k.G.T @ a[parent, row])  # Eq. 29: j = h
 
+        # Step 5
         for frame, carrier in tree.frames():
             for one in tree.rows_of(frame):
                 for other in tree.rows(one):
-                    block[one, other] = tip[one].data @ response[carrier, other].data  # Eq. 22
+                    block[one, other] = f[carrier, one].data @ a[carrier, other].data  # Eq. 22
 
         task_space.finish(tree, view, block, inverse_inertia, parts)
 

@@ -1,13 +1,26 @@
-"""Λ⁻¹ by extended force propagators. Cost O(n + m·d + m²).
+"""Λ⁻¹ by the Extended-Force-Propagator Algorithm (EFPA) of Wensing, Featherstone and Orin. Cost O(n + m·d + m²).
 
-    pass       loop              leaves                                                       source
-    place      scatter, frames   bodies and task rows χ in the frame of the tree                 Table I, first loop
-    reach      gather, rows      hinges; extended force propagator χ of each row at each node    Table I, second loop
-    response   scatter, rows     acceleration Λ of each node per unit force along each row       Eq. 13
-    meet       pairs of tasks    Λ⁻¹ at the last node that carries both                          Eq. 14
+    Table I                                        loop                  leaves
+    Initialize                                     scatter, rows         I^A = I, Λ⁻¹(0, k) = 0
+    first loop, over k                             frames, their rows    χ(k, p(k)) = X(k, p(k))
+    second loop, i = N … 1      inward             gather, ES(i)         K, L, I^A; χ(k, i) of the bodies that carry k
+    third loop, i = 1 … N       outward            scatter, ES(i)        Λ⁻¹(i, k) of the same
+                                cross terms        GCA(i)                Λ⁻¹(k₁, k₂)
+    fourth loop, over k                            GCA(p(k))             Λ⁻¹(k, k)
 
-`S` is the paper's Φ, `G` its I^A Φ (Φᵀ I^A Φ)⁻¹, so that L = 1 − S Gᵀ and K χᵀ = S D⁻¹ (χS)ᵀ. Table I leaves blocks of
-tasks on different trees of a fixed base unset; they are zero.
+A body is `k` here and i in the paper, whose k are end-effectors: here their rows, one number each, so that tasks may
+have fewer than six. Entry `chi[k, row]` is that row of the paper's χ(k, i), `Lambda[k, row]` that column of Λ⁻¹(i, k).
+All of it is in the frame of the tree, where X = 1 between bodies (`kinetree.algorithms.tree_frame`). `P` is I^A and `S`
+is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
+
+    K = Φ D⁻¹ Φᵀ        L = 1 − K I^A = 1 − Φ Gᵀ        Lᵀ I^A = I^A − G Φᵀ I^A = P⁺
+
+so that neither K nor L is formed. ES(i), the end-effectors that joint i supports, Eq. 2, is `tree.carried(k)`; GCA(i),
+the pairs whose greatest common ancestor is i, Eq. 15, is `tree.meetings()`.
+
+Departures. (15) asks for k₁ < k₂; `meetings` also has each end-effector with itself, at p(k). There χ is still X, and
+the product of Eq. 14 is that of the fourth loop, which is therefore not written again. Table I leaves the blocks of
+end-effectors on different trees of a fixed base unset, for they are in no GCA(i): they are zero.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -17,10 +30,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Motion
 
 
@@ -28,29 +43,42 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block = tree.array("row"), tree.array("row", "row")
-        reach, response = tree.array("node", "row"), tree.array("node", "row")
-        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
-        task_space.clear(tree, block)
-        for row in tree.rows():
-            response[tree.world, row] = Motion.zero()
+        chi, Lambda = tree.array("node", "row"), tree.array("node", "row")
+        block = tree.array("row", "row")
 
-        for k, parent in tree.gather():
-            task_space.hinge(k, parent)
-            for row in tree.carried(k):
-                reach[k, row] = chi[row]
-                chi[row] = chi[row] - k.G @ (k.S.T @ chi[row])  # Eq. 11
-
+        # Initialize
+        tree_frame.start(tree)
+        tree.world.P = ArticulatedInertia.zero()
         for k, parent in tree.scatter():
-            for row in tree.carried(k):
-                moved = response[parent, row]
-                own = k.D.solve(k.S.T @ reach[k, row]) - k.G.T @ moved
-                response[k, row] = moved + k.S @ own  # Eq. 13
+            tree_frame.move(k, parent, q)
+            k.S = k.H.basis(k.C, k.armature)
+            k.P = k.C.congruence(k.M).articulated()  # I^A = I
+        for row in tree.rows():
+            Lambda[tree.world, row] = Motion.zero()
+        task_space.clear(tree, block)  # different trees: not in the paper
 
-        for k, one, other in tree.meetings():
+        # First loop
+        task_space.seed(tree, view, chi, parts)
+
+        # Second loop: inward recursion
+        for k, parent in tree.gather():
+            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)  # K and L
+            parent.P += P_plus  # Xᵀ Lᵀ I^A X, first term of Eq. 10
+            for row in tree.carried(k):  # ES(i)
+                chi[parent, row] = chi[k, row] - k.G @ (k.S.T @ chi[k, row])  # χ L X, Eq. 11
+
+        # Third loop: outward recursion
+        for k, parent in tree.scatter():
+            for row in tree.carried(k):  # ES(i)
+                moved = Lambda[parent, row]
+                # L X Λ⁻¹(p, k) + K χᵀ, Eq. 13
+                Lambda[k, row] = moved + k.S @ (k.D.solve(k.S.T @ chi[k, row]) - k.G.T @ moved)
+
+        # Cross terms, and the fourth loop
+        for k, one, other in tree.meetings():  # GCA(i)
             for r in tree.rows_of(one):
                 for s in tree.rows_of(other, r):
-                    block[r, s] = reach[k, r].data @ response[k, s].data  # Eq. 14
+                    block[r, s] = chi[k, r].data @ Lambda[k, s].data  # Eq. 14
 
         task_space.finish(tree, view, block, inverse_inertia, parts)
 

@@ -15,23 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.recursion.tree import Tree
 from kinetree.spatial.inertia import Compliance
 from kinetree.spatial.value import Array
 
 _UPPER = tuple(zip(*np.triu_indices(6), strict=True))
 
 
-def scatter(tree: Tree) -> None:
-    """Leave V at every node, hinges being known."""
-    tree.world.V = Compliance.zero()
-
-    for k, parent in tree.scatter():
-        k.V = _beyond(parent.V, k)
-
-
-def _beyond(V: Compliance, k: Any) -> Compliance:
-    """One step: V − S Tᵀ − T Sᵀ with T = V G − ½ S (Gᵀ V G + D⁻¹), upper triangle only."""
+def beyond(V: Compliance, k: Any) -> Compliance:
+    """V(k) from that of its parent: V − S Tᵀ − T Sᵀ with T = V G − ½ S (Gᵀ V G + D⁻¹), upper triangle only."""
     S, G, dense = k.S.matrix(), k.G.matrix(), V.matrix()
     W = dense @ G
     T = W - S @ ((G.T @ W + k.D.inverse()) * 0.5)

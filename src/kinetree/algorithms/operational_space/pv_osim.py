@@ -1,11 +1,17 @@
-"""Λ⁻¹ by the Popov–Vereshchagin sweep: one gather, nothing else. Cost O(n + m²d).
+"""Λ⁻¹ by the Popov–Vereshchagin sweep (PV-OSIM): one gather, nothing else. Cost O(n + m²d).
 
-    pass      loop              leaves                                                      source
-    place     scatter, frames   bodies and task rows χ in the frame of the tree
-    sweep     gather, groups    Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ at every joint, rows taken through it    [S24] PV-OSIM
+    pass      loop                 leaves                                                              source
+    place     scatter              motions and articulated inertias in the frame of the tree
+    seed      frames, their rows   K of each task: its rows where they act                             [S24]
+    sweep     gather, groups       K taken through every joint, and L += (K S) D⁻¹ (K S)ᵀ there         [S24]
 
-At each joint two tasks feel each other through what the joint gives way to both. Summed over the joints that carry
-both, this is Λ⁻¹.
+The solver of Popov and Vereshchagin carries the rows K of all constraints from the tips to the base, and with them L,
+the accelerations that unit forces along the rows cause by moving the joints passed so far. With U = I^A S,
+
+    K(p) = [K(p); (K − (K S) D⁻¹ Uᵀ) X]        L(p) = blkdiag(L(p), L + (K S) D⁻¹ (K S)ᵀ)
+
+and L at the base is Λ⁻¹. A floating base is a joint of six degrees of freedom and needs no term of its own. Here X = 1,
+`G` is U D⁻¹, `chi` is K and `block` is L, in which the blocks of all subtrees lie side by side from the start.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
       matrix", IEEE Robotics and Automation Letters 9, 2024.
@@ -13,12 +19,19 @@ both, this is Λ⁻¹.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.recursion.roles import GroupRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia
+
+#: `tree.carried_groups`, or what passes a joint where there are stations.
+Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 
 def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
@@ -26,14 +39,40 @@ def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
     def pv_osim(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
-        felt = [tree.array("row") for _ in range(6)]
-        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
+        scaled = [tree.array("row") for _ in range(6)]
+        tree_frame.start(tree)
+        tree.world.P = ArticulatedInertia.zero()
         task_space.clear(tree, block)
 
+        for k, parent in tree.scatter():
+            tree_frame.move(k, parent, q)
+            k.S = k.H.basis(k.C, k.armature)
+            k.P = k.C.congruence(k.M).articulated()
+        task_space.rows(tree, view, chi, parts)
+
         for k, parent in tree.gather():
-            task_space.hinge(k, parent)
-            task_space.feel(k, tree.carried_groups, chi, felt, block)
+            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
+            parent.P += P_plus
+            through_joint(k, tree.carried_groups, chi, scaled, block)
 
         task_space.finish(tree, view, block, inverse_inertia, parts)
 
     return pv_osim
+
+
+def through_joint(k: Any, groups: Groups, chi: Indexed, scaled: list[Indexed], block: Indexed) -> None:
+    """Take rows through a joint, and add to Λ⁻¹ how the joint gives way to all pairs of them.
+
+    Args:
+        k: The node, with S, D and G.
+        groups: The rows that pass its joint, one task at a time.
+        chi: The rows.
+        scaled: One array per degree of freedom that a joint may have, for `task_space.accumulate`.
+        block: Λ⁻¹, so far.
+    """
+    for group, later in groups(k):
+        KS = []
+        for row in group.rows:
+            KS.append(k.S.T @ chi[row])
+            chi[row] = chi[row] - k.G @ KS[-1]  # K − (K S) D⁻¹ Uᵀ
+        task_space.accumulate(group, later, k.D, KS, scaled, block)  # L + (K S) D⁻¹ (K S)ᵀ

@@ -22,12 +22,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import mobility, task_space
+from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.roles import NodeRole
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import Compliance
+from kinetree.spatial.inertia import ArticulatedInertia, Compliance
 from kinetree.spatial.motion import Force
 from kinetree.spatial.value import Array
 
@@ -57,9 +59,15 @@ def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
 def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, parts: Parts) -> None:
     """Take every source through the joints to the station where it ends: χ becomes its P, the block its Ω."""
-    felt = [tree.array("passing") for _ in range(6)]
-    task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
+    scaled = [tree.array("passing") for _ in range(6)]
+    tree_frame.start(tree)
+    tree.world.P = ArticulatedInertia.zero()
     task_space.clear(tree, block)
+    for k, parent in tree.scatter():
+        tree_frame.move(k, parent, q)
+        k.S = k.H.basis(k.C, k.armature)
+        k.P = k.C.congruence(k.M).articulated()
+    task_space.rows(tree, view, chi, parts)
     for k, _ in tree.gather_stations():
         for i, one in enumerate(tree.units(k)):
             chi[one] = Force(np.eye(6)[i])
@@ -67,8 +75,9 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, part
                 block[one, other] = 0.0
 
     for k, parent in tree.gather():
-        task_space.hinge(k, parent)
-        task_space.feel(k, tree.passing_groups, chi, felt, block)
+        k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
+        parent.P += P_plus
+        through_joint(k, tree.passing_groups, chi, scaled, block)
 
 
 def propagator(tree: Tree, station: NodeRole, chi: Indexed) -> Array:

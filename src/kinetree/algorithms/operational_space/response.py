@@ -36,7 +36,7 @@ def _response(view: View, parts: Parts) -> Callable[..., None]:
         together, numbered = (tree.asked, "rows") if parts.relative else (tree.rows, "row")
         chi, A = tree.array("row"), tree.array("node", numbered)
         own = [tree.array("row") for _ in range(6)] if parts.relative else []  # one per degree of freedom of a joint
-        task_space.place(tree, q, view, chi, parts=parts)
+        task_space.place(tree, q, view, chi, parts)
         for row in together():
             A[tree.world, row] = Motion.zero()
         if parts.mass:

@@ -1,17 +1,19 @@
 """Λ⁻¹ = B* Ω B by the algorithm of Rodriguez, Jain and Kreutz-Delgado. Cost O(n + d·m²).
 
-    pass       loop                    leaves                                                        source
-    place      scatter, frames         bodies and task rows χ, the columns of B, in the tree's frame
-    hinge      gather                  hinges
-    diagonal   scatter                 Y(k), the diagonal of Ω                                          Lemma 5, Eq. 23
-    ways       ways of pairs, twice    Ω of pairs of tasks, out from where they meet                    Alg. 4.3
-    project    pairs, rows             Λ⁻¹ = B* Ω B                                                     Eq. 60
+    pass       loop                    leaves                                                     source
+    place      scatter                 motions and inertias in the frame of the tree
+    project    frames, their rows      χ, the columns of B                                          §6.2
+    hinge      gather                  𝒫, 𝒟, 𝒢                                                      Eqs. 32, 33
+    diagonal   scatter                 Y(k), the diagonal of Ω                                      Lemma 5, Eq. 24
+    elements   pairs of tasks          Ω of pairs, outwards from their last common ancestor         Alg. 4.3
+    result     pairs of tasks, rows    Λ⁻¹ = B* Ω B                                                 Eq. 60
 
-Algorithm 4.3 computes Z = 𝔸* X 𝔸 element by element: from the diagonal Y(p) of the last common ancestor p outwards
-along one branch, then along the other, here with 𝔸 = ψ and X = H* D⁻¹ H. Each pair of tasks goes its two ways with its
-own 6×6 block, which is what makes the cost grow with d·m².
+Algorithm 4.3 computes Z = 𝔸* X 𝔸 element by element, here with 𝔸 = ψ and X = H* D⁻¹ H, so that Z = Ω: (1) the diagonal
+Y(i) of the last common ancestor i, (2) and (3) outwards along the two branches, (4) zero where there is no such i. Each
+pair of tasks goes both ways with its own 6×6 block, which is what makes the cost grow with d·m².
 
-`V` is the paper's Y, `S` its H*, and ψ(p, k) = 1 − G Sᵀ.
+All of it is in the frame of the tree, where A = 1. `V` is the paper's Y, `S` its H*, and ψ(p, k) = 1 − G Sᵀ. Here (3)
+comes before (2). §6.2 prints φ where it means ψ, of which Ω is made.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [R92] G. Rodriguez, A. Jain, K. Kreutz-Delgado, "Spatial operator algebra for multibody system dynamics", Journal of the
@@ -22,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import mobility, task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia, Compliance
 
 
 def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
@@ -34,20 +38,30 @@ def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     def rjk(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("row"), tree.array("row", "row")
         Omega, moved = tree.array("frames", "frames"), tree.array("row")
-        task_space.place(tree, q, view, chi, parts=parts, any_basis=True)
-        task_space.clear(tree, block)
+        tree_frame.start(tree)
+        tree.world.P = ArticulatedInertia.zero()
+        tree.world.V = Compliance.zero()
+        task_space.clear(tree, block)  # Alg. 4.3 (4)
+
+        for k, parent in tree.scatter():
+            tree_frame.move(k, parent, q)
+            k.S = k.H.basis(k.C, k.armature)
+            k.P = k.C.congruence(k.M).articulated()
+        task_space.rows(tree, view, chi, parts)
 
         for k, parent in tree.gather():
-            task_space.hinge(k, parent)
+            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)  # Eq. 32
+            parent.P += P_plus  # Eq. 33
 
-        mobility.scatter(tree)
+        for k, parent in tree.scatter():
+            k.V = mobility.beyond(parent.V, k)  # Eq. 24
 
         for k, one, other in tree.meetings():
             Omega[one, other] = k.V.matrix()  # Alg. 4.3 (1)
         for k, one, other in tree.ways("other"):
-            Omega[one, other] = Omega[one, other] - (Omega[one, other] @ k.G.matrix()) @ k.S.matrix().T  # (2)
+            Omega[one, other] = Omega[one, other] - (Omega[one, other] @ k.G.matrix()) @ k.S.matrix().T  # (3)
         for k, one, other in tree.ways("one"):
-            Omega[one, other] = Omega[one, other] - k.S.matrix() @ (k.G.matrix().T @ Omega[one, other])  # (3)
+            Omega[one, other] = Omega[one, other] - k.S.matrix() @ (k.G.matrix().T @ Omega[one, other])  # (2)
 
         for _, one, other in tree.meetings():
             for r in tree.rows_of(one):

@@ -41,7 +41,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
     def sparse_factorization(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block, Y = tree.array("row"), tree.array("row", "row"), tree.array("v", "row")
         X, H = tree.array("v"), tree.array("v", "v")
-        felt = [tree.array("row") for _ in range(6)]  # one per degree of freedom that a joint may have
+        scaled = [tree.array("row") for _ in range(6)]  # one per degree of freedom that a joint may have
         ell = [tree.array("v") for _ in range(6)]
         tree_frame.start(tree)
         tree.world.R = RigidInertia.zero()
@@ -79,11 +79,11 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
 
             for group, later in tree.carried_groups(k):
                 y = [k.S.T @ chi[row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
-                task_space.share(group, later, D, y, felt, block)
+                task_space.accumulate(group, later, D, y, scaled, block)
             for i in tree.ancestors(k):
                 give = [ell[n][i] * r for n, r in enumerate(D.reciprocals)]
                 for row in tree.carried(k):
-                    Y[i, row] = Y[i, row] + sum(part * felt[n][row] for n, part in enumerate(give))
+                    Y[i, row] = Y[i, row] + sum(part * scaled[n][row] for n, part in enumerate(give))
 
         if parts.mass:  # its rows are felt at hinges, which nothing else here needs
             tree.world.P = ArticulatedInertia.zero()

@@ -24,6 +24,7 @@ import numpy as np
 from kinetree.algorithms.center_of_mass import column_momenta
 from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import inversion, task_space
+from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
@@ -35,11 +36,11 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     def task_dynamics(
         tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed, consistent: Indexed, nullspace: Indexed
     ) -> None:
-        chi, block, felt = tree.array("row"), tree.array("row", "row"), [tree.array("row") for _ in range(6)]
+        chi, block, scaled = tree.array("row"), tree.array("row", "row"), [tree.array("row") for _ in range(6)]
         S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "row")
         B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
         J_bar, N, momentum = tree.array("v", "rows"), tree.array("v", "v"), tree.array("v")
-        task_space.place(tree, q, view, chi, parts=parts)
+        task_space.place(tree, q, view, chi, parts)
         task_space.clear(tree, block)
         if parts.relative:
             inversion.clear(tree, B)
@@ -58,7 +59,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             for row in tree.carried(k):
                 for c, entry in zip(k.columns(), k.D.solve(k.S.T @ chi[row]), strict=True):  # Eqs. 58c, 58d
                     answer[c, row] = entry
-            task_space.feel(k, tree.carried_groups, chi, felt, block)  # Eq. 58a
+            through_joint(k, tree.carried_groups, chi, scaled, block)  # Eq. 58a
 
         task_space.finish(tree, view, block, B, parts)
         inversion.weigh(tree, B, weight)

@@ -16,12 +16,12 @@ any others until the result is handed over, where those that belong together are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import mass
+from kinetree.algorithms.operational_space import center_of_mass_rows
 from kinetree.recursion.mechanism import Site
 from kinetree.recursion.roles import FrameRole, GroupRole, NodeRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree
@@ -30,9 +30,6 @@ from kinetree.spatial.motion import Force
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
-
-#: `tree.carried_groups` or `tree.passing_groups`.
-Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 
 class Parts(NamedTuple):
@@ -62,46 +59,47 @@ class Parts(NamedTuple):
 PLAIN = Parts()
 
 
-def place(tree: Tree, q: Indexed, view: View, chi: Indexed, *, parts: Parts = PLAIN, any_basis: bool = False) -> None:
-    """Put the mechanism into the frame of its tree, and the rows of all tasks into `chi`.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        view: How the tasks are seen.
-        chi: Filled.
-        parts: What there is among the tasks.
-        any_basis: Joint coordinates do not matter, as for Λ⁻¹: S is any basis of each joint's motions. Those of a
-            floating base are all motions, in the tree's frame as in its own.
-    """
+def place(tree: Tree, q: Indexed, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
+    """Put the mechanism into the frame of its tree, and the rows of all tasks into `chi`."""
     tree_frame.start(tree)
     tree.world.P = ArticulatedInertia.zero()
 
     for k, parent in tree.scatter():
-        tree_frame.move(k, parent, q)
-        k.S = k.H.basis(k.C, k.armature) if any_basis else k.H.map(k.C.back)
+        tree_frame.place(k, parent, q)
         k.P = k.C.congruence(k.M).articulated()
 
     rows(tree, view, chi, parts)
 
 
 def rows(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Put the rows of all tasks into `chi`, once the carriers are placed."""
+    """Put the rows of all tasks into `chi[row]`, once the nodes are placed."""
+    for _, row, force in _applied(tree, view, parts):
+        chi[row] = force
+
+
+def seed(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
+    """Put the rows of all tasks into `chi[k, row]` of the nodes that carry them, once the nodes are placed."""
+    for carrier, row, force in _applied(tree, view, parts):
+        chi[carrier, row] = force
+
+
+def _applied(tree: Tree, view: View, parts: Parts) -> Iterator[tuple[NodeRole, RowRole, Force]]:
+    """Each row with the node on which it acts."""
     for frame, carrier in tree.frames("frame"):
         seen = view(frame.X @ carrier.C, carrier.origin)
         for row in frame.rows():
-            chi[row] = seen.T @ row.unit()
+            yield carrier, row, seen.T @ row.unit()
     if parts.relative:
         for near, near_carrier, far, far_carrier in tree.relatives():
             seen_near, seen_far = between(near, near_carrier, far, far_carrier)
             for row in near.rows():
-                chi[row] = -(seen_near.T @ row.unit())
+                yield near_carrier, row, -(seen_near.T @ row.unit())
             for row in far.rows():
-                chi[row] = seen_far.T @ row.unit()
+                yield far_carrier, row, seen_far.T @ row.unit()
     if parts.mass:
-        for center, _ in tree.frames("mass"):
+        for center, world in tree.frames("mass"):
             for row in center.rows():
-                chi[row] = Force.zero()  # it acts on no single body: see `mass`
+                yield world, row, Force.zero()  # it acts on no single body: see `center_of_mass_rows`
 
 
 def between(
@@ -126,41 +124,23 @@ def hinge(k: Any, parent: Any) -> None:
     parent.P += P_plus
 
 
-def feel(k: Any, passing: Groups, chi: Indexed, felt: list[Indexed], block: Indexed) -> None:
-    """Take rows through a joint, and add to Λ⁻¹ what the joint gives way: (χS) D⁻¹ (χS)ᵀ of all pairs that pass it.
-
-    Args:
-        k: The node, with its hinge.
-        passing: The rows that pass it, in groups.
-        chi: The rows.
-        felt: One array per degree of freedom that a joint may have.
-        block: Λ⁻¹, so far.
-    """
-    for group, later in passing(k):
-        along = []
-        for row in group.rows:
-            along.append(k.S.T @ chi[row])
-            chi[row] = chi[row] - k.G @ along[-1]
-        share(group, later, k.D, along, felt, block)
-
-
-def share(
-    group: GroupRole, later: Iterator[RowRole], D: Factor, y: list[Array], felt: list[Indexed], block: Indexed
+def accumulate(
+    group: GroupRole, later: Iterator[RowRole], D: Factor, y: list[Array], scaled: list[Indexed], block: Indexed
 ) -> None:
     """Add y D⁻¹ yᵀ to Λ⁻¹, for the pairs that a group of rows makes with itself and with later rows.
 
-    The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse: `felt`
+    The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse: `scaled`
     holds L⁻¹ yᵀ of each row.
     """
     parts = [D.forward(of_row) for of_row in y]
     give = [[part * r for part, r in zip(of_row, D.reciprocals, strict=True)] for of_row in parts]
     for i, one in enumerate(group.rows):
-        for array, part in zip(felt, parts[i], strict=False):
+        for array, part in zip(scaled, parts[i], strict=False):
             array[one] = part
         for j, other in enumerate(group.rows[i:], start=i):
             block[one, other] = block[one, other] + _dot(give[i], parts[j])
     for other in later:
-        theirs = [felt[i][other] for i in range(D.order)]
+        theirs = [scaled[i][other] for i in range(D.order)]
         for one, own in zip(group.rows, give, strict=True):
             block[one, other] = block[one, other] + _dot(own, theirs)
 
@@ -170,23 +150,23 @@ def _dot(one: list[Any], other: list[Any]) -> Any:
 
 
 def clear(tree: Tree, block: Indexed) -> None:
-    """Pairs of tasks that no moving body supports together do not feel each other."""
+    """Start from zero, which pairs of tasks keep that no moving body supports together."""
     for one in tree.rows():
         for other in tree.rows(one):
             block[one, other] = 0.0
 
 
 def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
-    """Add what the centre of mass feels, hinges being known, and hand over."""
+    """Fill in the rows of the centre of mass, P, D and G being known, and hand over."""
     if parts.mass:
         tips = tree.array("row")
         rows(tree, view, tips, parts)
-        mass.feel(tree, tips, block)
+        center_of_mass_rows.fill(tree, tips, block)
     hand_over(tree, block, inverse_inertia, parts)
 
 
 def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed, parts: Parts = PLAIN) -> None:
-    """Give the result in the order in which tasks were asked for; add up the ends of relative ones."""
+    """Put the result into the order of the call's tasks; add up the ends of relative ones."""
     if not parts.relative:
         for one in tree.rows():
             for other in tree.rows(one):

@@ -1,4 +1,4 @@
-"""What the centre of mass and the rows of tasks feel of each other. Cost O(n + r).
+"""Blocks of Λ⁻¹ that belong to the centre of mass. Cost O(n + r).
 
 A row of the centre of mass is a force on every body, in proportion to its mass: m e/m_all with a unit vector e. So it
 has no body of its own. Towards the base such forces add up to something that is known already: with P⁺ = (1 − G Sᵀ) P,
@@ -12,8 +12,8 @@ as gravity disappears in a falling lift. No row has to be taken inward, and outw
     total     gather      what all joints give way; the mass
     rows      frames      A as each row of a task sees it
 
-The block of the centre of mass with itself is Σ yᵀ D⁻¹ y with y = Sᵀ P e, the sum that `task_space.feel` forms for
-other rows.
+The block of the centre of mass with itself is Σ yᵀ D⁻¹ y with y = Sᵀ P e, the sum that `pv_osim` forms for other
+rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kinetree.spatial.vector3 import pack3, stack, unpack3
 _ALONG = tuple(Motion(np.eye(6)[i]) for i in (3, 4, 5))
 
 
-def feel(tree: Tree, tips: Indexed, block: Indexed) -> None:
-    """Fill the blocks of Λ⁻¹ that belong to the centre of mass, hinges being known.
+def fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
+    """Fill the blocks of Λ⁻¹ that belong to the centre of mass.
 
     Args:
         tree: The mechanism, with S, P, D and G at its nodes.
