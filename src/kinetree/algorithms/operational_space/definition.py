@@ -1,13 +1,17 @@
 """Λ⁻¹ = J M⁻¹ Jᵀ as it is defined: dense Jacobian, dense mass matrix, Gaussian elimination. Cost O(n³ + n²·m + n·m²).
 
-    pass        loop                  leaves
+    pass        loop                  leaves                                                            source
     place       scatter               motions S and inertias R of each node in the tree's frame
-    mass        gather, columns       M, dense, with its zeros
+    mass        gather, columns       M, dense, with its zeros                                          [J11] Alg. 4.2
     jacobian    frames, columns       Jᵀ, dense, with its zeros
-    eliminate   columns, three deep   M = Uᵀ d U, Y = U⁻ᵀ Jᵀ, and Λ⁻¹ = Yᵀ d⁻¹ Y
+    eliminate   columns, three deep   M = Uᵀ d U, Y = U⁻ᵀ Jᵀ, and Λ⁻¹ = Yᵀ d⁻¹ Y                        [CK01] Eq. 14
 
 Nothing is known here of trees but how to set up J and M. This is the oracle of all other methods, and the baseline of
 the comparison of operation counts.
+
+[CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
+       mechanisms", Advanced Robotics 14, 2001.
+[J11]  A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
 
 from __future__ import annotations
@@ -49,6 +53,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 S[c] = c.of(k.S)
         task_space.rows(tree, view, chi, parts)
 
+        # M
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
             own = k.S.matrix().T @ momenta.matrix() + np.diag(k.armature)
@@ -62,6 +67,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                     M[one, c] = m
             parent.R += k.R
 
+        # Jᵀ
         for frame, _ in tree.frames():
             for c in tree.support(frame):
                 for row in tree.rows_of(frame):
@@ -74,6 +80,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                     for row in center.rows():
                         Y[c, row] = X[c].data[row.component] * share  # momentum of what the column moves
 
+        # Gaussian elimination of [M | Jᵀ] with pivots p
         for p in tree.columns():
             reciprocal = 1.0 / M[p, p]
             for c in tree.columns(p):

@@ -1,14 +1,16 @@
 """Λ⁻¹ = Y d⁻¹ Yᵀ from a sparse factorisation of the mass matrix. Cost O(n·d² + m·d² + m²·d).
 
     pass       loop                          leaves                                                       source
-    place      scatter, frames               motions S, inertias R, task rows χ in the frame of the tree
+    place      scatter                       motions S and inertias R in the frame of the tree
+    rows       frames, their rows            χ, so that J(row, c) = χᵀ S(c) on the row's support
     mass       gather, columns               H(i, c) of all i that carry c                                   Alg. 4.2
     factor     gather, ancestors             H = Lᵀ d L, in place, on the expanded parent array              [F05]
     solve      (same), rows                  Y = J L⁻¹ on the support of each row                            [F10]
     product    (same), rows                  Λ⁻¹ += y d⁻¹ yᵀ of all pairs of rows that a node carries        [F10]
 
-L has the sparsity of H, and Y that of J: row i of L is zero but at the ancestors of i, [F05] calls this branch-induced
-sparsity. Joints of several degrees of freedom are factored as they stand, so that no square root is needed.
+L has the sparsity of H, and Y that of J: row i of L is zero but at i and its ancestors. [F05] calls this branch-induced
+sparsity. The paper's factor has H = Lᵀ L with square roots; here L has unit diagonal blocks and `D` is the block d of a
+joint. `Y` holds Σ y d⁻¹ ℓᵀ of the joints done so far, which solving Y L = J takes from J when its own joint comes.
 
 [F05] R. Featherstone, "Efficient factorization of the joint-space inertia matrix for branched kinematic trees",
       International Journal of Robotics Research 24, 2005.
@@ -53,6 +55,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             k.R = k.C.congruence(k.M)
         task_space.rows(tree, view, chi, parts)
 
+        # H: composite inertias R, and their momenta X when each degree of freedom moves alone
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
             for c in k.columns():
@@ -68,6 +71,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             parent.R += k.R
 
         for k, _ in tree.gather():
+            # [F05]: row k of L, then H(j, i) −= ℓ(j) d⁻¹ ℓ(i) for all pairs of ancestors
             D = Factor.of(_own(k, H))
             for i in tree.ancestors(k):
                 for part, h in zip(ell, D.forward(np.array([H[i, c] for c in k.columns()])), strict=False):
@@ -77,6 +81,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                 for j in tree.ancestors(k, i):
                     H[j, i] = H[j, i] - sum(part * ell[n][j] for n, part in enumerate(give))
 
+            # [F10]: y = J − Σ y d⁻¹ ℓ, its part of Λ⁻¹, and what it takes from J at the ancestors
             for group, later in tree.carried_groups(k):
                 y = [k.S.T @ chi[row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
                 task_space.accumulate(group, later, D, y, scaled, block)
@@ -85,7 +90,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                 for row in tree.carried(k):
                     Y[i, row] = Y[i, row] + sum(part * scaled[n][row] for n, part in enumerate(give))
 
-        if parts.mass:  # its rows are felt at hinges, which nothing else here needs
+        if parts.mass:  # its rows need P, D and G, as nothing else here does
             tree.world.P = ArticulatedInertia.zero()
             for k, _ in tree.scatter():
                 k.P = k.C.congruence(k.M).articulated()
