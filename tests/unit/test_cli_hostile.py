@@ -21,7 +21,8 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import UNUSABLE, app, timing
+from kinetree.cli import app, timing
+from kinetree.cli.exit_codes import UNUSABLE
 
 INERTIAL = (
     '<inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>'

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import kinetree as kt
 from kinetree.cli import app, laws, peers, timing
-from kinetree.cli.files import UNUSABLE
+from kinetree.cli.exit_codes import UNUSABLE
 from kinetree.cli.info import center_of_mass
 from kinetree.model.dynamics import FUNCTIONS
 

@@ -11,6 +11,7 @@ import kinetree
 
 ROOT = Path(kinetree.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
+NAMES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): p for p in MODULES}
 FRONT = ("__init__", "__main__")  # the front door may import everything
 
 #: Lowest first. Packages of one row do not know each other. The front door and its version belong to no layer.
@@ -22,9 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("operational_space",),
     ("model",),
-    ("interop", "operators", "control", "jax", "torch", "zoo"),
+    ("interop", "jax", "torch", "zoo"),
     ("loading",),
-    ("simulation",),
     ("viewer",),
     ("cli",),
 )
@@ -70,6 +70,35 @@ def test_imports_go_downwards(path: Path) -> None:
         assert imported in RANK, where
         assert imported == layer or RANK[imported] < RANK[layer], f"{where}, which is not below it"
         assert layer not in ONLY or imported in ONLY[layer], where
+
+
+def test_every_layer_exists() -> None:
+    assert set(RANK) == {layer_of(path) for path in MODULES} - set(FRONT)
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of Kinetree that a module imports anywhere, also inside functions or for types only."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in NAMES else node.module or "" for name in names}
+    return {name for name in found if name in NAMES}
+
+
+def test_no_module_imports_itself_in_the_end() -> None:
+    """The import graph has no cycles, with imports for types only and those inside functions."""
+    imports = {name: imported_modules(path) for name, path in NAMES.items()}
+    # the front door imports everything, and nothing but the command line, a user like any other, imports it
+    imports["kinetree"] = set()
+    while leaves := {name for name, needs in imports.items() if not needs}:
+        imports = {name: needs - leaves for name, needs in imports.items() if name not in leaves}
+    # what is left are cycles and what leads to them; those that nothing needs only lead there
+    while tops := set(imports) - {name for needs in imports.values() for name in needs}:
+        imports = {name: needs for name, needs in imports.items() if name not in tops}
+    assert not imports
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "algorithms").rglob("*.py")), ids=identify)

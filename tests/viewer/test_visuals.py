@@ -12,8 +12,8 @@ import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning
 from kinetree.model.joints import KINDS
 from kinetree.viewer import geometry, stand_ins, visuals
+from kinetree.viewer.geometry import Visual
 from kinetree.viewer.sliders import configuration_of, coordinates, values_of
-from kinetree.viewer.visuals import Visual
 from tests.oracle import oracle
 from tests.tolerance import assert_close, bound
 from tests.viewer.test_meshes import TRIANGLE, binary_stl

@@ -10,12 +10,10 @@ import signal
 import sys
 from typing import Any
 
+from kinetree.cli.exit_codes import UNUSABLE
 from kinetree.errors import KinetreeError
 
 INSTALL = 'pip install "kinetree[cli]"'
-
-#: Exit code if the arguments, the file or the output cannot be used.
-UNUSABLE = 2
 
 _EXTRA = ("rich", "typer")
 

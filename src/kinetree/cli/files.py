@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 import kinetree as kt
-from kinetree.cli import UNUSABLE
+from kinetree.cli.exit_codes import UNUSABLE
 from kinetree.cli.terminal import safe
 from kinetree.errors import KinetreeError, ModelWarning
 

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 import kinetree as kt
-from kinetree.cli import UNUSABLE
+from kinetree.cli.exit_codes import UNUSABLE
 from kinetree.cli.terminal import safe
 from kinetree.errors import KinetreeError, ModelWarning
 from kinetree.spatial.value import Array

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from kinetree.engines.ir import ArrayEntry, Field, Place, Position, Role, Store
+from kinetree.engines.ir import ArrayEntry, Field, Op, Place, Position, Program, Role, Store
 from kinetree.engines.variants import WORLD_CLASS
 from kinetree.recursion.algorithm import Argument, Entries, places
 from kinetree.recursion.contract import components, describe, frozen, rebuild, refuse, type_name
@@ -19,8 +19,24 @@ from kinetree.recursion.node import WORLD_PORT
 from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
 
-if TYPE_CHECKING:
-    from kinetree.engines.recorder import Recorder
+
+class Recorder(Protocol):
+    """What records loads and stores: the part of `engines.recorder.Recorder` that symbols need."""
+
+    program: Program
+    types: dict[tuple[str, str], tuple[Any, ...]]
+
+    def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
+        """The type of a field, if it has been set on every node that the role may be."""
+
+    def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
+        """Note the type of a field, and refuse another one."""
+
+    def load(self, place: Place) -> Op:
+        """The scalar in a place."""
+
+    def store(self, place: Place, value: Any) -> None:
+        """Put a scalar into a place."""
 
 
 class SymbolicCell:

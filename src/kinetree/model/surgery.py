@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, UnknownNameError
-from kinetree.model.body import Body
+from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_placement
 from kinetree.spatial.value import Array
 
-if TYPE_CHECKING:
-    from kinetree.model.model import Model
-
 _WORLD = "world"
 
 
-def attach(robot: Model, frame: str, other: Model, placement: Any, prefix: str) -> Model:
+class Parts(Protocol):
+    """What a model is made of, and can be made from again: a `Model`, which this file need not know."""
+
+    def __init__(
+        self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame]
+    ) -> None: ...
+
+    name: str
+    gravity: Array
+    bodies: tuple[Body, ...]
+    joints: tuple[Joint, ...]
+    fixed_joints: tuple[Joint, ...]
+    extra_frames: tuple[Frame, ...]
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of all frames."""
+
+    def body(self, name: str) -> Body:
+        """A body by name."""
+
+
+_Model = TypeVar("_Model", bound=Parts)
+
+
+def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str) -> _Model:
     """The robot with the other model's world laid onto one of its frames; see `Model.attach`."""
     if not isinstance(other, type(robot)):
         raise InputError(f"attach() takes a Model, got {type(other).__name__}")
@@ -66,7 +89,7 @@ def attach(robot: Model, frame: str, other: Model, placement: Any, prefix: str) 
     )
 
 
-def with_payload(robot: Model, frame: str, mass: Any, com: Any, inertia: Any) -> Model:
+def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -> _Model:
     """The robot with a rigid load merged into the body of a frame; see `Model.with_payload`."""
     name, at = _carrier(robot, frame)
     if name == _WORLD:
@@ -82,7 +105,7 @@ def with_payload(robot: Model, frame: str, mass: Any, com: Any, inertia: Any) ->
     return type(robot)(robot.name, robot.gravity, bodies, _joints(robot), robot.extra_frames)
 
 
-def subtree(robot: Model, body: str) -> Model:
+def subtree(robot: _Model, body: str) -> _Model:
     """A body, the joint in front of it and all that it carries; see `Model.subtree`."""
     kept = _below(robot, robot.body(body).name)
     bodies = [one for one in robot.bodies if one.name in kept]
@@ -93,13 +116,13 @@ def subtree(robot: Model, body: str) -> Model:
     return type(robot)(body, robot.gravity, bodies, joints, frames)
 
 
-def _joints(robot: Model) -> list[Joint]:
+def _joints(robot: Parts) -> list[Joint]:
     """The joint in front of each body, fixed ones too, in the order of the bodies."""
     by_name = {joint.name: joint for joint in (*robot.joints, *robot.fixed_joints)}
     return [by_name[body.joint] for body in robot.bodies]
 
 
-def _carrier(robot: Model, frame: str) -> tuple[str, Array]:
+def _carrier(robot: Parts, frame: str) -> tuple[str, Array]:
     """The body that a frame is fixed to, or the world, and the frame's pose in it."""
     for one in robot.extra_frames:
         if one.name == frame:
@@ -109,7 +132,7 @@ def _carrier(robot: Model, frame: str) -> tuple[str, Array]:
     raise UnknownNameError("frame", frame, robot.frames)
 
 
-def _below(robot: Model, body: str) -> set[str]:
+def _below(robot: Parts, body: str) -> set[str]:
     """A body and all that it carries, by name."""
     found = {body}
     for one in robot.bodies:  # parents come first
@@ -136,7 +159,7 @@ def _about(offset: Array) -> Array:
     return matrix
 
 
-def _refuse_clashes(robot: Model, other: Model, names: list[str], joints: list[str]) -> None:
+def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[str]) -> None:
     taken = {name for name in names if name in robot.frames}
     taken_joints = {joint.name for joint in _joints(robot)} & set(joints)
     if not taken and not taken_joints:

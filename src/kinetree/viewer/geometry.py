@@ -1,4 +1,4 @@
-"""Triangle meshes of the shapes that robots are drawn with."""
+"""Shapes that robots are drawn with: triangle meshes, and where they are fixed."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ class Mesh:
     faces: Array
     color: Color | None = None
     smooth: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Visual:
+    """A shape fixed to a body.
+
+    Attributes:
+        body: Name of the body, or "world".
+        placement: Pose in the body's link frame, (4, 4).
+        mesh: The shape.
+        color: None leaves the choice to the viewer.
+    """
+
+    body: str
+    placement: Array
+    mesh: Mesh
+    color: Color | None
 
 
 def box(size: tuple[float, ...]) -> Mesh:

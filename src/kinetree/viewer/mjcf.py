@@ -15,8 +15,7 @@ from kinetree.model.placement import pose
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry
-from kinetree.viewer.geometry import Mesh
-from kinetree.viewer.visuals import Visual
+from kinetree.viewer.geometry import Mesh, Visual
 
 # MuJoCo's viewer shows these groups unless told otherwise; the others hold what only collides.
 _SHOWN = (0, 1, 2)

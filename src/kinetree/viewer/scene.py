@@ -12,8 +12,7 @@ from kinetree.model.placement import alignment
 from kinetree.spatial.rotation import quaternion_of
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, stand_ins
-from kinetree.viewer.geometry import Color, Mesh
-from kinetree.viewer.visuals import Visual
+from kinetree.viewer.geometry import Color, Mesh, Visual
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)

@@ -13,8 +13,7 @@ from kinetree.loading.source import Source
 from kinetree.loading.urdf import origin
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, meshes
-from kinetree.viewer.geometry import Color, Mesh
-from kinetree.viewer.visuals import Visual
+from kinetree.viewer.geometry import Color, Mesh, Visual
 
 # Shapes beyond this are no robot's [m]; scales beyond it neither.
 _LARGEST = 1e4

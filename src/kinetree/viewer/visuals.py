@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kinetree.errors import InputError, LoadError
 from kinetree.loading.findings import Findings
 from kinetree.loading.source import Source
-from kinetree.spatial.value import Array
-from kinetree.viewer.geometry import Color, Mesh
+from kinetree.viewer.geometry import Visual
 from kinetree.viewer.meshes import Roots
 
 #: More triangles in all are not sent to a browser.
 MOST_FACES = 4_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Visual:
-    """A shape fixed to a body.
-
-    Attributes:
-        body: Name of the body, or "world".
-        placement: Pose in the body's link frame, (4, 4).
-        mesh: The shape.
-        color: None leaves the choice to the viewer.
-    """
-
-    body: str
-    placement: Array
-    mesh: Mesh
-    color: Color | None
 
 
 def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> list[Visual]:
