@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 #: A small robot with every kind of joint and everything that is read.
 ROBOT = """<?xml version="1.0" encoding="utf-8"?>
@@ -49,18 +50,10 @@ ROBOT = """<?xml version="1.0" encoding="utf-8"?>
 </robot>
 """
 
-_NUMBERS = (
+NUMBERS = (
     "nan", "NaN", "inf", "-inf", "1e400", "-1e400", "1e308", "-1e308", "1e-320", "0", "-0", "1e100", "1e99",
     "1_0", "0x10", "1,5", "١", "∞", "${x}", "$(arg)", "1e", "1.2.3", "--", "+1", "1e16", "-1",
     "99999999999999999999", "1e-9",
-)  # fmt: skip
-_TAGS = (
-    "robot", "link", "joint", "inertial", "mass", "inertia", "origin", "parent", "child", "axis", "limit",
-    "dynamics", "mimic", "visual", "xacro:if", "a:b",
-)  # fmt: skip
-_TYPES = (
-    "revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical", "ball", "screw",
-    "REVOLUTE",
 )  # fmt: skip
 _JUNK = (
     "\0",
@@ -88,9 +81,46 @@ _DOCTYPES = (
 )
 _VALUE = re.compile(r'="([^"]*)"')
 _NUMERIC = re.compile(r'(?<=["\s])-?\d[\d.e-]*(?=["\s])')
-_ELEMENT = re.compile(r"<(link|joint)\b.*?</\1>|<[a-z]+ [^<>]*/>", re.DOTALL)
 
-Mutation = Callable[[random.Random, str], str]
+
+@dataclass(frozen=True)
+class Dialect:
+    """A format.
+
+    Attributes:
+        tags: Names of elements, of this format and of none.
+        types: Values of `type=`.
+        numbers: Values that are no number, or too great a one.
+        values: Other values that matter.
+        elements: Names of elements that are moved about as a whole.
+        root: How the root element starts.
+        inside: How an element starts in front of which others can stand.
+    """
+
+    tags: tuple[str, ...]
+    types: tuple[str, ...]
+    elements: tuple[str, ...]
+    root: str
+    inside: str
+    numbers: tuple[str, ...] = NUMBERS
+    values: tuple[str, ...] = ("world", "base", "")
+
+
+URDF = Dialect(
+    tags=(
+        "robot", "link", "joint", "inertial", "mass", "inertia", "origin", "parent", "child", "axis", "limit",
+        "dynamics", "mimic", "visual", "xacro:if", "a:b",
+    ),
+    types=(
+        "revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical", "ball", "screw",
+        "REVOLUTE",
+    ),
+    elements=("link", "joint"),
+    root="<robot",
+    inside="<link",
+)  # fmt: skip
+
+Mutation = Callable[[random.Random, str, Dialect], str]
 
 
 def _slice(rng: random.Random, text: str) -> tuple[int, int]:
@@ -98,21 +128,21 @@ def _slice(rng: random.Random, text: str) -> tuple[int, int]:
     return start, min(len(text), start + int(rng.expovariate(0.02)))
 
 
-def truncate(rng: random.Random, text: str) -> str:
+def truncate(rng: random.Random, text: str, _: Dialect) -> str:
     return text[: rng.randrange(len(text) + 1)]
 
 
-def cut(rng: random.Random, text: str) -> str:
+def cut(rng: random.Random, text: str, _: Dialect) -> str:
     start, end = _slice(rng, text)
     return text[:start] + text[end:]
 
 
-def repeat(rng: random.Random, text: str) -> str:
+def repeat(rng: random.Random, text: str, _: Dialect) -> str:
     start, end = _slice(rng, text)
     return text[:end] + text[start:end] * rng.choice((1, 1, 2, 50)) + text[end:]
 
 
-def move(rng: random.Random, text: str) -> str:
+def move(rng: random.Random, text: str, _: Dialect) -> str:
     start, end = _slice(rng, text)
     piece, rest = text[start:end], text[:start] + text[end:]
     place = rng.randrange(len(rest) + 1)
@@ -129,33 +159,34 @@ def _swapped(
     return text[: one.start(group)] + new([each[group] for each in found]) + text[one.end(group) :]
 
 
-def number(rng: random.Random, text: str) -> str:
-    return _swapped(rng, text, _NUMERIC, 0, lambda _: rng.choice(_NUMBERS))
+def number(rng: random.Random, text: str, dialect: Dialect) -> str:
+    return _swapped(rng, text, _NUMERIC, 0, lambda _: rng.choice(dialect.numbers))
 
 
-def value(rng: random.Random, text: str) -> str:
+def value(rng: random.Random, text: str, _: Dialect) -> str:
     """Another attribute's value: cycles, two parents, duplicate and missing names."""
     return _swapped(rng, text, _VALUE, 1, rng.choice)
 
 
-def kind(rng: random.Random, text: str) -> str:
-    pattern = re.compile(rf'type="({"|".join(_TYPES)})"')
-    return _swapped(rng, text, pattern, 1, lambda _: rng.choice(_TYPES))
+def kind(rng: random.Random, text: str, dialect: Dialect) -> str:
+    pattern = re.compile(rf'type="({"|".join(dialect.types)})"')
+    return _swapped(rng, text, pattern, 1, lambda _: rng.choice(dialect.types))
 
 
-def tag(rng: random.Random, text: str) -> str:
-    return _swapped(rng, text, re.compile(r"</?([a-z]+)\b"), 1, lambda _: rng.choice(_TAGS))
+def tag(rng: random.Random, text: str, dialect: Dialect) -> str:
+    return _swapped(rng, text, re.compile(r"</?([a-z]+)\b"), 1, lambda _: rng.choice(dialect.tags))
 
 
-def renamed(rng: random.Random, text: str) -> str:
+def renamed(rng: random.Random, text: str, dialect: Dialect) -> str:
     """Every occurrence of one tag or value, so that the file stays well formed."""
     old = rng.choice([match[1] or match[2] for match in re.finditer(r'<([a-z]+)\b|="([^"]+)"', text)] or ["x"])
-    return text.replace(old, rng.choice((*_TAGS, *_NUMBERS, "world", "base", "")))
+    return text.replace(old, rng.choice((*dialect.tags, *dialect.numbers, *dialect.values)))
 
 
-def element(rng: random.Random, text: str) -> str:
+def element(rng: random.Random, text: str, dialect: Dialect) -> str:
     """Delete, double or move a whole element."""
-    found = list(_ELEMENT.finditer(text))
+    names = "|".join(dialect.elements)
+    found = list(re.finditer(rf"<({names})\b.*?</\1>|<[a-z]+ [^<>]*/>", text, re.DOTALL))
     if not found:
         return text
     one, other = rng.choice(found), rng.choice(found)
@@ -163,22 +194,22 @@ def element(rng: random.Random, text: str) -> str:
     return text[: other.start()] + piece + (text[other.start() :] if rng.random() < 0.5 else text[other.end() :])
 
 
-def junk(rng: random.Random, text: str) -> str:
+def junk(rng: random.Random, text: str, _: Dialect) -> str:
     place = rng.randrange(len(text) + 1)
     return text[:place] + rng.choice(_JUNK) * rng.choice((1, 1, 3, 100)) + text[place:]
 
 
-def doctype(rng: random.Random, text: str) -> str:
-    place = text.find("<robot")
+def doctype(rng: random.Random, text: str, dialect: Dialect) -> str:
+    place = text.find(dialect.root)
     return text[: max(place, 0)] + rng.choice(_DOCTYPES) + text[max(place, 0) :].replace("base", "&c;")
 
 
-def nest(rng: random.Random, text: str) -> str:
-    place, depth = text.find("<link"), rng.choice((10, 200, 300, 20_000))
+def nest(rng: random.Random, text: str, dialect: Dialect) -> str:
+    place, depth = text.find(dialect.inside), rng.choice((10, 200, 300, 20_000))
     return text[: max(place, 0)] + "<a>" * depth + "</a>" * rng.choice((depth, 0)) + text[max(place, 0) :]
 
 
-def swell(rng: random.Random, text: str) -> str:
+def swell(rng: random.Random, text: str, _: Dialect) -> str:
     """A value of up to eleven megabytes."""
     size = rng.choice((2_000, 200_000, 200_000, 11_000_000 if rng.random() < 0.02 else 1_000))
     return _swapped(rng, text, _VALUE, 1, lambda _: rng.choice("9x ") * size)
@@ -192,12 +223,12 @@ MUTATIONS: tuple[Mutation, ...] = (*MEANINGFUL, truncate, cut, repeat, move, tag
 ENCODINGS = (*["utf-8"] * 24, "utf-8-sig", "utf-16", "utf-32", "latin-1", "utf-16-le", "cp037")
 
 
-def mutated(rng: random.Random, seeds: tuple[str, ...] = (ROBOT,)) -> bytes:
+def mutated(rng: random.Random, seeds: tuple[str, ...] = (ROBOT,), dialect: Dialect = URDF) -> bytes:
     """The bytes of a file that was spoilt a few times."""
     text = rng.choice(seeds)
     gentle = rng.random() < 0.5
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5))):
-        text = rng.choice(MEANINGFUL if gentle else MUTATIONS)(rng, text)
+        text = rng.choice(MEANINGFUL if gentle else MUTATIONS)(rng, text, dialect)
     if gentle:
         return text.encode()
     data = text.encode(rng.choice(ENCODINGS), "replace" if rng.random() < 0.5 else "ignore")

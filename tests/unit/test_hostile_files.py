@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from kinetree.errors import LoadError
 from tests.fuzz.mutations import ROBOT, mutated
-from tests.fuzz.urdf import fault_of, options_of
+from tests.fuzz.run import fault_of
+from tests.fuzz.urdf import options_of
 from tests.unit.test_urdf import INERTIAL, joint, link, quiet, robot
 
 NUMBERS = st.one_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from kinetree.spatial.value import Array
 
 # Bits of `opt.disableflags`.
 _NO_CONTACT, _NO_GRAVITY = 1 << 4, 1 << 7
+
+# Values of `actuator_trntype`: a joint, in the child's axes or the parent's.
+_AT_JOINTS = (0, 1)
 
 
 def from_mujoco(model: Any) -> Model:
@@ -44,40 +48,97 @@ def from_mujoco(model: Any) -> Model:
     return robot
 
 
-def converted(model: Any) -> tuple[Model, list[str]]:
+@dataclass(frozen=True)
+class Unmodelled:
+    """How many things there are outside of the bodies that act on a robot in MuJoCo, and not here."""
+
+    actuators: int = 0
+    equalities: int = 0
+    tendons: int = 0
+    flexes: int = 0
+    plugins: int = 0
+    contacts: bool = False
+
+    @classmethod
+    def of(cls, model: Any) -> Unmodelled:
+        """Those of a `mujoco.MjModel`."""
+        collide = bool(model.geom_contype.any() and model.geom_conaffinity.any() and model.ngeom > 1)
+        contacts = bool(collide or model.npair) and not model.opt.disableflags & _NO_CONTACT
+        return cls(model.nu, model.neq, model.ntendon, model.nflex, model.nplugin, contacts)
+
+    def __add__(self, other: Unmodelled) -> Unmodelled:
+        return Unmodelled(
+            self.actuators + other.actuators,
+            self.equalities + other.equalities,
+            self.tendons + other.tendons,
+            self.flexes + other.flexes,
+            self.plugins + other.plugins,
+            self.contacts or other.contacts,
+        )
+
+
+def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, list[str]]:
     """The robot that a MuJoCo model describes, and what it has that Kinetree does not model.
 
     Args:
         model: A `mujoco.MjModel`.
+        unmodelled: What it has outside of its bodies, if that was left out of the model; else it is counted there.
     """
+    unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
     gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
     name = bytes(model.names).split(b"\0")[0].decode() or "robot"
+    turns = matrix_of(np.array(model.site_quat))
     frames = [
-        (name, names.bodies[model.site_bodyid[site]], _pose(model.site_pos[site], model.site_quat[site]))
+        (name, names.bodies[model.site_bodyid[site]], pose(turns[site], np.array(model.site_pos[site])))
         for site, name in enumerate(names.sites)
     ]
     if model.nbody == 1:
-        return Model(name, gravity, [], [], [Frame(*frame) for frame in frames]), _unmodelled(model, names)
+        return Model(name, gravity, [], [], [Frame(*frame) for frame in frames]), _notes(model, names, unmodelled)
     builder = Builder(name, gravity, strict=False)
+    turns, principal = matrix_of(np.array(model.body_quat)), matrix_of(np.array(model.body_iquat))
+    rotors = _rotors(model)
     for body in range(1, model.nbody):
-        _add_body(builder, model, names, body)
+        at = pose(turns[body], np.array(model.body_pos[body]))
+        _add_body(builder, model, names, body, at, principal[body], rotors)
     for frame, body_name, placement in frames:
         builder.add_frame(frame, body=body_name, placement=placement)
-    return builder.build(), _unmodelled(model, names)
+    return builder.build(), _notes(model, names, unmodelled)
 
 
-def _add_body(builder: Builder, model: Any, names: Names, body: int) -> None:
-    """Add a body behind its joints, in the order in which MuJoCo applies them."""
+def _rotors(model: Any) -> Array:
+    """Inertia of rotors that actuators add to each joint, seen through their gears."""
+    rotors = np.zeros(model.njnt)
+    armature = getattr(model, "actuator_armature", None)  # older versions have none
+    if armature is None:
+        return rotors
+    first = getattr(model, "actuator_outadr", np.arange(len(armature)))
+    for actuator in np.flatnonzero(armature):
+        if model.actuator_trntype[actuator] in _AT_JOINTS:
+            gear = float(model.actuator_gear[first[actuator], 0])
+            rotors[model.actuator_trnid[actuator, 0]] += gear * gear * float(armature[actuator])
+    return rotors
+
+
+def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, R: Array, rotors: Array) -> None:
+    """Add a body behind its joints, in the order in which MuJoCo applies them.
+
+    Args:
+        builder: What it is added to.
+        model: MuJoCo's.
+        names: What its things are called here.
+        body: Its number there.
+        at: Its pose in its parent, (4, 4).
+        R: Axes of its principal inertias, (3, 3).
+        rotors: What actuators add to the armature of each joint.
+    """
     name, parent = names.bodies[body], names.bodies[model.body_parentid[body]]
-    R = matrix_of(np.array(model.body_iquat[body]))
     solid = {
         "mass": float(model.body_mass[body]),
         "com": np.array(model.body_ipos[body]),
         "inertia": R @ np.diag(model.body_inertia[body]) @ R.T,
     }
     joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
-    at = _pose(model.body_pos[body], model.body_quat[body])
     origin = np.zeros(3)  # of the last link frame, seen from the body's; they have the same axes
     # joints that turn do so about their anchor, where a slide is does not matter
     anchors = [np.array(model.jnt_pos[joint]) for joint in joints if CODECS[model.jnt_type[joint]].kind != "prismatic"]
@@ -91,7 +152,7 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int) -> None:
         placed = at @ pose(np.eye(3), anchor - origin)
         if kind == "floating":
             placed, anchor = np.eye(4), origin
-        elif kind == "revolute":
+        elif kind == "revolute" and reference != 0.0:
             placed = placed @ pose(exp_matrix(-reference * axis), np.zeros(3))
         elif kind == "prismatic":
             placed = placed @ pose(np.eye(3), -reference * axis)
@@ -104,7 +165,7 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int) -> None:
             joint_name=names.joints[joint],
             placement=placed,
             axis=axis if kind in ("revolute", "prismatic") else None,
-            armature=np.array(model.dof_armature[dofs])[order],
+            armature=np.array(model.dof_armature[dofs])[order] + rotors[joint],
             damping=np.array(model.dof_damping[dofs])[order],
             friction=np.array(model.dof_frictionloss[dofs])[order],
             limits=_limits(model, joint, kind),
@@ -127,32 +188,27 @@ def _limits(model: Any, joint: int, kind: str) -> Limits:
     return Limits(float(lower), float(upper), np.inf, float(effort))
 
 
-def _pose(position: Any, quaternion: Any) -> Array:
-    return pose(matrix_of(np.array(quaternion)), np.array(position))
-
-
-def _unmodelled(model: Any, names: Names) -> list[str]:
+def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> list[str]:
     """What acts on the robot in MuJoCo and not here, each with how often it comes."""
-    collide = model.geom_contype.any() and model.geom_conaffinity.any() and model.ngeom > 1
-    contacts = (collide or model.npair) and not model.opt.disableflags & _NO_CONTACT
     fluid = model.opt.density or model.opt.viscosity or np.any(model.opt.wind)
-    free = [names.joints[j] for j in range(model.njnt) if model.jnt_type[j] == 0]
-    heavy = [name for name in free if model.dof_armature[model.jnt_dofadr[names.joints.index(name)]] != 0.0]
+    free = [j for j in range(model.njnt) if model.jnt_type[j] == 0]
+    rotors = _rotors(model)
+    heavy = [names.joints[j] for j in free if model.dof_armature[model.jnt_dofadr[j]] + rotors[j] != 0.0]
     balls = (model.jnt_type == 1) & (model.jnt_limited != 0)
     kept = np.any(model.dof_damping) or np.any(model.dof_frictionloss)
     counted = {
-        "actuators": model.nu,
-        "equality constraints": model.neq,
-        "tendons": model.ntendon,
-        "flexible bodies": model.nflex,
-        "plugins": model.nplugin,
+        "actuators": unmodelled.actuators,
+        "equality constraints": unmodelled.equalities,
+        "tendons": unmodelled.tendons,
+        "flexible bodies": unmodelled.flexes,
+        "plugins": unmodelled.plugins,
         "springs at joints": np.count_nonzero(model.jnt_stiffness),
         "limits of ball joints": np.count_nonzero(balls),
         "bodies with gravity compensation": np.count_nonzero(model.body_gravcomp),
         "mocap bodies, which stay where they are": model.nmocap,
     }
     notes = [f"{what} ({count})" for what, count in counted.items() if count]
-    if contacts:
+    if unmodelled.contacts:
         notes.append("contacts")
     if fluid:
         notes.append("forces of air or water")

@@ -24,11 +24,15 @@ def load(
     lock: Mapping[str, Any] | None = None,
     joint_order: Sequence[str] | None = None,
     gravity: Any = None,
+    directory: str | os.PathLike[str] | None = None,
 ) -> Model:
     """A robot from a URDF or MJCF file; its content says which.
 
     What can be loaded but should be known comes as `ModelWarning`s, with file and line: mimic joints, links that move
-    without mass, inertias that no body can have, and elements that are not read. Meshes are never opened.
+    without mass, inertias that no body can have, and elements that are not read.
+
+    A URDF opens no other file. An MJCF opens what it includes or attaches, and meshes that give a body its inertia: all
+    below one directory.
 
     Args:
         source: A path, or the text of a file: what starts with "<" is a text.
@@ -43,6 +47,8 @@ def load(
             (`Model.joint_indices` permutes coordinates into any order). Joints that are not named come last.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²]. By default what the file says, or
             (0, 0, −9.81).
+        directory: No file outside of it is read, links followed. By default that of the file; a text reads no files
+            unless a directory is given, where its relative names then start.
 
     Returns:
         The model.
@@ -53,7 +59,9 @@ def load(
     """
     if mimic not in MIMIC:
         raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
-    options = Options(bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), _vector(gravity))
+    options = Options(
+        bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), _vector(gravity), directory
+    )
     text = Source.of(source)
     findings = Findings(text.file)
     kind = text.root.rpartition(":")[2]

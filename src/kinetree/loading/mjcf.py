@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_model import converted
+from kinetree.loading.directory import Directory, Origin
 from kinetree.loading.findings import Findings
+from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.options import Options
 from kinetree.loading.source import Source
 from kinetree.loading.tree import require_order, walk
@@ -25,27 +27,35 @@ INSTALL = 'pip install "kinetree[mujoco]"'
 
 _LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
 
-# Elements that make many of what stands in them. The compiler takes minutes for tens of thousands.
-_MOST_COPIES = 2_000
-_COPYING = re.compile(r"<!--.*?-->|<(/?)(replicate|composite|flexcomp)\b([^>]*)>", re.DOTALL)
-_COUNT = re.compile(r"""\bcount\s*=\s*["']([^"']*)["']""")
+# MuJoCo has one handler of warnings for all threads; a child process starts with a lock that nobody holds.
+_HANDLER = threading.Lock()
+
+
+def _release() -> None:
+    global _HANDLER  # noqa: PLW0603
+    _HANDLER = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_release)
 
 
 def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     """The model of an MJCF file.
 
     Args:
-        source: Its text. A file is opened once more by MuJoCo, with what it includes and the meshes that give inertias.
+        source: Its text.
         options: What the user asks for. There are no mimic joints: MuJoCo's equality constraints are noted.
         findings: Collects what Kinetree does not model.
     """
+    reduction = Reduction(source, Directory(source, options.directory), findings)
     try:
-        _refuse_many_copies(source)
-        model, notes = converted(compiled(source, findings))
+        model, notes = converted(_compiled(reduction, source, findings), reduction.unmodelled)
     except LoadError:
         raise
     except KinetreeError as error:
         raise LoadError(str(error), source.file) from error
+    if not np.isfinite(model.mechanism.total_parameters).all():
+        raise LoadError("its numbers are too great to compute with; correct them", source.file)
     for note in notes:
         findings.add("Kinetree does not model", note)
     if options.root is not None:
@@ -62,32 +72,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     return model
 
 
-def _refuse_many_copies(source: Source) -> None:
-    """Raise if elements that copy others, nested ones multiplied, ask for too many."""
-    copies, total = [1.0], 0.0
-    for found in _COPYING.finditer(source.text):
-        closing, tag, attributes = found.groups()
-        if tag is None:
-            continue
-        if closing:
-            copies = copies[:-1] or [1.0]
-            continue
-        count = _COUNT.search(attributes)
-        counts = re.findall(r"\d+", count[1]) if count else []
-        copies.append(copies[-1] * math.prod(max(1.0, float(number)) for number in counts))
-        total += copies[-1]
-        if total > _MOST_COPIES:
-            raise LoadError(
-                f"<{tag}> brings the number of copies to {total:.0f}, more than {_MOST_COPIES}; compile it with MuJoCo "
-                "yourself and give the result to kinetree.from_mujoco()",
-                source.file,
-                source.text.count("\n", 0, found.start()) + 1,
-            )
-        if attributes.endswith("/"):
-            copies.pop()
-
-
-def compiled(source: Source, findings: Findings) -> Any:
+def _compiled(reduction: Reduction, source: Source, findings: Findings) -> Any:
     """MuJoCo's model of a text; its warnings become findings instead of lines in a log file."""
     try:
         import mujoco
@@ -95,18 +80,27 @@ def compiled(source: Source, findings: Findings) -> Any:
         raise LoadError(
             f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", source.file
         ) from None
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda text: findings.add("MuJoCo warns", " ".join(text.split())))
-    try:
-        if source.path is None:
-            return mujoco.MjModel.from_xml_string(source.text)
-        return mujoco.MjModel.from_xml_path(str(source.path))
-    except (ValueError, mujoco.FatalError) as error:
-        told = " ".join(str(error).split())
-        line = _LINE.search(told)
-        raise LoadError(f"MuJoCo cannot compile it: {told}", source.file, int(line[1]) if line else None) from None
-    finally:
-        mujoco.set_mju_user_warning(before)
+    told: list[str] = []
+    with _HANDLER:
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(told.append)
+        try:
+            return mujoco.MjModel.from_xml_string(reduction.content, reduction.text.assets)
+        except (ValueError, mujoco.FatalError) as error:
+            problem = " ".join(str(error).split())
+            raise _origin(problem, reduction).error(f"MuJoCo cannot compile it: {problem[:500]}") from None
+        finally:
+            mujoco.set_mju_user_warning(before)
+            for warning in told:
+                findings.add("MuJoCo warns", " ".join(warning.split()))
+
+
+def _origin(problem: str, reduction: Reduction) -> Origin:
+    """The place in the file that a message is about, by the line of the reduced text that it names."""
+    line = _LINE.search(problem)
+    number = int(line[1]) if line and len(line[1]) < 9 else 0
+    origins = reduction.text.origins
+    return origins[number - 1] if 0 < number <= len(origins) else Origin(origins[-1].file, None)
 
 
 def _joints(model: Model) -> list[Joint]:

@@ -19,3 +19,4 @@ class Options:
     lock: dict[str, Any] = field(default_factory=dict)
     joint_order: tuple[str, ...] = ()
     gravity: Any = None
+    directory: Any = None

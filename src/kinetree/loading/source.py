@@ -56,7 +56,7 @@ class Source:
         if not isinstance(given, (str, os.PathLike)):
             raise InputError(f"load() takes a path or the text of a file, got {type(given).__name__}")
         file = os.fsdecode(given)
-        return cls._checked(_decoded(_content(file), file), file, Path(file))
+        return cls._checked(_decoded(content(file), file), file, Path(file))
 
     @classmethod
     def _checked(cls, text: str, file: str, path: Path | None) -> Source:
@@ -77,8 +77,8 @@ class Source:
         return cls(text, file, path, _root(text, file))
 
 
-def _content(file: str) -> bytes:
-    """The bytes of a regular file; pipes and devices would not end."""
+def content(file: str) -> bytes:
+    """The bytes of a regular file, which must not be too long; pipes and devices would not end."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,0 +1,96 @@
+"""The files that a model may refer to: those below one directory, and no others."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+from kinetree.errors import InputError, LoadError
+from kinetree.loading.source import Source, clipped, content
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an element stands: file and line, for messages."""
+
+    file: str
+    line: int | None
+
+    def error(self, problem: str) -> LoadError:
+        """The error that names this place."""
+        return LoadError(problem, self.file, self.line)
+
+
+class Directory:
+    """Reads what a model refers to, if it lies below a directory once links are followed.
+
+    Args:
+        source: The model. Relative names are looked up beside its file.
+        given: The directory that bounds what is read, by default that of the file; a text may read nothing unless one
+            is given, and its relative names start there.
+    """
+
+    def __init__(self, source: Source, given: str | os.PathLike[str] | None) -> None:
+        self.base = source.path.parent if source.path is not None else None
+        if given is not None:
+            try:
+                boundary = Path(os.fsdecode(given))
+            except TypeError:
+                raise InputError(f"directory={given!r} is not a path") from None
+            if "\0" in str(boundary) or not boundary.is_dir():
+                raise InputError(f"directory={os.fsdecode(given)!r} is not a directory")
+            self.base = boundary if self.base is None else self.base
+        else:
+            boundary = self.base if self.base is not None else Path()
+        self._boundary = os.path.realpath(boundary)
+
+    def beside(self, path: Path) -> Directory:
+        """The same directory for another model, whose relative names start at its own place."""
+        other = copy(self)
+        other.base = path.parent
+        return other
+
+    def find(self, names: list[str], origin: Origin) -> Path:
+        """The first of some files that exists, which must lie below the directory.
+
+        Args:
+            names: Paths, tried in this order; relative ones start at the model.
+            origin: Of the element that refers to it.
+
+        Returns:
+            Its path without links.
+        """
+        wanted = clipped(names[0], 200)
+        if self.base is None:
+            raise origin.error(
+                f"refers to the file {wanted}, but a text may not read files; load it from a file, or allow a "
+                "directory with load(…, directory=…)"
+            )
+        outside = None
+        for name in names:
+            path = os.path.realpath(self.base / name.replace("\0", ""))
+            if os.path.commonpath([path, self._boundary]) != self._boundary:
+                outside = outside or path
+            elif os.path.lexists(path):
+                return Path(path)
+        if outside is not None:
+            raise origin.error(
+                f"refers to {wanted}, which is {clipped(outside, 200)} and so outside of the directory "
+                f"{clipped(self._boundary, 200)}; allow a directory above both with load(…, directory=…)"
+            )
+        raise origin.error(f"refers to the file {wanted}, which is not there; looked in {clipped(str(self.base), 200)}")
+
+    @staticmethod
+    def read(path: Path, origin: Origin) -> bytes:
+        """The bytes of a regular file, which must not be too long.
+
+        Args:
+            path: Found by `find`.
+            origin: Of the element that refers to it.
+        """
+        try:
+            return content(str(path))
+        except LoadError as error:
+            raise origin.error(f"refers to {clipped(str(path), 200)}, which {error.problem}") from None

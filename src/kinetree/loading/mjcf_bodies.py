@@ -1,0 +1,224 @@
+"""Bodies of an MJCF file, without what has no part in the dynamics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kinetree.loading.directory import Origin
+from kinetree.loading.document import Element
+from kinetree.loading.mjcf_defaults import Defaults
+from kinetree.loading.mjcf_file import MjcfFile
+from kinetree.loading.mjcf_text import MjcfText, attributes_of
+from kinetree.loading.source import clipped
+
+#: More elements than this, copies included, take longer to compile than anybody waits for.
+MOST = 4_000
+
+#: The way out for files that MuJoCo can read and Kinetree will not.
+ELSEWHERE = "compile it with MuJoCo yourself and give the result to kinetree.from_mujoco()"
+
+_DEEPEST = 256
+# The compiler factors the mass matrix: for each degree of freedom, the square of the number of those before it.
+_MOST_WORK = 200_000_000
+_COUNT = re.compile(r"\s*\+?(\d{1,9})\s*")
+
+_LEAVES = frozenset(("inertial", "joint", "freejoint", "site"))
+_BRANCHES = frozenset(("body", "frame", "replicate"))
+_MAKERS = frozenset(("composite", "flexcomp"))
+_INVISIBLE = frozenset(("camera", "light"))
+
+# Attributes that have no part in the dynamics and refer to what is left out, or ask for room.
+_DROPPED: Mapping[str, frozenset[str]] = {
+    "body": frozenset(("user", "sleep", "fuse", "simple")),
+    "joint": frozenset(("user",)),
+    "site": frozenset(("user", "material")),
+    "geom": frozenset(("user", "material", "hfield", "fluidshape", "fluidcoef", "contype", "conaffinity")),
+    "mesh": frozenset(("maxhullvert",)),
+}
+_GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
+
+
+@dataclass(frozen=True)
+class _Within:
+    """What holds inside an element.
+
+    Attributes:
+        childclass: Default class, if one is set.
+        copies: How many there will be.
+        weighs: Whether shapes give a body its inertia.
+        dofs: Degrees of freedom between it and the world.
+    """
+
+    childclass: str | None = None
+    copies: int = 1
+    weighs: bool = False
+    dofs: int = 0
+
+
+class Bodies:
+    """Writes bodies, and counts what is left out.
+
+    Args:
+        file: What they stand in.
+        text: What they are written to.
+        models: How many elements each model has that can be attached.
+
+    Attributes:
+        elements: Written so far, copies included.
+        meshes: Names of those that are needed.
+        plugins: Left out.
+        collide: Whether shapes can touch.
+    """
+
+    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, int]) -> None:
+        self.file, self.text = file, text
+        self.elements, self.plugins = 0, 0
+        self._work = 0
+        self.meshes: dict[str, None] = {}
+        self._models = models
+        self._defaults = Defaults(file.sections("default"))
+        self._shapes, self._active, self._passive = 0, False, False
+        self._from_shapes, self._groups = "auto", (0.0, 5.0)
+        for compiler in file.sections("compiler"):
+            self._from_shapes = compiler.get("inertiafromgeom", self._from_shapes)
+            self._groups = _range(compiler.get("inertiagrouprange"), self._groups)
+
+    @property
+    def collide(self) -> bool:
+        return self._shapes > 1 and self._active and self._passive
+
+    def put(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
+        """Write an element with nothing inside."""
+        self.open(tag, attributes, origin, copies)
+        self.text.close(tag)
+
+    def open(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
+        """Start an element.
+
+        Args:
+            tag: Its name.
+            attributes: Of the element.
+            origin: Where it stands.
+            copies: How many there will be.
+        """
+        self.elements += copies
+        if self.elements > MOST:
+            raise origin.error(
+                f"<{tag}> brings the number of elements, copies included, to {self.elements}, more than {MOST}; "
+                f"{ELSEWHERE}"
+            )
+        self.text.open(tag, attributes, origin)
+
+    def write(self, worldbody: Element) -> None:
+        """Write all that the world carries."""
+        start = _Within(worldbody.get("childclass"))
+        self.open("worldbody", {}, self.file.origin(worldbody))
+        pending: list[tuple[str, Iterator[Element], _Within]] = [("worldbody", iter(worldbody), start)]
+        while pending:
+            tag, children, within = pending[-1]
+            child = next(children, None)
+            if child is None:
+                self.text.close(tag)
+                pending.pop()
+            elif child.tag in _BRANCHES:
+                if len(pending) > _DEEPEST:
+                    raise self.file.origin(child).error(f"is nested more than {_DEEPEST} deep; {ELSEWHERE}")
+                pending.append((child.tag, iter(child), self._branch(child, within)))
+            else:
+                self._leaf(child, within, tag)
+
+    def _branch(self, element: Element, within: _Within) -> _Within:
+        """Start a body, or an element that groups or copies others."""
+        origin = self.file.origin(element)
+        inside = replace(within, childclass=element.get("childclass", within.childclass))
+        if element.tag == "body":
+            explicit = element.find("inertial") is not None
+            weighs = self._from_shapes == "true" or (self._from_shapes != "false" and not explicit)
+            dofs = sum(self._freedom(joint, inside) for joint in element.iterchildren("joint", "freejoint"))
+            inside = replace(inside, weighs=weighs, dofs=within.dofs + dofs)
+            self._work += within.copies * max(1, dofs) * inside.dofs**2
+            if self._work > _MOST_WORK:
+                raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
+        elif element.tag == "replicate":
+            inside = replace(inside, copies=within.copies * _count(element, origin))
+        self.open(element.tag, kept(element, origin), origin, inside.copies)
+        return inside
+
+    def _freedom(self, joint: Element, within: _Within) -> int:
+        kind = "free" if joint.tag == "freejoint" else self._defaults.of(joint, within.childclass).get("type", "hinge")
+        return {"hinge": 1, "slide": 1, "ball": 3}.get(kind, 6)
+
+    def _leaf(self, element: Element, within: _Within, parent: str) -> None:
+        tag, origin = element.tag, self.file.origin(element)
+        if tag in _LEAVES:
+            if tag == "site" and element.get("mesh") is not None:
+                self.meshes[element.get("mesh")] = None
+            self.put(tag, kept(element, origin), origin, within.copies)
+        elif tag == "geom":
+            self._shape(element, within, origin)
+        elif tag == "attach":
+            elements = self._models.get(element.get("model", ""), 1)
+            self._work += within.copies * elements * (within.dofs + elements) ** 2
+            self.put(tag, kept(element, origin), origin, within.copies * max(1, elements))
+        elif tag == "plugin":
+            self.plugins += element.get("instance") is None
+        elif tag in _MAKERS:
+            raise origin.error(f"<{tag}> makes bodies of what bends, which Kinetree does not read; {ELSEWHERE}")
+        elif tag not in _INVISIBLE:
+            raise origin.error(f"unrecognized element {clipped(f'<{tag}>')} in <{parent}>; correct the spelling")
+
+    def _shape(self, geom: Element, within: _Within, origin: Origin) -> None:
+        """Write a shape if it gives inertia to its body."""
+        known = self._defaults.of(geom, within.childclass)
+        self._shapes += within.copies
+        self._active |= known.get("contype") != "0"
+        self._passive |= known.get("conaffinity") != "0"
+        self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
+        if not within.weighs or self._weightless(known):
+            return
+        kind, own = known.get("type", "sphere"), {**kept(geom, origin), **_GHOST}
+        if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
+            raise origin.error(
+                f"a shape of type {kind} gives its body inertia, which Kinetree does not read; give the body "
+                "<inertial>, or the shape mass=0"
+            )
+        if kind == "sdf":
+            own["type"] = "mesh"  # which has the same inertia, and needs no plugin
+        if "mesh" in known:
+            self.meshes[known["mesh"]] = None
+        self.put("geom", own, origin, within.copies)
+
+    def _weightless(self, known: Mapping[str, str]) -> bool:
+        first, last = self._groups
+        group = _number(known.get("group", "0"))
+        if group is not None and not first <= group <= last:
+            return True
+        return _number(known.get("mass", known.get("density", ""))) == 0.0
+
+
+def kept(element: Element, origin: Origin) -> dict[str, str]:
+    """Attributes of an element without those that are dropped."""
+    dropped = _DROPPED.get(element.tag, frozenset())
+    return {key: value for key, value in attributes_of(element, origin).items() if key not in dropped}
+
+
+def _count(replicate: Element, origin: Origin) -> int:
+    found = _COUNT.fullmatch(replicate.get("count", ""))
+    if found is None:
+        given = clipped(replicate.get("count", ""))
+        raise origin.error(f"count={given} of <replicate> is not a number of copies; write one, such as 3")
+    return int(found[1])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None  # MuJoCo says what is wrong
+
+
+def _range(text: str | None, default: tuple[float, float]) -> tuple[float, float]:
+    numbers = [number for number in map(_number, (text or "").split()[:2]) if number is not None]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else default

@@ -1,0 +1,96 @@
+"""An MJCF file with what it includes in place, read with care: MuJoCo's own parser would open whatever a text names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kinetree.errors import LoadError
+from kinetree.loading.directory import Directory, Origin
+from kinetree.loading.document import Document, Element
+from kinetree.loading.findings import Findings
+from kinetree.loading.source import LARGEST, Source, clipped
+
+#: More files than this are refused.
+_MOST_FILES = 200
+
+
+class MjcfFile:
+    """The elements of an MJCF file, those of included files standing where they are included.
+
+    Names of included files are relative to the model, or else to the file that includes them. As in MuJoCo, no file is
+    included twice.
+
+    Args:
+        source: The text.
+        directory: Reads what it includes.
+        findings: Collects what is not read.
+    """
+
+    def __init__(self, source: Source, directory: Directory, findings: Findings) -> None:
+        self.source, self.directory = source, directory
+        self.findings = findings
+        self._characters = len(source.text)
+        self._files: dict[Element, str] = {}
+        self._included = {source.path.resolve()} if source.path is not None else set()
+        self.root = self._parsed(source)
+        self._splice(self.root, source)
+
+    def origin(self, element: Element) -> Origin:
+        """Where an element stands."""
+        above = element
+        while above not in self._files:
+            above = above.getparent()
+        return Origin(self._files[above], element.sourceline)
+
+    def folder(self, element: Element) -> str:
+        """The folder of the file that an element stands in."""
+        file = self.origin(element).file
+        return str(Path(file).absolute().parent) if file != "<string>" else ""
+
+    def sections(self, *tags: str) -> Iterator[Element]:
+        """Elements right below the root."""
+        return (element for element in self.root if element.tag in tags)
+
+    def _parsed(self, source: Source) -> Element:
+        root = Document(source, self.findings, {}).root
+        self._files[root] = source.file
+        return root
+
+    def _splice(self, root: Element, source: Source) -> None:
+        """Put what a file includes in the place of its <include>s."""
+        folder = str(source.path.absolute().parent) if source.path is not None else ""
+        for element in list(root.iter("include")):
+            origin = self.origin(element)
+            name = element.get("file")
+            if name is None or len(element):
+                raise origin.error("<include> must have file= and nothing inside; correct it")
+            path = self.directory.find([name, str(Path(folder, name))], origin)
+            if path in self._included:
+                raise origin.error(f"{clipped(name)} is included twice; MuJoCo includes a file once, copy its content")
+            self._included.add(path)
+            included = self._read(path, origin)
+            part = self._parsed(included)
+            if not len(part):
+                raise origin.error(f"{clipped(name)} has no elements to include; delete this <include>")
+            self._splice(part, included)
+            parent = element.getparent()
+            if parent is None:
+                raise origin.error("is nothing but an <include>; load the file that it names")
+            place = parent.index(element)
+            parent.remove(element)
+            for offset, child in enumerate(list(part)):
+                self._files.setdefault(child, included.file)
+                parent.insert(place + offset, child)
+
+    def _read(self, path: Path, origin: Origin) -> Source:
+        try:
+            source = Source.of(path)
+        except LoadError as error:
+            raise origin.error(f"includes {error}") from None
+        self._characters += len(source.text)
+        if self._characters > LARGEST or len(self._included) > _MOST_FILES:
+            raise origin.error(
+                f"includes more than {_MOST_FILES} files or {LARGEST} characters in all; is it the right file?"
+            )
+        return source

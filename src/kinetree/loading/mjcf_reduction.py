@@ -1,0 +1,210 @@
+"""An MJCF file reduced to what the dynamics need, before MuJoCo sees it.
+
+MuJoCo's compiler opens the files that a text names, and makes room for whatever it asks for: height fields, textures,
+user data, keyframes. None of that is part of the dynamics. What is left are bodies, joints, inertias, frames, and the
+shapes that give a body its inertia; meshes only if such a shape has one. So a file can neither reach outside of its
+directory nor take more time or memory than its own size warrants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetree.interop.mujoco_model import Unmodelled
+from kinetree.loading.directory import Directory, Origin
+from kinetree.loading.document import Element
+from kinetree.loading.findings import Findings
+from kinetree.loading.mjcf_assets import Meshes
+from kinetree.loading.mjcf_bodies import ELSEWHERE, Bodies, kept
+from kinetree.loading.mjcf_file import MjcfFile
+from kinetree.loading.mjcf_text import MjcfText, attributes_of
+from kinetree.loading.source import Source, clipped
+
+_MOST_MODELS = 8  # one in the other
+
+# What the compiler and the options say about bodies and gravity; the rest is about files, drawing and the solver.
+_SETTINGS = {
+    "compiler": frozenset(
+        (
+            "angle", "autolimits", "eulerseq", "coordinate", "alignfree", "balanceinertia", "boundinertia", "boundmass",
+            "conflict", "fitaabb", "inertiafromgeom", "inertiagrouprange", "settotalmass",
+        )
+    ),
+    "option": frozenset(("gravity", "wind", "density", "viscosity")),
+}  # fmt: skip
+_SECTIONS = frozenset(
+    (
+        "compiler", "option", "size", "statistic", "visual", "default", "extension", "custom", "asset", "worldbody",
+        "deformable", "contact", "tendon", "equality", "actuator", "sensor", "keyframe",
+    )
+)  # fmt: skip
+_DEFAULTS = frozenset(("joint", "site", "geom", "mesh"))
+# All of these are settings of one kind of actuator, and so are their defaults.
+_ACTUATORS = frozenset(
+    (
+        "general", "motor", "position", "velocity", "intvelocity", "orientation", "pid", "damper", "cylinder",
+        "muscle", "adhesion", "dcmotor", "plugin",
+    )
+)  # fmt: skip
+# The compiler takes a step of simulation to see whether it can; nothing but inertia matters there.
+_STILL = {"constraint": "disable", "contact": "disable", "actuation": "disable"}
+
+
+class Reduction:
+    """A model, and those that it attaches.
+
+    Args:
+        source: Its text.
+        directory: Reads what it includes and attaches, and meshes.
+        findings: Collects what the user should know.
+        text: What the reduced model is written to.
+        depth: How many models this one is attached to.
+
+    Attributes:
+        text: Holds the files that the reduced model needs, and leads from its lines back to the file.
+        content: The reduced model.
+        elements: How many were written, copies included.
+        unmodelled: What was left out and acts on the robot.
+    """
+
+    def __init__(
+        self, source: Source, directory: Directory, findings: Findings, text: MjcfText | None = None, depth: int = 0
+    ) -> None:
+        self.text = MjcfText() if text is None else text
+        self.elements: int
+        self._file = file = MjcfFile(source, directory, findings)
+        self._root = Origin(source.file, file.root.sourceline)
+        if file.root.tag != "mujoco":
+            raise self._root.error(f"is <{file.root.tag}>, to be included by others; load the file that includes it")
+        for section in file.root:
+            if section.tag not in _SECTIONS:
+                problem = f"unrecognized element {clipped(f'<{section.tag}>')} in <mujoco>; correct the spelling"
+                raise file.origin(section).error(problem)
+        models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
+        self._bodies = Bodies(file, self.text, {name: model.elements for name, (model, _) in models.items()})
+        self.content = self._written({name: asset for name, (_, asset) in models.items()})
+        self.elements = self._bodies.elements
+        self.unmodelled = self._counted()
+        for model, _ in models.values():
+            self.unmodelled = self.unmodelled + model.unmodelled
+
+    def _named_models(self) -> dict[str, Element]:
+        """Models that are attached somewhere, by name."""
+        wanted = {attach.get("model", "") for attach in self._file.root.iter("attach")}
+        found = {}
+        for section in self._file.sections("asset"):
+            for model in section.iterchildren("model"):
+                if model.get("name", "") in wanted:
+                    found[model.get("name", "")] = model
+        return found
+
+    def _attached(self, element: Element, depth: int) -> tuple[Reduction, str]:
+        """A model that can be attached, and the name of the asset that has its text."""
+        origin, name = self._file.origin(element), element.get("file", "")
+        if depth >= _MOST_MODELS:
+            raise origin.error(f"models are attached more than {_MOST_MODELS} deep; {ELSEWHERE}")
+        path = self._file.directory.find([name], origin)
+        source = Source.of(path)
+        model = Reduction(source, self._file.directory.beside(path), self._file.findings, self.text, depth + 1)
+        asset = f"{len(self.text.assets)}.xml"
+        self.text.assets[asset] = model.content.encode()
+        return model, asset
+
+    def _written(self, models: Mapping[str, str]) -> str:
+        file, text, bodies = self._file, self.text, self._bodies
+        name = file.root.get("model")
+        text.open("mujoco", {} if name is None else {"model": name}, self._root)
+        for section in file.sections("compiler", "option"):
+            origin = file.origin(section)
+            given = attributes_of(section, origin)
+            settings = {key: value for key, value in given.items() if key in _SETTINGS[section.tag]}
+            bodies.put(section.tag, settings, origin)
+        text.put("compiler", {"usethread": "false"}, self._root)
+        text.open("option", {}, self._root)
+        text.put("flag", {**_STILL, "gravity": self._flag("gravity")}, self._root)
+        text.close("option")
+        for section in file.sections("default"):
+            self._write_defaults(section)
+        for section in file.sections("worldbody"):
+            bodies.write(section)
+        if any(element.get("armature") is not None for element in self._actuators()):
+            self._write_actuators()
+        if bodies.meshes or models:
+            meshes = Meshes(file)
+            text.open("asset", {}, self._root)
+            for mesh in bodies.meshes:
+                meshes.write(mesh, text)
+            for model, asset in models.items():
+                text.put("model", {"name": model, "file": asset}, self._root)
+            text.close("asset")
+        text.close("mujoco")
+        return text.take()
+
+    def _flag(self, name: str) -> str:
+        """The last setting of a flag."""
+        flags = [flag for section in self._file.sections("option") for flag in section.iterchildren("flag")]
+        return next((flag.get(name) for flag in reversed(flags) if flag.get(name) is not None), "enable")
+
+    def _write_defaults(self, section: Element) -> None:
+        pending = [(section, iter(section))]
+        self._open_class(section)
+        while pending:
+            _, children = pending[-1]
+            child = next(children, None)
+            if child is None:
+                self.text.close("default")
+                pending.pop()
+            elif child.tag == "default":
+                self._open_class(child)
+                pending.append((child, iter(child)))
+
+    def _open_class(self, section: Element) -> None:
+        origin = self._file.origin(section)
+        self._bodies.open("default", attributes_of(section, origin), origin)
+        for element in section:
+            if element.tag in _DEFAULTS:
+                place = self._file.origin(element)
+                self._bodies.put(element.tag, kept(element, place), place)
+        drives = [element for element in section if element.tag in _ACTUATORS]
+        settings = {key: e.get(key) for e in drives for key in ("gear", "armature") if e.get(key) is not None}
+        if settings:
+            self._bodies.put("motor", settings, origin)
+
+    def _actuators(self) -> list[Element]:
+        """Actuators, and defaults of them."""
+        found = [element for section in self._file.sections("actuator") for element in section]
+        for section in self._file.sections("default"):
+            found += [element for element in section.iter() if element.tag in _ACTUATORS]
+        return found
+
+    def _write_actuators(self) -> None:
+        """Write actuators as far as they add their rotors' inertia to joints."""
+        self.text.open("actuator", {}, self._root)
+        for section in self._file.sections("actuator"):
+            for element in section:
+                names = ("class", "joint", "jointinparent", "gear", "armature")
+                own = {key: element.get(key) for key in names if element.get(key) is not None}
+                if "joint" in own or "jointinparent" in own:
+                    self._bodies.put("motor", own, self._file.origin(element))
+        self.text.close("actuator")
+
+    def _counted(self) -> Unmodelled:
+        """What was left out."""
+        file = self._file
+        number = {
+            tag: sum(len(section) for section in file.sections(tag)) for tag in ("actuator", "equality", "tendon")
+        }
+        plugins = [
+            plugin for section in file.sections("actuator", "sensor") for plugin in section.iterchildren("plugin")
+        ]
+        contacts = self._bodies.collide or any(section.find("pair") is not None for section in file.sections("contact"))
+        return Unmodelled(
+            actuators=number["actuator"],
+            equalities=number["equality"],
+            tendons=number["tendon"],
+            flexes=sum(len(section.findall("flex")) for section in file.sections("deformable")),
+            plugins=self._bodies.plugins
+            + len(file.root.findall("extension/plugin/instance"))
+            + sum(plugin.get("instance") is None for plugin in plugins),
+            contacts=contacts and self._flag("contact") != "disable",
+        )

@@ -1,0 +1,99 @@
+"""The text that MuJoCo is given: one element on each line, so that the lines in its messages lead back to the file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from kinetree.loading.directory import Origin
+from kinetree.loading.document import Element
+from kinetree.loading.source import clipped
+
+# Attributes that name things, or are words.
+_WORDS = frozenset(
+    ("name", "class", "childclass", "mesh", "model", "body", "frame", "prefix", "joint", "jointinparent", "file", "sep")
+)
+# Attributes that may be infinite, for "no limit".
+_LIMITS = frozenset(("range", "actuatorfrcrange"))
+# Greater magnitudes are refused: the square of a length times a mass must not overflow.
+_HUGE = 1e100
+# Longest attribute with numbers [characters], and longest list of vertices or faces.
+_LONGEST, _LONGEST_LIST = 10_000, 2_000_000
+_LISTS = frozenset(("vertex", "face"))
+
+# More attributes than this no element has; parsers compare each with all others.
+_MOST = 100
+
+_NUMBER = re.compile(r"[+-]?(?:[\d.]|nan|inf)", re.IGNORECASE)
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+)
+
+
+class MjcfText:
+    """Texts of MJCF, for one model and those that it attaches. No two of their elements are on lines of one number.
+
+    Attributes:
+        origins: Of the element on each line.
+        assets: Other files that the texts refer to, by name.
+    """
+
+    def __init__(self) -> None:
+        self.origins: list[Origin] = []
+        self.assets: dict[str, bytes] = {}
+        self._lines: list[str] = []
+
+    def open(self, tag: str, attributes: Mapping[str, str], origin: Origin) -> None:
+        """Start an element, whose numbers must be finite.
+
+        Args:
+            tag: Its name.
+            attributes: Of the element.
+            origin: Where it stands in the file.
+        """
+        for name, value in attributes.items():
+            if name not in _WORDS:
+                _require_finite(tag, name, value, origin)
+        inside = "".join(f' {name}="{value.translate(_ESCAPES)}"' for name, value in attributes.items())
+        self._lines.append(f"<{tag}{inside}>")
+        self.origins.append(origin)
+
+    def close(self, tag: str) -> None:
+        """End an element."""
+        self._lines[-1] += f"</{tag}>"
+
+    def put(self, tag: str, attributes: Mapping[str, str], origin: Origin) -> None:
+        """An element with nothing inside."""
+        self.open(tag, attributes, origin)
+        self.close(tag)
+
+    def take(self) -> str:
+        """What was written since the last time, behind as many blank lines as were taken before."""
+        text = "\n" * (len(self.origins) - len(self._lines)) + "\n".join(self._lines)
+        self._lines = []
+        return text
+
+
+def attributes_of(element: Element, origin: Origin) -> dict[str, str]:
+    """The attributes of an element, which must not be too many."""
+    if len(element.attrib) > _MOST:
+        raise origin.error(f"<{element.tag}> has {len(element.attrib)} attributes, more than MJCF knows; delete some")
+    return dict(element.attrib)
+
+
+def _require_finite(tag: str, name: str, value: str, origin: Origin) -> None:
+    if len(value) > (_LONGEST_LIST if name in _LISTS else _LONGEST):
+        raise origin.error(f"{name}= of <{tag}> has {len(value)} characters, too many to read; shorten it")
+    for word in value.split():
+        if not _NUMBER.match(word):
+            continue  # a word of MuJoCo's, which it checks
+        try:
+            number = float(word) if word.isascii() and "_" not in word else math.nan
+        except ValueError:
+            number = math.nan
+        if not -_HUGE <= number <= _HUGE and not (name in _LIMITS and math.isinf(number)):
+            raise origin.error(
+                f"{name}={clipped(value)} of <{tag}> has {clipped(word)}, which is no number, not finite, or too great "
+                "to compute with; correct it"
+            )
