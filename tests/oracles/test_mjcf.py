@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,12 @@ MODELS = {
         + body("pole", '<joint type="slide" axis="0 0 1"/>', shape="two")
         + body("two", '<joint name="loose" type="free"/>' + body("arm2", '<joint type="ball"/>'), shape="capsule"),
         '<option gravity=".5 -1 -9"/>',
+    ),
+    "rotors of actuators": file(
+        body("a", '<joint name="pan" axis="0 1 0" armature=".1"/>' + body("b", '<joint name="ball" type="ball"/>')),
+        '<default><motor armature=".3" gear="2"/><default class="geared"><position armature=".4"/></default></default>'
+        '<actuator><motor joint="pan"/><position class="geared" joint="pan" kp="3"/>'
+        '<motor jointinparent="ball" gear="3"/></actuator>',
     ),
     "nested frames": file(
         '<frame pos="0 0 1" euler="0 0 .5"><frame name="inner" pos=".1 0 0" euler=".3 0 0">'
@@ -330,7 +337,7 @@ def test_an_empty_world() -> None:
     ("text", "line", "message"),
     [
         ("<mujoco>\n<worldbody>\n<bdy/></worldbody></mujoco>", 3, "unrecognized element"),
-        ("<mujoco><worldbody>\n<body></worldbody></mujoco>", 2, "MISMATCHED"),
+        ("<mujoco><worldbody>\n<body></worldbody></mujoco>", 2, "tag mismatch"),
         ('<mujoco><worldbody>\n<body name="a"><joint/></body></worldbody></mujoco>', 2, "mass and inertia"),
         ('<mujoco><include file="nowhere.xml"/></mujoco>', None, "nowhere.xml"),
     ],
@@ -351,14 +358,28 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
     [
         '<replicate count="100000000"><body><geom size=".1"/></body></replicate>',
         '<!-- <replicate count="9"> -->\n<replicate count="99">\n<replicate count="99"><site/></replicate></replicate>',
+        '<replicate offset="1 0 0"\nsep=">" count="99999"><site/></replicate>',
+        '<replicate count="&#57;9999"><site/></replicate>',
         "\n".join(['<replicate count="900"><site/></replicate>'] * 3),
-        '<flexcomp name="cloth" type="grid" count="100 100 1" spacing="1 1 1"/>',
+        '<replicate count="999999999"/>',
     ],
 )
 def test_too_many_copies_are_refused(inside: str) -> None:
-    with pytest.raises(LoadError, match="copies to .*, more than 2000.*from_mujoco") as caught:
+    with pytest.raises(LoadError, match="copies included, to .*, more than 4000.*from_mujoco") as caught:
         kt.load(file(inside))
-    assert caught.value.line == inside.count("\n") + 1
+    assert caught.value.line == (inside.count("\n") + 1 if "sep" not in inside else 2)
+
+
+@pytest.mark.parametrize("count", ["", "two", "1.5", "-3", "1 2", "9999999999"])
+def test_a_number_of_copies_is_a_number(count: str) -> None:
+    with pytest.raises(LoadError, match="is not a number of copies"):
+        kt.load(file(f'<replicate count="{count}"><site/></replicate>'))
+
+
+@pytest.mark.parametrize("tag", ["flexcomp", "composite"])
+def test_bodies_made_of_what_bends_are_refused(tag: str) -> None:
+    with pytest.raises(LoadError, match=f"<{tag}> makes bodies of what bends.*from_mujoco"):
+        kt.load(file(f'<{tag} name="cloth" type="grid" count="10 10 1" spacing="1 1 1"/>'))
 
 
 def test_copies_side_by_side_are_not_multiplied() -> None:
@@ -371,10 +392,19 @@ def test_warnings_of_the_compiler_are_findings(tmp_path: Path, monkeypatch: pyte
     """They write no log file, and the user's own handler comes back."""
     monkeypatch.chdir(tmp_path)
     handler = mujoco.get_mju_user_warning()
-    text = file('<body><joint/><geom size=".1" user="NaN"/></body>', '<size nuser_geom="1"/>')
-    with pytest.warns(ModelWarning, match="MuJoCo warns: XML contains a 'NaN'"):
+    text = file('<body><joint type="slide"/><joint type="slide"/><geom size=".1"/></body>')
+    with pytest.warns(ModelWarning, match="MuJoCo warns: Inertia matrix is too close to singular"):
         kt.load(text)
     assert not list(tmp_path.iterdir())
+    assert mujoco.get_mju_user_warning() is handler
+
+
+def test_concurrent_loads_give_the_handler_back() -> None:
+    handler = mujoco.get_mju_user_warning()
+    text = chain(*['<joint axis="0 1 0"/>'] * 6, rest='<option><flag contact="disable"/></option>')
+    with ThreadPoolExecutor(8) as pool:
+        robots = list(pool.map(lambda _: kt.load(text), range(60)))
+    assert all(robot == robots[0] for robot in robots)
     assert mujoco.get_mju_user_warning() is handler
 
 

@@ -98,9 +98,10 @@ def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, 
     builder = Builder(name, gravity, strict=False)
     turns, principal = matrix_of(np.array(model.body_quat)), matrix_of(np.array(model.body_iquat))
     rotors = _rotors(model)
-    for body in range(1, model.nbody):
-        at = pose(turns[body], np.array(model.body_pos[body]))
-        _add_body(builder, model, names, body, at, principal[body], rotors)
+    with np.errstate(all="ignore"):  # the builder refuses what is not finite
+        for body in range(1, model.nbody):
+            at = pose(turns[body], np.array(model.body_pos[body]))
+            _add_body(builder, model, names, body, at, principal[body], rotors)
     for frame, body_name, placement in frames:
         builder.add_frame(frame, body=body_name, placement=placement)
     return builder.build(), _notes(model, names, unmodelled)

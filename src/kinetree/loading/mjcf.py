@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kinetree.engines.native.locks import Lock
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_model import converted
 from kinetree.loading.directory import Directory, Origin
@@ -27,16 +27,8 @@ INSTALL = 'pip install "kinetree[mujoco]"'
 
 _LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
 
-# MuJoCo has one handler of warnings for all threads; a child process starts with a lock that nobody holds.
-_HANDLER = threading.Lock()
-
-
-def _release() -> None:
-    global _HANDLER  # noqa: PLW0603
-    _HANDLER = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_release)
+# MuJoCo has one handler of warnings for all threads.
+_HANDLER = Lock()
 
 
 def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:

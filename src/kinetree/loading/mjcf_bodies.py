@@ -63,7 +63,7 @@ class Bodies:
     Args:
         file: What they stand in.
         text: What they are written to.
-        models: How many elements each model has that can be attached.
+        models: Those that can be attached, by name.
 
     Attributes:
         elements: Written so far, copies included.
@@ -72,7 +72,7 @@ class Bodies:
         collide: Whether shapes can touch.
     """
 
-    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, int]) -> None:
+    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies]) -> None:
         self.file, self.text = file, text
         self.elements, self.plugins = 0, 0
         self._work = 0
@@ -159,9 +159,13 @@ class Bodies:
         elif tag == "geom":
             self._shape(element, within, origin)
         elif tag == "attach":
-            elements = self._models.get(element.get("model", ""), 1)
-            self._work += within.copies * elements * (within.dofs + elements) ** 2
-            self.put(tag, kept(element, origin), origin, within.copies * max(1, elements))
+            other = self._models.get(element.get("model", ""))
+            if other is not None:
+                self._work += within.copies * other.elements * (within.dofs + other.elements) ** 2
+                self.elements += within.copies * other.elements
+                self._shapes += within.copies * other._shapes
+                self._active, self._passive = self._active or other._active, self._passive or other._passive
+            self.put(tag, kept(element, origin), origin, within.copies)
         elif tag == "plugin":
             self.plugins += element.get("instance") is None
         elif tag in _MAKERS:

@@ -63,7 +63,7 @@ class Reduction:
     Attributes:
         text: Holds the files that the reduced model needs, and leads from its lines back to the file.
         content: The reduced model.
-        elements: How many were written, copies included.
+        bodies: What was written of them.
         unmodelled: What was left out and acts on the robot.
     """
 
@@ -71,7 +71,7 @@ class Reduction:
         self, source: Source, directory: Directory, findings: Findings, text: MjcfText | None = None, depth: int = 0
     ) -> None:
         self.text = MjcfText() if text is None else text
-        self.elements: int
+        self.bodies: Bodies
         self._file = file = MjcfFile(source, directory, findings)
         self._root = Origin(source.file, file.root.sourceline)
         if file.root.tag != "mujoco":
@@ -81,9 +81,8 @@ class Reduction:
                 problem = f"unrecognized element {clipped(f'<{section.tag}>')} in <mujoco>; correct the spelling"
                 raise file.origin(section).error(problem)
         models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
-        self._bodies = Bodies(file, self.text, {name: model.elements for name, (model, _) in models.items()})
+        self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()})
         self.content = self._written({name: asset for name, (_, asset) in models.items()})
-        self.elements = self._bodies.elements
         self.unmodelled = self._counted()
         for model, _ in models.values():
             self.unmodelled = self.unmodelled + model.unmodelled
@@ -111,7 +110,7 @@ class Reduction:
         return model, asset
 
     def _written(self, models: Mapping[str, str]) -> str:
-        file, text, bodies = self._file, self.text, self._bodies
+        file, text, bodies = self._file, self.text, self.bodies
         name = file.root.get("model")
         text.open("mujoco", {} if name is None else {"model": name}, self._root)
         for section in file.sections("compiler", "option"):
@@ -160,15 +159,15 @@ class Reduction:
 
     def _open_class(self, section: Element) -> None:
         origin = self._file.origin(section)
-        self._bodies.open("default", attributes_of(section, origin), origin)
+        self.bodies.open("default", attributes_of(section, origin), origin)
         for element in section:
             if element.tag in _DEFAULTS:
                 place = self._file.origin(element)
-                self._bodies.put(element.tag, kept(element, place), place)
+                self.bodies.put(element.tag, kept(element, place), place)
         drives = [element for element in section if element.tag in _ACTUATORS]
         settings = {key: e.get(key) for e in drives for key in ("gear", "armature") if e.get(key) is not None}
         if settings:
-            self._bodies.put("motor", settings, origin)
+            self.bodies.put("motor", settings, origin)
 
     def _actuators(self) -> list[Element]:
         """Actuators, and defaults of them."""
@@ -185,7 +184,7 @@ class Reduction:
                 names = ("class", "joint", "jointinparent", "gear", "armature")
                 own = {key: element.get(key) for key in names if element.get(key) is not None}
                 if "joint" in own or "jointinparent" in own:
-                    self._bodies.put("motor", own, self._file.origin(element))
+                    self.bodies.put("motor", own, self._file.origin(element))
         self.text.close("actuator")
 
     def _counted(self) -> Unmodelled:
@@ -197,13 +196,13 @@ class Reduction:
         plugins = [
             plugin for section in file.sections("actuator", "sensor") for plugin in section.iterchildren("plugin")
         ]
-        contacts = self._bodies.collide or any(section.find("pair") is not None for section in file.sections("contact"))
+        contacts = self.bodies.collide or any(section.find("pair") is not None for section in file.sections("contact"))
         return Unmodelled(
             actuators=number["actuator"],
             equalities=number["equality"],
             tendons=number["tendon"],
             flexes=sum(len(section.findall("flex")) for section in file.sections("deformable")),
-            plugins=self._bodies.plugins
+            plugins=self.bodies.plugins
             + len(file.root.findall("extension/plugin/instance"))
             + sum(plugin.get("instance") is None for plugin in plugins),
             contacts=contacts and self._flag("contact") != "disable",
