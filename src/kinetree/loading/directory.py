@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,15 @@ class Directory:
         source: The model. Relative names are looked up beside its file.
         given: The directory that bounds what is read, by default that of the file; a text may read nothing unless one
             is given, and its relative names start there.
+        more: Further directories that may be read.
     """
 
-    def __init__(self, source: Source, given: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        given: str | os.PathLike[str] | None,
+        more: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         self.base = source.path.parent if source.path is not None else None
         if given is not None:
             try:
@@ -45,6 +52,7 @@ class Directory:
         else:
             boundary = self.base if self.base is not None else Path()
         self._boundary = os.path.realpath(boundary)
+        self._allowed = [self._boundary, *map(os.path.realpath, more)]
 
     def beside(self, path: Path) -> Directory:
         """The same directory for another model, whose relative names start at its own place."""
@@ -71,7 +79,7 @@ class Directory:
         outside = None
         for name in names:
             path = os.path.realpath(self.base / name.replace("\0", ""))
-            if os.path.commonpath([path, self._boundary]) != self._boundary:
+            if not any(os.path.commonpath([path, root]) == root for root in self._allowed):
                 outside = outside or path
             elif os.path.lexists(path):
                 return Path(path)

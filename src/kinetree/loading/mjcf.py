@@ -41,7 +41,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     """
     reduction = Reduction(source, Directory(source, options.directory), findings)
     try:
-        model, notes = converted(_compiled(reduction, source, findings), reduction.unmodelled)
+        model, notes = converted(compiled(reduction, findings), reduction.unmodelled)
     except LoadError:
         raise
     except KinetreeError as error:
@@ -64,13 +64,18 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     return model
 
 
-def _compiled(reduction: Reduction, source: Source, findings: Findings) -> Any:
-    """MuJoCo's model of a text; its warnings become findings instead of lines in a log file."""
+def compiled(reduction: Reduction, findings: Findings) -> Any:
+    """MuJoCo's model of a reduced file; its warnings become findings instead of lines in a log file.
+
+    Args:
+        reduction: What MuJoCo gets.
+        findings: Collects its warnings; its file is named in errors.
+    """
     try:
         import mujoco
     except ModuleNotFoundError:
         raise LoadError(
-            f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", source.file
+            f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", findings.file
         ) from None
     told: list[str] = []
     with _HANDLER:

@@ -12,8 +12,10 @@ from kinetree.loading.mjcf_file import MjcfFile
 from kinetree.loading.mjcf_text import MjcfText
 from kinetree.loading.source import clipped
 
-# MuJoCo takes a second for this much, and five times as long for convex hulls [bytes].
-_MOST = 24 * 2**20
+#: MuJoCo takes a second for this much [bytes]; who wants to see a robot waits longer.
+MOST, MOST_TO_DRAW = 24 * 2**20, 512 * 2**20
+
+# Convex hulls take so many times as long.
 _HULL = 5
 
 # Finest resolution of MuJoCo's own shapes, and bytes of a file that take as long as a facet of them.
@@ -29,10 +31,11 @@ class Meshes:
 
     Args:
         file: What they stand in.
+        most: Bytes that they may have, together.
     """
 
-    def __init__(self, file: MjcfFile) -> None:
-        self._file = file
+    def __init__(self, file: MjcfFile, most: int) -> None:
+        self._file, self._most = file, most
         self._bytes = 0
         self._folder, self._strip = "", False
         for compiler in file.sections("compiler"):
@@ -68,9 +71,9 @@ class Meshes:
             text.assets[attributes["file"]] = data
             self._bytes += weight * len(data)
         self._bytes += weight * sum(len(mesh.get(key, "")) for key in ("vertex", "face"))
-        if self._bytes > _MOST:
+        if self._bytes > self._most:
             raise origin.error(
-                f"meshes that give bodies their inertia have more than {_MOST} bytes, hulls counted {_HULL} times; "
+                f"meshes that are needed have more than {self._most} bytes, hulls counted {_HULL} times; "
                 "give the bodies <inertial>, or compile the file with MuJoCo and use kinetree.from_mujoco()"
             )
         text.put("mesh", attributes, origin)

@@ -64,6 +64,7 @@ class Bodies:
         file: What they stand in.
         text: What they are written to.
         models: Those that can be attached, by name.
+        looks: Whether to keep all shapes, and not only those that give inertia.
 
     Attributes:
         elements: Written so far, copies included.
@@ -72,12 +73,12 @@ class Bodies:
         collide: Whether shapes can touch.
     """
 
-    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies]) -> None:
+    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
         self.file, self.text = file, text
         self.elements, self.plugins = 0, 0
         self._work = 0
         self.meshes: dict[str, None] = {}
-        self._models = models
+        self._models, self._looks = models, looks
         self._defaults = Defaults(file.sections("default"))
         self._shapes, self._active, self._passive = 0, False, False
         self._from_shapes, self._groups = "auto", (0.0, 5.0)
@@ -180,10 +181,17 @@ class Bodies:
         self._active |= known.get("contype") != "0"
         self._passive |= known.get("conaffinity") != "0"
         self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
-        if not within.weighs or self._weightless(known):
+        weighs = within.weighs and not self._weightless(known)
+        if not weighs and not self._looks:
             return
         kind, own = known.get("type", "sphere"), {**kept(geom, origin), **_GHOST}
+        if self._looks and geom.get("material") is not None:
+            own["material"] = geom.get("material")
         if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
+            if not weighs:
+                what = "height field" if kind == "hfield" else "SDF"
+                self.file.findings.add("geoms that cannot be drawn", what, origin.line)
+                return
             raise origin.error(
                 f"a shape of type {kind} gives its body inertia, which Kinetree does not read; give the body "
                 "<inertial>, or the shape mass=0"

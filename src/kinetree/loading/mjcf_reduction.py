@@ -14,7 +14,7 @@ from kinetree.interop.mujoco_model import Unmodelled
 from kinetree.loading.directory import Directory, Origin
 from kinetree.loading.document import Element
 from kinetree.loading.findings import Findings
-from kinetree.loading.mjcf_assets import Meshes
+from kinetree.loading.mjcf_assets import MOST, MOST_TO_DRAW, Meshes
 from kinetree.loading.mjcf_bodies import ELSEWHERE, Bodies, kept
 from kinetree.loading.mjcf_file import MjcfFile
 from kinetree.loading.mjcf_text import MjcfText, attributes_of
@@ -57,6 +57,7 @@ class Reduction:
         source: Its text.
         directory: Reads what it includes and attaches, and meshes.
         findings: Collects what the user should know.
+        looks: Whether to keep all shapes and their colours, for those who draw them.
         text: What the reduced model is written to.
         depth: How many models this one is attached to.
 
@@ -68,9 +69,15 @@ class Reduction:
     """
 
     def __init__(
-        self, source: Source, directory: Directory, findings: Findings, text: MjcfText | None = None, depth: int = 0
+        self,
+        source: Source,
+        directory: Directory,
+        findings: Findings,
+        looks: bool = False,
+        text: MjcfText | None = None,
+        depth: int = 0,
     ) -> None:
-        self.text = MjcfText() if text is None else text
+        self.text, self._looks = MjcfText() if text is None else text, looks
         self.bodies: Bodies
         self._file = file = MjcfFile(source, directory, findings)
         self._root = Origin(source.file, file.root.sourceline)
@@ -81,7 +88,7 @@ class Reduction:
                 problem = f"unrecognized element {clipped(f'<{section.tag}>')} in <mujoco>; correct the spelling"
                 raise file.origin(section).error(problem)
         models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
-        self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()})
+        self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()}, looks)
         self.content = self._written({name: asset for name, (_, asset) in models.items()})
         self.unmodelled = self._counted()
         for model, _ in models.values():
@@ -104,7 +111,8 @@ class Reduction:
             raise origin.error(f"models are attached more than {_MOST_MODELS} deep; {ELSEWHERE}")
         path = self._file.directory.find([name], origin)
         source = Source.of(path)
-        model = Reduction(source, self._file.directory.beside(path), self._file.findings, self.text, depth + 1)
+        directory, findings = self._file.directory.beside(path), self._file.findings
+        model = Reduction(source, directory, findings, self._looks, self.text, depth + 1)
         asset = f"{len(self.text.assets)}.xml"
         self.text.assets[asset] = model.content.encode()
         return model, asset
@@ -128,14 +136,19 @@ class Reduction:
             bodies.write(section)
         if any(element.get("armature") is not None for element in self._actuators()):
             self._write_actuators()
-        if bodies.meshes or models:
-            meshes = Meshes(file)
-            text.open("asset", {}, self._root)
-            for mesh in bodies.meshes:
-                meshes.write(mesh, text)
-            for model, asset in models.items():
-                text.put("model", {"name": model, "file": asset}, self._root)
-            text.close("asset")
+        meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST)
+        text.open("asset", {}, self._root)
+        for mesh in bodies.meshes:
+            meshes.write(mesh, text)
+        for model, asset in models.items():
+            text.put("model", {"name": model, "file": asset}, self._root)
+        if self._looks:
+            for section in file.sections("asset"):
+                for material in section.iterchildren("material"):
+                    origin = file.origin(material)
+                    own = {key: material.get(key) for key in ("name", "class", "rgba") if material.get(key) is not None}
+                    bodies.put("material", own, origin)
+        text.close("asset")
         text.close("mujoco")
         return text.take()
 
@@ -164,6 +177,8 @@ class Reduction:
             if element.tag in _DEFAULTS:
                 place = self._file.origin(element)
                 self.bodies.put(element.tag, kept(element, place), place)
+            elif element.tag == "material" and self._looks and element.get("rgba") is not None:
+                self.bodies.put("material", {"rgba": element.get("rgba")}, self._file.origin(element))
         drives = [element for element in section if element.tag in _ACTUATORS]
         settings = {key: e.get(key) for e in drives for key in ("gear", "armature") if e.get(key) is not None}
         if settings:

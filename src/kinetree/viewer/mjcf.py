@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from kinetree.interop.mujoco_names import Names
+from kinetree.loading.directory import Directory
 from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf import compiled
+from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.source import Source
 from kinetree.model.placement import pose
 from kinetree.spatial.rotation import matrix_of
@@ -27,15 +30,19 @@ _HORIZON = 5.0
 _UNPAINTED = (0.5, 0.5, 0.5, 1.0)
 
 
-def mjcf_visuals(source: Source, findings: Findings) -> list[Visual]:
+def mjcf_visuals(
+    source: Source, findings: Findings, package_roots: Sequence[str | os.PathLike[str]] = ()
+) -> list[Visual]:
     """What the bodies of a file look like.
 
     Args:
-        source: Its text. A file is opened once more by MuJoCo, with its meshes.
+        source: Its text.
         findings: Collects what cannot be drawn.
+        package_roots: Directories that meshes may come from, besides that of the file itself.
     """
+    reduction = Reduction(source, Directory(source, None, package_roots), findings, looks=True)
     # what MuJoCo warns of was told when the robot itself was loaded
-    return visuals_of(compiled(source, Findings(source.file)), findings)
+    return visuals_of(compiled(reduction, Findings(source.file)), findings)
 
 
 def visuals_of(model: Any, findings: Findings) -> list[Visual]:

@@ -41,7 +41,7 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
     elif kind in ("mujoco", "mujocoinclude"):
         from kinetree.viewer.mjcf import mjcf_visuals
 
-        found = mjcf_visuals(text, findings)
+        found = mjcf_visuals(text, findings, package_roots)
     else:
         raise LoadError(f"visuals are read from URDF and MJCF, not from <{kind[:60]}>", text.file)
     kept: list[Visual] = []
