@@ -15,6 +15,7 @@ from kinetree.model.assembly import assemble, displaced
 from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import Coordinates, numbers
 from kinetree.model.dynamics import Dynamics
+from kinetree.model.editing import Editing
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.operational import Operational
@@ -25,7 +26,7 @@ from kinetree.recursion.topology import Topology
 from kinetree.spatial.value import Array
 
 
-class Model(Dynamics, Operational):
+class Model(Dynamics, Operational, Editing):
     """A mechanism with the topology of a tree. Made by `Builder.build`, by `load` or by the `zoo`; never changed.
 
     Attributes:
@@ -111,7 +112,9 @@ class Model(Dynamics, Operational):
         return self
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Model is frozen: cannot set {name!r}. Build another with Builder or reduced()")
+        raise AttributeError(
+            f"a Model is frozen: cannot set {name!r}. Methods such as reduced() and with_inertia() give variants of it"
+        )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a Model is frozen: cannot delete {name!r}")
@@ -163,6 +166,35 @@ class Model(Dynamics, Operational):
     def mass(self) -> float:
         """Of all bodies together, those fixed to the world too [kg]."""
         return sum(body.mass for body in self.bodies)
+
+    @cached_property
+    def lower_limits(self) -> Array:
+        """Least configuration, (nq,) [rad or m]; −∞ where there is no limit, as for quaternions."""
+        return self._limits("lower", -np.inf, self.nq)
+
+    @cached_property
+    def upper_limits(self) -> Array:
+        """Greatest configuration, (nq,) [rad or m]; ∞ where there is no limit, as for quaternions."""
+        return self._limits("upper", np.inf, self.nq)
+
+    @cached_property
+    def velocity_limits(self) -> Array:
+        """Greatest joint speeds, (nv,) [rad/s or m/s]; ∞ where there is no limit."""
+        return self._limits("velocity", np.inf, self.nv)
+
+    @cached_property
+    def effort_limits(self) -> Array:
+        """Greatest joint torques and forces, (nv,) [N m or N]; ∞ where there is no limit."""
+        return self._limits("effort", np.inf, self.nv)
+
+    def _limits(self, which: str, none: float, size: int) -> Array:
+        values = np.full(size, none)
+        for joint in self.joints:
+            own = getattr(joint.limits, which)
+            place = joint.q_slice if which in ("lower", "upper") else joint.v_slice
+            if len(own) == place.stop - place.start:  # else its coordinates are a quaternion
+                values[place] = own
+        return frozen(values, (size,))
 
     # -- coordinates --------------------------------------------------------------------------------------------------
 

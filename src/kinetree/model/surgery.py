@@ -68,7 +68,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
             child=prefix + one.child,
             placement=place(one.parent, one.placement),
         )
-        for one in _joints(other)
+        for one in joints_of(other)
     ]
     new_frames = [
         replace(one, name=prefix + one.name, body=parent(one.body), placement=place(one.body, one.placement))
@@ -79,7 +79,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
     # behind everything that the body carries already, which keeps the order depth first
     carried = _below(robot, body)
     end = 1 + max((i for i, one in enumerate(robot.bodies) if one.name in carried), default=-1)
-    old = _joints(robot)
+    old = joints_of(robot)
     return type(robot)(
         robot.name,
         robot.gravity,
@@ -102,21 +102,32 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     R, p = at[:3, :3], at[:3, 3]
     load = Body(owner, name, "", mass, R @ com + p, R @ inertia @ R.T)
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
-    return type(robot)(robot.name, robot.gravity, bodies, _joints(robot), robot.extra_frames)
+    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames)
+
+
+def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
+    """The robot with one more frame fixed to another; see `Model.with_frame`."""
+    if not isinstance(name, str) or not name:
+        raise ModelError(f"a frame needs a name that is not empty; got {name!r}")
+    if name in robot.frames:
+        raise ModelError(f"frame {name!r}: a body or frame has that name already; choose another")
+    body, at = _carrier(robot, frame)
+    new = Frame(name, body, at @ checked_placement(placement, f"frame {name!r}"))
+    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), (*robot.extra_frames, new))
 
 
 def subtree(robot: _Model, body: str) -> _Model:
     """A body, the joint in front of it and all that it carries; see `Model.subtree`."""
     kept = _below(robot, robot.body(body).name)
     bodies = [one for one in robot.bodies if one.name in kept]
-    joints = [joint for joint in _joints(robot) if joint.child in kept]
+    joints = [joint for joint in joints_of(robot) if joint.child in kept]
     # the body itself comes first of its subtree
     bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
     frames = [one for one in robot.extra_frames if one.body in kept]
     return type(robot)(body, robot.gravity, bodies, joints, frames)
 
 
-def _joints(robot: Parts) -> list[Joint]:
+def joints_of(robot: Parts) -> list[Joint]:
     """The joint in front of each body, fixed ones too, in the order of the bodies."""
     by_name = {joint.name: joint for joint in (*robot.joints, *robot.fixed_joints)}
     return [by_name[body.joint] for body in robot.bodies]
@@ -161,7 +172,7 @@ def _about(offset: Array) -> Array:
 
 def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[str]) -> None:
     taken = {name for name in names if name in robot.frames}
-    taken_joints = {joint.name for joint in _joints(robot)} & set(joints)
+    taken_joints = {joint.name for joint in joints_of(robot)} & set(joints)
     if not taken and not taken_joints:
         return
     told = "; ".join(

@@ -1,0 +1,232 @@
+"""Variants of a model: other gravity, masses, rotors, limits, frames. Names and coordinates stay."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.model import surgery
+from kinetree.model.body import Body
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.physical import checked_inertia, fault
+from kinetree.spatial.value import Array
+
+_Model = TypeVar("_Model", bound=surgery.Parts)
+
+
+class Editing:
+    """Methods of `Model` that return a variant of it."""
+
+    def with_gravity(self: _Model, gravity: Any) -> _Model:
+        """This robot under another gravity.
+
+        Args:
+            gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+        """
+        return _variant(self, gravity=_vector("gravity", gravity, 3))
+
+    def with_frame(self: _Model, name: str, frame: str = "world", placement: Any = None) -> _Model:
+        """This robot with one more named frame: a tool centre point, a sensor.
+
+        Args:
+            name: Unique among frames and bodies.
+            frame: Frame or body that it is fixed to.
+            placement: Its pose in that frame: a 4×4 array, a pair (R, p) [m], or None.
+
+        Raises:
+            ModelError: If the name is taken, or the placement is not a pose.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.with_frame(self, name, frame, placement)
+
+    def with_inertia(self: _Model, body: str, mass: Any = None, com: Any = None, inertia: Any = None) -> _Model:
+        """This robot with another mass, centre of mass or inertia of one body. What is None stays as it is.
+
+        Args:
+            body: Name of the body.
+            mass: [kg]. If it is given without `inertia`, the inertia grows in proportion, as if by density.
+            com: Centre of mass in the link frame, (3,) [m].
+            inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
+
+        Raises:
+            ModelError: If no body can have that mass and inertia.
+            UnknownNameError: If there is no such body.
+        """
+        old = self.body(body)
+        if inertia is None:
+            inertia = old.inertia
+            if mass is not None and old.mass:
+                inertia = inertia * (_vector("mass", [mass], 1)[0] / old.mass)
+        given = old.mass if mass is None else mass, old.com if com is None else com, inertia
+        return _variant(self, bodies=[_solid(one, *given) if one is old else one for one in self.bodies])
+
+    def with_inertial_parameters(self: _Model, parameters: Any, *, strict: bool = True) -> _Model:
+        """This robot with identified inertial parameters: `inertial_parameters` of the result are those given.
+
+        Args:
+            parameters: Of each body, as `inertial_parameters` and `regressor` have them: mass [kg], first moment
+                (x, y, z) [kg m] and rotational inertia about the link's origin (xx, xy, xz, yy, yz, zz) [kg m²];
+                (bodies, 10).
+            strict: Whether parameters that no body can have, as least squares often finds them, are an error; else they
+                are a `ModelWarning`, and kept.
+
+        Raises:
+            InputError: If they have the wrong shape.
+            ModelError: If a body without mass has a first moment, or parameters are impossible; names the body.
+        """
+        rows = np.asarray(parameters, dtype=float) if _numeric(parameters) else np.zeros(0)
+        if rows.shape != (len(self.bodies), 10):
+            raise InputError(f"parameters have shape {rows.shape}; give ten of each body, ({len(self.bodies)}, 10)")
+        return _variant(self, bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
+
+    def with_armature(self: _Model, armature: Any) -> _Model:
+        """This robot with other rotor inertias, as felt at the joints.
+
+        Args:
+            armature: By joint name, where joints left out keep theirs; or one number for all, or (nv,) [kg m² or kg].
+        """
+        return _with_joints(self, "armature", armature)
+
+    def with_damping(self: _Model, damping: Any) -> _Model:
+        """This robot with other viscous damping of joints, which is kept and not part of the dynamics.
+
+        Args:
+            damping: As for `with_armature` [N m s/rad or N s/m].
+        """
+        return _with_joints(self, "damping", damping)
+
+    def with_friction(self: _Model, friction: Any) -> _Model:
+        """This robot with other dry friction of joints, which is kept and not part of the dynamics.
+
+        Args:
+            friction: As for `with_armature` [N m or N].
+        """
+        return _with_joints(self, "friction", friction)
+
+    def with_limits(self: _Model, limits: Mapping[str, Limits]) -> _Model:
+        """This robot with other limits of some joints.
+
+        Args:
+            limits: By joint name; joints left out keep theirs.
+        """
+        if not isinstance(limits, Mapping):
+            raise InputError(f"with_limits() takes a mapping of joint names to Limits; got {type(limits).__name__}")
+        _require_joints(self, limits)
+        for name, given in limits.items():
+            if not isinstance(given, Limits):
+                raise InputError(f"the limits of joint {name!r} are kinetree.Limits; got {type(given).__name__}")
+        return _variant(self, joints=[_limited(joint, limits) for joint in surgery.joints_of(self)])
+
+
+def _variant(
+    robot: _Model, gravity: Any = None, bodies: Sequence[Body] | None = None, joints: Sequence[Joint] | None = None
+) -> _Model:
+    return type(robot)(
+        robot.name,
+        robot.gravity if gravity is None else gravity,
+        robot.bodies if bodies is None else bodies,
+        surgery.joints_of(robot) if joints is None else joints,
+        robot.extra_frames,
+    )
+
+
+def _require_joints(robot: surgery.Parts, names: Mapping[str, Any]) -> None:
+    known = tuple(joint.name for joint in robot.joints)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("moving joint", name, known)
+
+
+def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
+    """Replace a field that has one number, not negative, per degree of freedom."""
+    if isinstance(values, Mapping):
+        _require_joints(robot, values)
+        own = {
+            joint.name: _each(f"{what} of joint {joint.name!r}", values[joint.name], joint.nv)
+            for joint in robot.joints
+            if joint.name in values
+        }
+    else:
+        every = _each(what, values, sum(joint.nv for joint in robot.joints))
+        own = {joint.name: every[joint.v_slice] for joint in robot.joints}
+    for name, numbers in own.items():
+        if (numbers < 0.0).any():
+            raise ModelError(f"{what} of joint {name!r} is negative: {numbers.tolist()}")
+    joints = surgery.joints_of(robot)
+    return _variant(robot, joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
+
+
+def _replaced(joint: Joint, what: str, value: Any) -> Joint:
+    changes: dict[str, Any] = {what: value}
+    return replace(joint, **changes)
+
+
+def _numeric(values: Any) -> bool:
+    try:
+        return np.asarray(values).dtype.kind in "iuf"
+    except ValueError:  # ragged
+        return False
+
+
+def _vector(what: str, values: Any, size: int) -> Array:
+    """As many finite numbers."""
+    if not _numeric(values) or not np.isfinite(array := np.asarray(values, dtype=float)).all():
+        raise InputError(f"{what} is not made of finite numbers: {values!r}")
+    if array.shape != (size,):
+        raise InputError(f"{what} has shape {array.shape}; give ({size},)")
+    return array
+
+
+def _each(what: str, values: Any, size: int) -> Array:
+    """One finite number for all, or as many."""
+    single = _numeric(values) and np.ndim(values) == 0
+    return np.broadcast_to(_vector(what, [values], 1) if single else _vector(what, values, size), (size,))
+
+
+def _solid(body: Body, mass: Any, com: Any, inertia: Any) -> Body:
+    owner = f"body {body.name!r}"
+    mass, com, inertia = checked_inertia(owner, mass, com, inertia)
+    problem = fault(mass, inertia)
+    if problem is not None:
+        raise ModelError(f"{owner}: {problem}")
+    return replace(body, mass=mass, com=com, inertia=(inertia + inertia.T) / 2.0)
+
+
+def _identified(body: Body, row: Array, strict: bool) -> Body:
+    """A body with ten inertial parameters."""
+    owner = f"body {body.name!r}"
+    mass, x, y, z, xx, xy, xz, yy, yz, zz = (float(number) for number in row)
+    if not all(map(math.isfinite, row)):
+        raise ModelError(f"{owner}: inertial parameters are not finite: {row.tolist()}")
+    if mass == 0.0 and (x, y, z) != (0.0, 0.0, 0.0):
+        raise ModelError(f"{owner}: a first moment {(x, y, z)} without mass; no centre of mass has it")
+    a, b, c = (x / mass, y / mass, z / mass) if mass else (0.0, 0.0, 0.0)
+    # about the centre of mass: I + m (c cᵀ − c·c 1)
+    inertia = np.array(
+        [
+            [xx - mass * (b * b + c * c), xy + mass * a * b, xz + mass * a * c],
+            [xy + mass * a * b, yy - mass * (a * a + c * c), yz + mass * b * c],
+            [xz + mass * a * c, yz + mass * b * c, zz - mass * (a * a + b * b)],
+        ]
+    )
+    problem = fault(mass, inertia)
+    if problem is not None:
+        if strict:
+            raise ModelError(f"{owner}: {problem}. strict=False keeps such parameters")
+        warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=4)
+    return replace(body, mass=mass, com=np.array([a, b, c]), inertia=inertia)
+
+
+def _limited(joint: Joint, limits: Mapping[str, Limits]) -> Joint:
+    if joint.name not in limits:
+        return joint
+    try:
+        return replace(joint, limits=limits[joint.name].expanded(joint.type))
+    except ModelError as error:
+        raise ModelError(f"joint {joint.name!r}: {error}") from None
