@@ -171,7 +171,7 @@ def _compare(robot: robots.Robot, peer: Peer, function: str, ours: Any, theirs: 
             theirs = robot.order.from_jacobian(theirs)
         elif function.startswith("mass"):
             theirs = robot.order.from_matrix(theirs)
-        elif function != "poses":
+        elif function != "pose":
             theirs = robot.order.from_v(theirs)
     elif any(joint.kind == "floating" for joint in robot.model.joints) or function == "jacobian":
         return

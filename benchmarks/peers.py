@@ -19,7 +19,7 @@ from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
 
 FUNCTIONS = {
-    "poses": "q",
+    "pose": "q",
     "jacobian": "q",
     "inverse_dynamics": "qva",
     "forward_dynamics": "qva",
@@ -44,7 +44,7 @@ class Peer:
 
 def kinetree_arguments(robot: Robot, function: str) -> tuple[Any, ...]:
     """What follows the arrays in a call of Kinetree."""
-    if function == "poses":
+    if function == "pose":
         return (tuple(name for name, _ in robot.frames),)
     return (robot.frames[-1][0],) if function == "jacobian" else ()
 
@@ -75,14 +75,14 @@ def pinocchio_peer(robot: Robot) -> Peer:
     return Peer(
         name="Pinocchio",
         ways={
-            "poses": {"filled": poses, "listed": poses_listed},
+            "pose": {"filled": poses, "listed": poses_listed},
             "jacobian": {"one": lambda q: pin.computeFrameJacobian(model, data, q, last, local)},
             "inverse_dynamics": {"rnea": lambda q, v, a: pin.rnea(model, data, q, v, a)},
             "forward_dynamics": {"aba": lambda q, v, a: pin.aba(model, data, q, v, a)},
             "mass_matrix": {"crba": lambda q: pin.crba(model, data, q)},
             "mass_matrix_inverse": {"direct": lambda q: pin.computeMinverse(model, data, q)},
         },
-        bare={"poses": lambda q: pin.framesForwardKinematics(model, data, q)},
+        bare={"pose": lambda q: pin.framesForwardKinematics(model, data, q)},
         batched={
             "inverse_dynamics": in_parallel(pin.rneaInParallel),
             "forward_dynamics": in_parallel(pin.abaInParallel),
@@ -175,7 +175,7 @@ def mujoco_peer(robot: Robot) -> Peer:
     return Peer(
         name="MuJoCo",
         ways={
-            "poses": {"sites": poses},
+            "pose": {"sites": poses},
             "jacobian": {"jacSite": jacobian},
             "inverse_dynamics": {"rne": rne, "inverse": inverse_call},
             "forward_dynamics": {"forward": forward, "forwardSkip": forward_without_sensors},

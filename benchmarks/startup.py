@@ -27,7 +27,7 @@ path, function = sys.argv[1:]
 with open(path, "rb") as file:
     robot = pickle.load(file)
 q, v = robot.neutral(), np.zeros(robot.nv)
-arguments = {"poses": (q,), "jacobian": (q, robot.frames[-1])}.get(function)
+arguments = {"pose": (q,), "jacobian": (q, robot.frames[-1])}.get(function)
 if arguments is None:
     arguments = (q,) if function.startswith("mass") else (q, v, v)
 start = time.perf_counter()
@@ -45,7 +45,7 @@ def table(robot: kt.Model) -> Table:
         model = Path(directory, "robot.pickle")
         model.write_bytes(pickle.dumps(robot))
         for function in (
-            "poses",
+            "pose",
             "jacobian",
             "inverse_dynamics",
             "forward_dynamics",

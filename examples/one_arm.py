@@ -36,7 +36,7 @@ def main() -> float:
     robot = arm()
     q, v = np.array([0.1, 0.7, 0.2, 1.2, -0.3, 0.9, 0.0]), np.zeros(7)
     task = [kt.Task("tool", "position")]
-    start = robot.poses(q, ["tool"])[0, :3, 3]
+    start = robot.pose(q, "tool")[:3, 3]
     worst = 0.0
     for i in range(2000):
         angle, speed = np.pi * i * STEP, np.pi
@@ -46,7 +46,7 @@ def main() -> float:
 
         # the tool's motion along the axes of the world, as the circle is given
         space = robot.operational_space(q, task, v, reference="local_world_aligned")
-        error = wanted - robot.poses(q, ["tool"])[0, :3, 3]
+        error = wanted - robot.pose(q, "tool")[:3, 3]
         rate = velocity - space.jacobian @ v
         # Λ makes the tool a free unit mass, bias takes gravity and Coriolis forces away
         force = space.inertia @ (acceleration + 400.0 * error + 40.0 * rate) + space.bias

@@ -52,14 +52,14 @@ def rollout(robot: kt.Model, start: np.ndarray, tau: np.ndarray) -> tuple[np.nda
 
 def cost(robot: kt.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> float:
     """How far the hand is from the goal at the end, how fast all moves then, and what it took."""
-    error = robot.poses(q[-1], ["hand"])[0, :3, 3] - GOAL
+    error = robot.pose(q[-1], "hand")[:3, 3] - GOAL
     return float(error @ error + REST * v[-1] @ v[-1] + EFFORT * np.sum(tau**2)) / 2
 
 
 def gradient(robot: kt.Model, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
     """Of the cost with respect to all torques, (STEPS, nv), by vector products from the end to the start."""
     J = robot.jacobian(q[-1], "hand", "local_world_aligned")[3:]
-    by_q = J.T @ (robot.poses(q[-1], ["hand"])[0, :3, 3] - GOAL)
+    by_q = J.T @ (robot.pose(q[-1], "hand")[:3, 3] - GOAL)
     by_v = REST * v[-1]
     by_tau = np.empty_like(tau)
     from_q, from_v = robot.dintegrate(q[:-1], v[1:], STEP)  # of q′ = q ⊕ v′ STEP, all steps at once
@@ -87,7 +87,7 @@ def main(picture: str | None = None) -> float:
         mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
         tau -= 0.1 * (1 - i / ITERATIONS) * (mean / (1 - 0.9**i)) / (np.sqrt(square / (1 - 0.99**i)) + 1e-12)
     q, v = rollout(robot, start, tau)
-    away = float(np.linalg.norm(robot.poses(q[-1], ["hand"])[0, :3, 3] - GOAL))
+    away = float(np.linalg.norm(robot.pose(q[-1], "hand")[:3, 3] - GOAL))
     turned = np.degrees(np.linalg.norm(robot.difference(start, q[-1])[:3]))
     print(f"{ITERATIONS} gradients of {3 * STEPS} torques: cost {costs[0]:.3f} → {costs[-1]:.5f}")
     print(f"  the hand ends {away * 1e3:.1f} mm from the goal, at most {np.abs(v[-1]).max():.3f} rad/s left;")
@@ -105,8 +105,8 @@ def draw(robot: kt.Model, file: str, costs: list[float], paths: dict[str, np.nda
     views = figure.subplots(1, 3)
     for axes, (x, y) in zip(views, ((0, 1), (0, 2))):
         for shade, (label, q) in zip(("0.65", "C0"), paths.items()):
-            hand = robot.poses(q, ["hand"])[:, 0, :3, 3]
-            joints = robot.poses(q[-1], ["trunk", "upper_arm", "forearm", "hand"])[:, :3, 3]
+            hand = robot.pose(q, "hand")[:, :3, 3]
+            joints = robot.pose(q[-1], ["trunk", "upper_arm", "forearm", "hand"])[:, :3, 3]
             axes.plot(joints[:, x], joints[:, y], "o-", color=shade, linewidth=3, label=f"arm at the end, {label}")
             axes.plot(hand[:, x], hand[:, y], "--", color=shade, label=f"path of the hand, {label}")
         axes.plot(GOAL[x], GOAL[y], "*", color="C3", markersize=14, label="goal")

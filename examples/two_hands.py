@@ -28,7 +28,7 @@ def lift(t: float) -> tuple[float, float, float]:
 
 def grasp(robot: kt.Model, q: np.ndarray) -> np.ndarray:
     """Where the right hand is, as the left hand sees it [m]."""
-    left, right = robot.poses(q, HANDS)
+    left, right = robot.pose(q, HANDS)
     return left[:3, :3].T @ (right[:3, 3] - left[:3, 3])
 
 
@@ -48,13 +48,13 @@ def main() -> float:
     # The grasp is a relative task: hands that hold one object do not move relative to each other. The motion of the
     # object is that of the left hand, seen along the axes of the world. Of the twelve rows only the last three move.
     tasks = [kt.RelativeTask(*HANDS), "left_hand"]
-    start, before = robot.poses(q, HANDS)[0, :3, 3], grasp(robot, q)
+    start, before = robot.pose(q, HANDS)[0, :3, 3], grasp(robot, q)
     slip = 0.0
     for i in range(round(DURATION / STEP)):
         height, speed, acceleration = lift(i * STEP)
         space = robot.operational_space(q, tasks, v, reference="local_world_aligned")
         rates = space.jacobian @ v
-        error = start + height * UP - robot.poses(q, HANDS)[0, :3, 3]
+        error = start + height * UP - robot.pose(q, HANDS)[0, :3, 3]
         lifting = acceleration * UP + 400.0 * error + 40.0 * (speed * UP - rates[9:])
         wanted = np.concatenate([-40.0 * rates[:9], lifting])
 
@@ -67,7 +67,7 @@ def main() -> float:
         q = robot.integrate(q, v, STEP)
         slip = max(slip, float(np.linalg.norm(grasp(robot, q) - before)))
 
-    risen = robot.poses(q, HANDS)[:, 2, 3].mean() - start[2]
+    risen = robot.pose(q, HANDS)[:, 2, 3].mean() - start[2]
     print(f"The hands rise by {risen * 100:.1f} cm, and slip by {slip * 1e3:.2f} mm.")
     return slip
 

@@ -29,7 +29,7 @@ def highest(robot: kt.Model, fixed: tuple[float, ...] = ()) -> np.ndarray:
     angles = np.stack(np.meshgrid(*[np.arange(4) * np.pi / 2] * (robot.nq - len(fixed)), indexing="ij"), axis=-1)
     candidates = angles.reshape(-1, robot.nq - len(fixed))
     candidates = np.concatenate([np.tile(fixed, (len(candidates), 1)), candidates], axis=-1)
-    return candidates[np.argmax(robot.energy(candidates, np.zeros(robot.nv))[1])]
+    return candidates[np.argmax(robot.energy(candidates, np.zeros(robot.nv)).potential)]
 
 
 def balance(robot: kt.Model, upright: np.ndarray, actuated: list[int]) -> np.ndarray:

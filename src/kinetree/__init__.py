@@ -21,8 +21,8 @@ from kinetree.model.builder import Builder
 from kinetree.model.discretization import Discretized
 from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.joint import Joint, Limits
-from kinetree.model.linearization import LinearizedForward, LinearizedInverse
 from kinetree.model.model import Model
+from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedForward, LinearizedInverse
 from kinetree.operational_space.space import OperationalSpace
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.scalar import register_scalar
@@ -36,6 +36,9 @@ __all__ = [
     "CenterOfMassTask",
     "Count",
     "Discretized",
+    "Energy",
+    "ForwardGradients",
+    "InverseGradients",
     "Joint",
     "Limits",
     "LinearizedForward",

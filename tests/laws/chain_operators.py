@@ -68,7 +68,7 @@ class Chain:
         """M(k), (6, 6)."""
         result = []
         for body in self.robot.bodies:
-            pose = self.robot.poses(self.q, [body.name])[0]
+            pose = self.robot.pose(self.q, [body.name])[0]
             R, c = pose[:3, :3], pose[:3, :3] @ body.com + pose[:3, 3]
             p = tilde(c)
             angular = R @ body.inertia @ R.T - body.mass * p @ p

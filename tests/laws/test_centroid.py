@@ -14,8 +14,8 @@ from tests.tolerance import assert_close
 def bodies(case: Case, q: Array, v: Array) -> list[tuple[float, Array, Array, Array, Array]]:
     """Mass, centre, its velocity, angular velocity and rotational inertia of each body, all in world axes."""
     frames = [body.name for body in case.robot.bodies if body.mass > 0.0]
-    poses = case.on("poses", q, frames)
-    velocities = case.on("velocities", q, v, frames, reference="local_world_aligned")
+    poses = case.on("pose", q, frames)
+    velocities = case.on("velocity", q, v, frames, reference="local_world_aligned")
     found = []
     for i, body in enumerate(body for body in case.robot.bodies if body.mass > 0.0):
         R, p = poses[..., i, :3, :3], poses[..., i, :3, 3]

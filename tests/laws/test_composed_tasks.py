@@ -195,7 +195,7 @@ def test_looking_the_other_way() -> None:
         robot.operational_space(q, [kt.RelativeTask(a, b)])
         for a, b in (("left_hand", "right_hand"), ("right_hand", "left_hand"))
     )
-    poses = robot.poses(q, ["left_hand", "right_hand"])
+    poses = robot.pose(q, ["left_hand", "right_hand"])
     relative = np.linalg.inv(poses[:, 1]) @ poses[:, 0]  # of the left hand, in the right one's axes
     R, p = relative[:, :3, :3], relative[:, :3, 3]
     X = np.zeros((4, 6, 6))

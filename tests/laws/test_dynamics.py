@@ -103,7 +103,7 @@ def test_results_have_the_shape_of_the_batch(case: Case) -> None:
     assert case.on("mass_matrix", q).shape == (*case.shape, nv, nv)
     kinetic, potential = case.on("energy", q, v)
     assert kinetic.shape == potential.shape == case.shape
-    assert case.on("poses", q, list(case.frames)).shape == (*case.shape, len(case.frames), 4, 4)
+    assert case.on("pose", q, list(case.frames)).shape == (*case.shape, len(case.frames), 4, 4)
 
 
 def test_ten_kilometres_cost_no_digits() -> None:

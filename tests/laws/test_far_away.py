@@ -181,7 +181,7 @@ def test_centroidal_momentum_of_carriages() -> None:
     robot = _model("heavy carriages")
     q = _State("heavy carriages", 1e3).far
     com, A = robot.center_of_mass(q), robot.centroidal_momentum_matrix(q)
-    poses = dict(zip(robot.frames, robot.poses(q), strict=True))
+    poses = dict(zip(robot.frames, robot.pose(q), strict=True))
     x = poses["x"][:3, :3] @ robot.joint("x_joint").axes[0]
     places = [poses[b.name][:3, :3] @ b.com + poses[b.name][:3, 3] for b in robot.bodies]
     expected = sum(b.mass * np.cross(c - com, x) for b, c in zip(robot.bodies, places, strict=True))

@@ -39,7 +39,7 @@ def test_velocity_derivative(case: Case, reference: str) -> None:
     q, v, d = case.state
     for frame in case.frames[:2]:
         moved = q + 1j * H * configuration_rate(case.robot, q, d)
-        expected = case.exact("velocities", moved, v, [frame], reference=reference)[..., 0, :].imag / H
+        expected = case.exact("velocity", moved, v, [frame], reference=reference)[..., 0, :].imag / H
         matrix = case.on("velocity_derivative", q, v, frame, reference=reference)
         assert_close((matrix @ d[..., None])[..., 0], expected, case.tolerance, scale(case, frame, reference, d))
 

@@ -38,16 +38,16 @@ def twist(pose: Array, rate: Array, reference: str) -> Array:
 def test_velocities_are_rates_of_poses(case: Case, reference: str) -> None:
     q, v, _ = case.state
     frames = list(case.frames)
-    moving = case.exact("poses", q + 1j * H * case.q_rate, frames)
+    moving = case.exact("pose", q + 1j * H * case.q_rate, frames)
     expected = twist(moving.real, moving.imag / H, reference)
-    assert_close(case.on("velocities", q, v, frames, reference=reference), expected, case.tolerance)
+    assert_close(case.on("velocity", q, v, frames, reference=reference), expected, case.tolerance)
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_jacobians_give_velocities(case: Case, reference: str) -> None:
     q, v, _ = case.state
-    velocities = case.on("velocities", q, v, list(case.frames), reference=reference)
+    velocities = case.on("velocity", q, v, list(case.frames), reference=reference)
     for i, frame in enumerate(case.frames):
         J = case.on("jacobian", q, frame, reference=reference)
         assert J.shape == (*case.shape, 6, case.robot.nv)
@@ -73,7 +73,7 @@ def test_jacobian_rate_times_velocity(case: Case, reference: str) -> None:
 def test_references_differ_by_the_frames_pose(case: Case) -> None:
     q, _, _ = case.state
     frame = case.frames[-1]
-    pose = case.on("poses", q, [frame])[..., 0, :, :]
+    pose = case.on("pose", q, [frame])[..., 0, :, :]
     R, p = pose[..., :3, :3], pose[..., :3, 3]
     local, world, aligned = (case.on("jacobian", q, frame, reference=reference) for reference in REFERENCES)
     angular, linear = R @ local[..., :3, :], R @ local[..., 3:, :]
@@ -85,7 +85,7 @@ def test_references_differ_by_the_frames_pose(case: Case) -> None:
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_poses_are_rigid(case: Case) -> None:
     q, _, _ = case.state
-    poses = case.on("poses", q)
+    poses = case.on("pose", q)
     assert poses.shape == (*case.shape, len(case.robot.frames), 4, 4)
     np.testing.assert_array_equal(poses[..., 3, :], np.broadcast_to([0.0, 0.0, 0.0, 1.0], (*poses.shape[:-2], 4)))
     R = poses[..., :3, :3]
@@ -111,7 +111,7 @@ def test_jacobian_columns_of_joints_that_do_not_move_the_frame_are_zero(case: Ca
 def test_the_world_does_not_move(case: Case) -> None:
     q, v, _ = case.state
     assert np.all(case.on("jacobian", q, "world") == 0.0)
-    assert np.all(case.on("velocities", q, v, ["world"]) == 0.0)
+    assert np.all(case.on("velocity", q, v, ["world"]) == 0.0)
     assert np.all(case.on("jacobian_dot_v", q, v, "world") == 0.0)
 
 

@@ -130,7 +130,7 @@ def test_linearize_names_its_results() -> None:
     assert isinstance(inverse, kt.LinearizedInverse)
     assert isinstance(forward, kt.LinearizedForward)
     assert inverse.dq.shape == forward.dtau.shape == (2, robot.nv, robot.nv)
-    np.testing.assert_array_equal(robot.linearize(q, v, v).M, inverse.M)
+    np.testing.assert_array_equal(robot.linearize(q, v, v).da, inverse.da)
     pushed = robot.linearize(q, v, tau=v, f_ext={robot.bodies[-1].name: np.ones(6)})
     np.testing.assert_array_equal(pushed.dtau, forward.dtau)
     assert not np.array_equal(pushed.dq, forward.dq)

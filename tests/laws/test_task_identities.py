@@ -153,7 +153,7 @@ def test_an_offset_is_a_frame() -> None:
 
 def test_relative_task_is_the_rate_of_the_relative_pose() -> None:
     robot = model("humanoid24")
-    reference = robot.poses.engine("reference")
+    reference = robot.pose.engine("reference")
     rng = np.random.default_rng(5)
     q, v = robot.random_configuration(rng), rng.uniform(-1, 1, robot.nv)
     moving = reference(q + 1j * H * v, ["left_hand", "right_hand"])  # all joints are revolute

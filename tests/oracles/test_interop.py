@@ -192,7 +192,7 @@ def assert_results_are_pinocchios(robot: kt.Model, other: kt.interop.Counterpart
     a = pin.aba(model, data, theirs[0], theirs[1], other.to_tau(x))
     assert_close(other.from_a(a), robot.forward_dynamics(q, v, x), solving)
     pin.framesForwardKinematics(model, data, theirs[0])
-    assert_close(robot.poses(q, other.frames), other.read_poses(data), tolerance)
+    assert_close(robot.pose(q, other.frames), other.read_poses(data), tolerance)
     for frame in other.frames[1:]:
         J = pin.computeFrameJacobian(model, data, theirs[0], other.frame_id(frame), pin.ReferenceFrame.LOCAL)
         assert_close(robot.jacobian(q, frame), other.from_jacobian(J), tolerance)
@@ -244,7 +244,7 @@ def test_from_pinocchio_every_kind() -> None:
     q = described.random_configuration(1)
     other = robot.q_from_dict(described.q_to_dict(q))
     frames = described.frames
-    assert_close(robot.poses(other, frames), described.poses(q, frames), bound(robot.nv))
+    assert_close(robot.pose(other, frames), described.pose(q, frames), bound(robot.nv))
 
 
 def test_from_pinocchio_odd_joints() -> None:
@@ -346,7 +346,7 @@ def test_results_are_mujocos() -> None:
     assert_close(other.bias_forces(q, v), np.array(data.qfrc_bias), bound(robot.nv))
     solving = bound(robot.nv, condition(robot.mass_matrix(q)))
     assert_close(other.from_a(data.qacc, v, q), robot.forward_dynamics(q, v, tau), solving)
-    assert_close(robot.poses(q, other.frames), other.read_poses(data), bound(robot.nv))
+    assert_close(robot.pose(q, other.frames), other.read_poses(data), bound(robot.nv))
 
 
 def test_mujocos_velocities_take_q() -> None:

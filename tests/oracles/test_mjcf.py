@@ -198,7 +198,7 @@ def test_poses(pair: Pair) -> None:
     """Of every body and every site, none left out."""
     model = pair.other.model
     assert len(pair.other.frames) == model.nbody + model.nsite
-    poses = pair.robot.poses(pair.q, pair.other.frames)
+    poses = pair.robot.pose(pair.q, pair.other.frames)
     for i in range(SAMPLES):
         assert_agrees(poses[i], pair.other.read_poses(pair.at(i)))
 
@@ -244,8 +244,8 @@ def test_every_body_and_joint_has_a_name() -> None:
 def test_the_start_is_not_neutral() -> None:
     pair = make("free bodies in a forest")
     q = pair.other.from_q(pair.other.model.qpos0)
-    assert np.allclose(pair.robot.poses(q, ["one"])[0, :3, 3], [1, 2, 3])
-    assert np.allclose(pair.robot.poses(pair.robot.neutral(), ["one"])[0], np.eye(4))
+    assert np.allclose(pair.robot.pose(q, ["one"])[0, :3, 3], [1, 2, 3])
+    assert np.allclose(pair.robot.pose(pair.robot.neutral(), ["one"])[0], np.eye(4))
 
 
 def test_what_is_not_modelled_is_listed_once() -> None:

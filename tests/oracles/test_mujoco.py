@@ -145,7 +145,7 @@ def test_poses(pair: Pair, state: tuple[Array, Array, Array]) -> None:
     q, v, _ = state
     pair.set(q, v)
     names = [body.name for body in pair.robot.bodies]
-    poses = pair.robot.poses(q, names)
+    poses = pair.robot.pose(q, names)
     for name, pose in zip(names, poses):
         body = pair.data.body(name)
         assert_close(pose[:3, 3], body.xpos, bound(pair.robot.nv))

@@ -211,7 +211,7 @@ def test_poses(pair: Pair) -> None:
         pin.framesForwardKinematics(pair.twin.model, pair.data, pair.q[i])
         return np.stack([pair.data.oMf[number].homogeneous for number in pair.twin.frames.values()])
 
-    assert_close(pair.robot.poses(pair.states[0], pair.frames), pair.each(poses), pair.tolerance)
+    assert_close(pair.robot.pose(pair.states[0], pair.frames), pair.each(poses), pair.tolerance)
 
 
 @pytest.mark.parametrize("reference", list(REFERENCES))
@@ -226,7 +226,7 @@ def test_velocities(pair: Pair, reference: str) -> None:
         return np.stack([np.concatenate([twist.angular, twist.linear]) for twist in found])
 
     q, v, _ = pair.states
-    actual = pair.robot.velocities(q, v, pair.frames, reference=reference)
+    actual = pair.robot.velocity(q, v, pair.frames, reference=reference)
     assert_close(actual, pair.each(velocities), pair.tolerance)
 
 
@@ -264,6 +264,6 @@ def test_jacobian_rates(pair: Pair, reference: str) -> None:
             return np.concatenate([found.angular, found.linear])
 
         expected = pair.each(product)
-        speed = peak(pair.robot.velocities(q, v, reference=reference))
+        speed = peak(pair.robot.velocity(q, v, reference=reference))
         actual = pair.robot.jacobian_dot_v(q, v, frame, reference=reference)
         assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))

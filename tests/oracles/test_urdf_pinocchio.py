@@ -121,7 +121,7 @@ def test_the_same_frames(file: str, floating: bool) -> None:
     covered = set(links) | {"world"}
     assert covered == set(pair.robot.frames), "every frame of ours is compared"
     q = pair.states[0]
-    poses = pair.robot.poses(q, links)
+    poses = pair.robot.pose(q, links)
     for i, state in enumerate(pair.other.to_q(q)):
         pin.computeJointJacobians(pair.model, pair.data, state)
         pin.updateFramePlacements(pair.model, pair.data)

@@ -56,7 +56,7 @@ def test_a_pool_maps_them(method: str) -> None:
 
 def test_copies_are_the_functions_themselves() -> None:
     model = kt.zoo.double_pendulum()
-    for function in (model.mass_matrix, model.jacobian, model.inverse_dynamics.vjp, model.poses.engine("reference")):
+    for function in (model.mass_matrix, model.jacobian, model.inverse_dynamics.vjp, model.pose.engine("reference")):
         assert copy.copy(function) is function
         assert copy.deepcopy(function) is function
 

@@ -98,8 +98,8 @@ def test_bad_out(robot: kt.Model, case: str) -> None:
 def test_unknown_frames(robot: kt.Model) -> None:
     q, v, x = states(robot, ())
     for call in (
-        lambda: robot.poses(q, ["link1", "nope"]),
-        lambda: robot.velocities(q, v, ["nope"]),
+        lambda: robot.pose(q, ["link1", "nope"]),
+        lambda: robot.velocity(q, v, ["nope"]),
         lambda: robot.jacobian(q, "nope"),
         lambda: robot.jacobian_dot_v(q, v, "nope"),
         lambda: robot.inverse_dynamics(q, v, x, f_ext={"nope": np.zeros(6)}),
@@ -113,10 +113,9 @@ def test_unknown_frames(robot: kt.Model) -> None:
 
 
 def test_one_frame_is_not_a_list_of_letters(robot: kt.Model) -> None:
-    """A forgotten pair of brackets is either understood or refused, never read letter by letter."""
+    """A name is a frame, never a sequence of letters."""
     q, _, _ = states(robot, ())
-    with pytest.raises(InputError, match="link1"):
-        robot.poses(q, "link1")
+    np.testing.assert_array_equal(robot.pose(q, "link1"), robot.pose(q, ["link1"])[0])
 
 
 def test_unknown_references(robot: kt.Model) -> None:
@@ -124,7 +123,7 @@ def test_unknown_references(robot: kt.Model) -> None:
     for call in (
         lambda: robot.jacobian(q, "link1", reference="body"),
         lambda: robot.jacobian_dot_v(q, v, "link1", reference="body"),
-        lambda: robot.velocities(q, v, ["link1"], reference="body"),
+        lambda: robot.velocity(q, v, ["link1"], reference="body"),
     ):
         with pytest.raises(UnknownNameError, match="'body'.*There are: local, "):
             call()
@@ -259,7 +258,7 @@ def test_no_degrees_of_freedom() -> None:
                     continue
                 for part in function(robot, none, none, none, engine=engine):
                     assert part.shape[: len(shape)] == shape
-            poses = robot.poses.engine(engine)(none, ["top"])
+            poses = robot.pose.engine(engine)(none, ["top"])
             np.testing.assert_array_equal(poses[..., 0, 2, 3], np.ones(shape))
             np.testing.assert_array_equal(robot.mass_matrix_determinant.engine(engine)(none), np.ones(shape))
 

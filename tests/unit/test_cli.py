@@ -97,11 +97,11 @@ def test_large_results_are_timed_on_fewer_samples(
     result = call("demo", arm, "--batch", "32")
     assert result.exit_code == 0, result.output
     rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
-    assert {"poses*", "mass_matrix", "jacobian*", "inverse_dynamics"} <= rows
+    assert {"pose*", "mass_matrix", "jacobian*", "inverse_dynamics"} <= rows
     assert "* fewer samples" in result.output
     robot = kt.load(arm)
     states = {"q": robot.random_configuration(0, 32), "v": np.ones((32, 1))}
-    assert timing.cost(robot, "poses", states, "rod").batch == 1024 // (3 * 16 * 8)
+    assert timing.cost(robot, "pose", states, "rod").batch == 1024 // (3 * 16 * 8)
     assert timing.cost(robot, "mass_matrix", states, "rod").batch == 32
 
 

@@ -96,7 +96,7 @@ def test_a_frame(robot: kt.Model) -> None:
     for frame in ("world", robot.bodies[4].name, "tip"):
         tool = robot.with_frame("tool", frame, placement)
         assert tool.frames == (*robot.frames, "tool")
-        poses = dict(zip(tool.frames, tool.poses(q)))
+        poses = dict(zip(tool.frames, tool.pose(q)))
         assert_close(poses["tool"], poses[frame] @ placement, bound(robot.nv))
     assert robot.with_frame("tool").with_frame("tip of tool", "tool").frames[-1] == "tip of tool"
 

@@ -277,7 +277,7 @@ def test_some_operands_of_no_size() -> None:
         text = f"{head} {{\n  store {scalar} {splat}, ptr %out0, align 8\n  ret void\n}}\n"
         return Library(compile_text(text, target.current()), "kernel")
 
-    binding = Binding("poses", (Operand("q", (0,)),), (Operand("p", (1,)),), np.zeros(0), np.zeros(0), 0)
+    binding = Binding("pose", (Operand("q", (0,)),), (Operand("p", (1,)),), np.zeros(0), np.zeros(0), 0)
     function = Compiled(binding, kernel)
     for lead in [(), (1,), (3,), (2, 5), (0,)]:
         np.testing.assert_array_equal(function(np.zeros((*lead, 0))), np.full((*lead, 1), 7.0))

@@ -77,7 +77,7 @@ def assert_same_robot(robot: Model, expected: Model) -> None:
     tolerance = bound(expected.nv)
     assert_close(robot.mass_matrix(q), expected.mass_matrix(q), tolerance)
     assert_close(robot.bias_forces(q, v), expected.bias_forces(q, v), tolerance)
-    assert_close(robot.poses(q), expected.poses(q), tolerance)
+    assert_close(robot.pose(q), expected.pose(q), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_a_subtree_has_its_block_of_the_mass_matrix() -> None:
     assert_close(part.mass_matrix(own), robot.mass_matrix(q)[np.ix_(columns, columns)], bound(robot.nv))
     # poses are seen from the link frame that the subtree hung on
     parent = robot.body(body).parent
-    seen = np.linalg.inv(robot.poses(q, [parent])[0]) @ robot.poses(q, part.frames[1:])
-    assert_close(part.poses(own, part.frames[1:]), seen, bound(robot.nv))
+    seen = np.linalg.inv(robot.pose(q, [parent])[0]) @ robot.pose(q, part.frames[1:])
+    assert_close(part.pose(own, part.frames[1:]), seen, bound(robot.nv))
 
 
 def test_a_subtree_put_back_is_the_robot() -> None:
@@ -203,7 +203,7 @@ def test_a_subtree_put_back_is_the_robot() -> None:
     builder.add_body("lamp", parent="upper", joint="spherical", **SOLID)
     again = builder.build().attach("upper", part)
     q, other = robot.random_configuration(1), again.q_from_dict(robot.q_to_dict(robot.random_configuration(1)))
-    assert_close(again.poses(other, ["left", "tool"]), robot.poses(q, ["left", "tool"]), bound(robot.nv))
+    assert_close(again.pose(other, ["left", "tool"]), robot.pose(q, ["left", "tool"]), bound(robot.nv))
 
 
 def test_an_unknown_body_has_no_subtree() -> None:

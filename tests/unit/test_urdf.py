@@ -143,7 +143,7 @@ def test_fixed_links_are_merged_and_stay_frames() -> None:
     assert len(model.topology) == 1
     # 0.1 each, and 2 kg at a metre from an axis along x, which it is on
     np.testing.assert_allclose(model.mass_matrix([0.0]), [[0.2]])
-    np.testing.assert_allclose(model.poses([0.0], ["hand"])[0, :3, 3], [1, 0, 0])
+    np.testing.assert_allclose(model.pose([0.0], ["hand"])[0, :3, 3], [1, 0, 0])
 
 
 def test_siblings_keep_the_order_of_their_joints() -> None:
@@ -320,7 +320,7 @@ def test_joint_order_moves_branches(order: tuple[str, ...]) -> None:
     values = {name: float(rng.uniform(-1, 1)) for name in ("a", "aa", "ab", "b")}
     other = kt.load(TREE)
     np.testing.assert_allclose(
-        model.poses(model.q_from_dict(values), other.frames), other.poses(other.q_from_dict(values)), atol=1e-15
+        model.pose(model.q_from_dict(values), other.frames), other.pose(other.q_from_dict(values)), atol=1e-15
     )
 
 
@@ -382,7 +382,7 @@ def test_only_what_cannot_be_computed_raises() -> None:
     model = quiet(robot(link("base"), link("tip", ""), joint("j", "base", "tip")))
     q = v = np.zeros(1)
     assert model.mass_matrix(q).tolist() == [[0.0]]
-    assert model.poses(q).shape == (3, 4, 4)
+    assert model.pose(q).shape == (3, 4, 4)
     with pytest.raises(SingularMechanismError, match="'tip'"):
         model.forward_dynamics(q, v, v)
 

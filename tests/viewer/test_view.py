@@ -43,7 +43,7 @@ def test_bodies_are_where_the_robot_is(view: View, robot: kt.Model) -> None:
     q = robot.random_configuration(1)
     view.show(q)
     for name in ("left_elbow_link", "right_wrist_link"):
-        pose = robot.poses(q)[robot.frames.index(name)]
+        pose = robot.pose(q)[robot.frames.index(name)]
         node = view._scene._nodes[name]
         np.testing.assert_allclose(node.position, pose[:3, 3], atol=1e-6)
         w, x, y, z = node.wxyz
@@ -72,7 +72,7 @@ def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
     with View(robot, port=0, force_scale=0.01) as view:
         q = robot.random_configuration(3)
         view.show(q, forces={"left_hand": (1.0, 2.0, 3.0), "right_hand": (0.0, 5.0, 0.0, 0.0, 0.0, 0.0)})
-        pose = dict(zip(robot.frames, robot.poses(q)))
+        pose = dict(zip(robot.frames, robot.pose(q)))
         force, moment = view._overlays._arrows["left_hand"]
         start, end = force.points[0]
         np.testing.assert_allclose(start, pose["left_hand"][:3, 3], atol=1e-6)
@@ -119,7 +119,7 @@ def test_wrong_arguments_leave_the_picture(
     np.testing.assert_array_equal(view.q, q)
     assert view._overlays._ellipsoids["right_hand"][0].visible
     assert view._scene._nodes["left_elbow_link"].position == pytest.approx(
-        robot.poses(q)[robot.frames.index("left_elbow_link"), :3, 3], abs=1e-6
+        robot.pose(q)[robot.frames.index("left_elbow_link"), :3, 3], abs=1e-6
     )
 
 

@@ -1,4 +1,4 @@
-"""Poses, velocities, Jacobians and J̇v of frames. Cost O(d) per frame, d being its depth.
+"""Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame, d being its depth.
 
 A quantity of a frame can be seen from three places:
 
@@ -99,8 +99,8 @@ def _jacobians(view: View) -> Callable[..., None]:
     return jacobians
 
 
-def drifting(tree: Tree, q: Indexed, v: Indexed) -> None:
-    """Leave V at every node, and α: what it accelerates by when all joint accelerations are zero."""
+def drifting(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None = None) -> None:
+    """Leave V at every node, and its rate α; without joint accelerations `a`, those are zero."""
     tree_frame.start(tree)
     tree.world.V = Motion.zero()
     tree.world.alpha = Motion.zero()
@@ -109,7 +109,8 @@ def drifting(tree: Tree, q: Indexed, v: Indexed) -> None:
         tree_frame.place(k, parent, q)
         own = k.S @ v[k]
         k.V = parent.V + own
-        k.alpha = parent.alpha + k.V.cross(own)
+        rate = k.V.cross(own) if a is None else k.V.cross(own) + k.S @ a[k]
+        k.alpha = parent.alpha + rate
 
 
 def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
@@ -121,6 +122,17 @@ def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
             acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
 
     return jacobian_dot_v
+
+
+def _accelerations(view: View, aligned: bool) -> Callable[..., None]:
+    def accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, acceleration: Indexed) -> None:
+        drifting(tree, q, v, a)
+
+        for frame, carrier in tree.frames():
+            seen = view(frame.X @ carrier.C, carrier.origin)
+            acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
+
+    return accelerations
 
 
 def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
@@ -162,6 +174,11 @@ VELOCITIES = for_each_reference(
 JACOBIANS = for_each_reference(
     lambda r: _jacobians(VIEWS[r]), q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",)
 )
+#: Rate of each frame's velocity, (m, 6), by reference.
+ACCELERATIONS = for_each_reference(
+    lambda r: _accelerations(VIEWS[r], r == "local_world_aligned"),
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+)  # fmt: skip
 #: J̇v of each frame, (m, 6), by reference: its acceleration when all joint accelerations are zero.
 JACOBIANS_DOT_V = for_each_reference(
     lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),

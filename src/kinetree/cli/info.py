@@ -22,7 +22,7 @@ def center_of_mass(robot: kt.Model) -> Array | None:
     if not robot.mass > 0.0:
         return None
     # the reference engine, since compiling takes longer than one call
-    poses = robot.poses.engine("reference")(robot.neutral(), [body.name for body in robot.bodies])
+    poses = robot.pose.engine("reference")(robot.neutral(), [body.name for body in robot.bodies])
     places = [pose[:3, :3] @ body.com + pose[:3, 3] for body, pose in zip(robot.bodies, poses)]
     total: Array = sum(body.mass * place for body, place in zip(robot.bodies, places)) / robot.mass
     return total

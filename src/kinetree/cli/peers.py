@@ -104,7 +104,7 @@ def _with_pinocchio(urdf: str, s: States, floating_base: bool) -> Iterator[tuple
         return np.array(pin.aba(model, data, q[i], v[i], tau[i]))
 
     samples = range(len(q))
-    yield "poses of frames", _agree(s.robot.poses(s.q, other.frames), [poses(i) for i in samples])
+    yield "poses of frames", _agree(s.robot.pose(s.q, other.frames), [poses(i) for i in samples])
     yield "mass matrix", _agree(other.to_matrix(s.robot.mass_matrix(s.q)), [mass_matrix(i) for i in samples])
     yield (
         "inverse dynamics",
@@ -134,7 +134,7 @@ def _with_mujoco(path: Path, s: States) -> Iterator[tuple[str, Outcome]]:
         masses.append(M)
         bias.append(np.array(data.qfrc_bias))
         accelerations.append(np.array(data.qacc))
-    yield "poses of frames", _agree(s.robot.poses(s.q, other.frames), poses)
+    yield "poses of frames", _agree(s.robot.pose(s.q, other.frames), poses)
     yield "mass matrix", _agree(other.to_matrix(s.robot.mass_matrix(s.q), s.q), masses)
     yield "bias forces", _agree(other.bias_forces(s.q, s.v), bias)
     yield "forward dynamics", _forward(s, other, accelerations)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
-from kinetree.engines.function import OneFrameFunction
+from kinetree.engines.function import FrameFunction
 from kinetree.spatial.value import Array
 
 #: Length of a timed block, and of all blocks of one measurement [s].
@@ -56,7 +56,7 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
         frame: The frame for functions of one frame.
     """
     function = getattr(robot, name)
-    one_frame = isinstance(function, OneFrameFunction)
+    one_frame = isinstance(function, FrameFunction) and function.needs_frames
     dimensions = [a.dimensions[0] for a in function.algorithm.inputs if "frames" not in a.dimensions]
     arrays = [states[str(dimension)] for dimension in dimensions]
     rest = [frame] if one_frame else []

@@ -7,16 +7,18 @@ takes complex and other scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from inspect import Parameter, Signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from kinetree.engines import arguments, reference
+from kinetree.engines import arguments
 from kinetree.engines.count import Count, count
-from kinetree.engines.native.builtin import Gate
+from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.locks import Lock
 from kinetree.errors import InputError, UnknownNameError
@@ -29,34 +31,14 @@ if TYPE_CHECKING:
 
 ENGINES = ("native", "reference")
 
+#: A choice of frames is kept with its tables, so that the next call finds it; when there are more, all are forgotten.
+_CHOICES_KEPT = 256
 
-_F = TypeVar("_F", bound="Function")
-
-
-class quantity(Generic[_F]):
-    """A function as an attribute: made when first read, then kept. Two threads that read it at once get the same one.
-
-    Args:
-        make: A method that makes the function; its name is the attribute's.
-    """
-
-    def __init__(self, make: Callable[[Any], _F]) -> None:
-        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> _F: ...
-    def __get__(self, instance: object | None, owner: type) -> _F | Self:
-        if instance is None:
-            return self
-        made = self._make(instance)
-        made.belong(instance, self._name)
-        kept: _F = instance.__dict__.setdefault(self._name, made)
-        return kept
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 
 
-class Function(Gate):
+class Function(Gate, Generic[P, R]):
     """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
 
     Calls of single, plain samples on the native engine go through a `Gate` into machine code; all others come to
@@ -68,8 +50,13 @@ class Function(Gate):
         algorithm: The recursion that computes it.
         guard: Called with the mechanism before first use; raises if the function cannot exist for it.
         finish: Applied to what the recursion gives.
-        derivatives: The recursions of `jvp`, `vjp` and `hvp`, where they exist.
+        bundle: What several results come in: `tuple`, or a named one.
+        signature: What it takes; by default the algorithm's inputs and `out`.
+        doc: What it computes.
     """
+
+    #: What a call may choose besides its arrays.
+    choices: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -79,47 +66,57 @@ class Function(Gate):
         *,
         guard: Callable[[Mechanism], None] | None = None,
         finish: Callable[[Array], Array] | None = None,
-        derivatives: Mapping[str, Algorithm] | None = None,
+        bundle: type[tuple[Any, ...]] = tuple,
+        signature: Signature | None = None,
+        doc: str | None = None,
     ) -> None:
         self.name, self.mechanism, self.algorithm = name, mechanism, algorithm
-        self._guard, self._finish = guard, finish
-        self._derivatives = dict(derivatives or {})
+        self._guard, self._finish, self._bundle = guard, finish, bundle
         self._engine = "native"
         self._home: tuple[object, str] | None = None
-        self._bound: dict[Any, Compiled | _Interpreted] = {}
+        self._bound: dict[Any, Compiled | Interpreted] = {}
         self._lock = Lock()
-        self._arrays = _arrays(algorithm)
-        self._names = (*self._arrays, *self.choices)
+        self._describe(signature, doc)
 
-    #: What may be chosen besides the arrays.
-    choices: ClassVar[tuple[str, ...]] = ()
+    def _describe(self, signature: Signature | None, doc: str | None) -> None:
+        """Set what help and editors show, and what calls are checked against."""
+        self._arrays = tuple(a.name for a in self.algorithm.inputs if "frames" not in a.dimensions)
+        if signature is None:
+            arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._arrays]
+            choices = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.choices]
+            signature = Signature([*arrays, *choices, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+        taken = [parameter for parameter in signature.parameters.values() if parameter.name != "out"]
+        self._names = tuple(parameter.name for parameter in taken)
+        self._defaults = {p.name: p.default for p in taken if p.default is not Parameter.empty}
+        self.__signature__, self.__name__, self.__doc__ = signature, self.name, doc or type(self).__doc__
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *inputs: P.args, **named: P.kwargs) -> R: ...
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, whatever the arguments are like."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
 
-    @property
-    def __signature__(self) -> Signature:
-        """What help and editors show."""
-        arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._arrays]
-        choices = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.choices]
-        return Signature([*arrays, *choices, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
-
     def _arguments(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """The arrays, then the choices (None where not given), by position or by name."""
+        """What was given for each name of the signature, by position or by name, or its default."""
         names = self._names
-        if not named and len(self._arrays) <= len(inputs) <= len(names):
-            return [*inputs, *[None] * (len(names) - len(inputs))]
+        if not named and len(inputs) == len(names):
+            return list(inputs)
         values = dict(zip(names, inputs, strict=False))
-        wrong = [name for name in named if name in values or name not in names]
-        if wrong or len(inputs) > len(names):
-            got = f"{wrong[0]!r} besides" if wrong else f"{len(inputs)} arguments"
-            raise InputError(f"{self.name} takes ({', '.join((*names, 'out'))}), each once; got {got}")
+        wrong = [name for name in named if name not in names]
+        twice = [name for name in named if name in values]
         values.update(named)
-        if any(name not in values for name in self._arrays):
-            listed = ", ".join(self._arrays)
-            raise InputError(f"{self.name} takes {len(self._arrays)} inputs ({listed}), got {len(values)}")
-        return [values.get(name) for name in names]
+        missing = [name for name in names if name not in values and name not in self._defaults]
+        if wrong or twice or missing or len(inputs) > len(names):
+            problem = (
+                f"takes no {wrong[0]!r}" if wrong
+                else f"got {twice[0]!r} twice" if twice
+                else f"needs {' and '.join(missing)}" if missing
+                else f"got {len(inputs)} arguments"
+            )  # fmt: skip
+            raise InputError(f"{self.name} {problem}; it takes ({', '.join((*names, 'out'))})")
+        return [values[name] if name in values else self._defaults[name] for name in names]
 
     def engine(self, name: str) -> Self:
         """The same function on another engine: "native" or "reference"."""
@@ -158,45 +155,17 @@ class Function(Gate):
         other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": Lock(), **changes})
         return other
 
-    @quantity
-    def jvp(self) -> Function:
-        """The derivative along a direction, as a function: it takes the inputs, then a direction of each."""
-        return self._derivative("jvp")
-
-    @quantity
-    def vjp(self) -> Function:
-        """The gradients of a weighted sum of results, as a function: it takes the inputs, then the weights."""
-        return self._derivative("vjp")
-
-    @quantity
-    def hvp(self) -> Function:
-        """The change of the gradients along a direction, as a function: it takes what `vjp` takes, then a direction."""
-        return self._derivative("hvp")
-
-    def _derivative(self, which: str) -> Function:
-        if which not in self._derivatives:
-            raise AttributeError(f"{self.name} has no {which}")
-        algorithm = self._derivatives[which]
-        arrays = _arrays(algorithm)
-        return self._copy(
-            name=f"{self.name}.{which}",
-            algorithm=algorithm,
-            _derivatives={},
-            _arrays=arrays,
-            _names=(*arrays, *self.choices),
-        )
-
     def compile(self) -> None:
         """Compile now what later calls need."""
-        bound = self._bind((), self.algorithm, False)
-        bound.compile()
+        self._bind((), self.algorithm, False).compile()
 
     def count(self) -> Count:
         """Operations of one evaluation."""
         return count(self.algorithm, self.mechanism)
 
     def __repr__(self) -> str:
-        return f"<{self.name} on the {self._engine} engine>"
+        plain = [p.replace(annotation=Parameter.empty) for p in self.__signature__.parameters.values()]
+        return f"<{self.name}{Signature(plain)} on the {self._engine} engine>"
 
     def _run(
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
@@ -213,50 +182,49 @@ class Function(Gate):
         given[...] = result
         return given
 
-    def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | _Interpreted:
+    def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single
         with self._lock:
-            if key not in self._bound:
+            bound = self._bound.get(key)
+            if bound is None:
                 if self._guard is not None:
                     self._guard(self.mechanism)
+                if len(self._bound) >= _CHOICES_KEPT:
+                    self._bound.clear()
                 if self._engine == "native":
-                    bound = self._bound[key] = bind(algorithm, self.mechanism, sites, self.name, single)
+                    bound = bind(algorithm, self.mechanism, sites, self.name, single, self._bundle)
                     if self._finish is None and self._is_default(*key):
                         self.follow(bound)
                 else:
-                    self._bound[key] = _Interpreted(self.name, algorithm, self.mechanism, sites, single)
-            return self._bound[key]
+                    bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, self._bundle)
+                self._bound[key] = bound
+            return bound
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
         """Whether this is what a call with arrays alone means."""
         return algorithm is self.algorithm and not sites and not single
 
 
-def _recall(owner: object, path: str, engine: str) -> Function:
+def _recall(owner: object, path: str, engine: str) -> Function[..., Any]:
     """Find a function that was pickled."""
-    found: Function = attrgetter(path)(owner)
+    found: Function[..., Any] = attrgetter(path)(owner)
     return found.engine(engine)
 
 
-def _arrays(algorithm: Algorithm) -> tuple[str, ...]:
-    """Names of the arrays that users give."""
-    return tuple(a.name for a in algorithm.inputs if "frames" not in a.dimensions)
-
-
-class ForcedFunction(Function):
+class ForcedFunction(Function[P, R]):
     """A function with external wrenches: `f_ext` maps names of frames to wrenches [moment; force] on the body.
 
     Args:
         site: Finds a frame by name.
     """
 
+    choices = ("f_ext",)
+
     def __init__(
         self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any
     ) -> None:
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
-
-    choices = ("f_ext",)
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with wrenches on frames if there are any."""
@@ -279,14 +247,16 @@ class ForcedFunction(Function):
         return self._run(sites, self.algorithm, (*arrays, stacked), out)
 
 
-class FrameFunction(Function):
-    """A function of frames, by default all of them, seen from a reference.
+class FrameFunction(Function[P, R]):
+    """A function of frames: of one by name, or of a sequence of names, for which results have an axis.
 
     Args:
         algorithms: The recursion for each reference.
         site: Finds a frame by name.
-        frames: Names of all frames.
+        frames: The frames that are meant when none are named, where that is allowed.
     """
+
+    choices = ("frames", "reference")
 
     def __init__(
         self,
@@ -295,123 +265,78 @@ class FrameFunction(Function):
         algorithms: Mapping[str, Algorithm],
         *,
         site: Callable[[str], Site],
-        frames: tuple[str, ...],
+        frames: tuple[str, ...] = (),
+        **options: Any,
     ) -> None:
-        super().__init__(name, mechanism, next(iter(algorithms.values())))
+        super().__init__(name, mechanism, next(iter(algorithms.values())), **options)
         self._algorithms, self._site = dict(algorithms), site
         self._all = tuple(site(name) for name in frames)
         self._ready: dict[Any, Callable[..., Any]] = {}
 
-    choices = ("frames", "reference")
-
-    def general(self, *inputs: Any, frames: Any = None, reference: Any = None, out: Any = None, **named: Any) -> Any:
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frames and the reference chosen."""
-        arrays: Any = inputs
-        if named or len(inputs) != len(self._arrays):
-            chosen = {"frames": frames, "reference": reference}
-            named.update((name, choice) for name, choice in chosen.items() if choice is not None)
-            *arrays, frames, reference = self._arguments(inputs, named)
-        if isinstance(frames, str):
-            raise InputError(f"{self.name}: frames is a sequence of names; for one frame write [{frames!r}]")
-        bound = self._chosen(None if frames is None else tuple(frames), reference)
+        known = len(self._arrays)
+        if not named and len(inputs) == known + 1:
+            arrays: Sequence[Any] = inputs[:known]
+            frames, reference = inputs[known], None
+        else:
+            given = self._arguments(inputs, named)
+            arrays, frames = given[:known], given[known]
+            reference = given[known + 1] if len(given) > known + 1 else None
+        try:
+            bound = self._ready[tuple(frames) if type(frames) is list else frames, reference]
+        except (KeyError, TypeError):
+            bound = self._chosen(frames, reference)
         return bound(*arrays) if out is None else bound(*arrays, out=out)
 
-    def _chosen(
-        self, frames: tuple[str, ...] | None, reference: str | None, single: bool = False
-    ) -> Callable[..., Any]:
-        """What computes a choice of frames and reference; found at once when it was asked for before."""
-        try:
-            return self._ready[frames, reference]
-        except (KeyError, TypeError):
-            bound = self._bind(self._sites(frames), self._for(reference), single)
-            self._ready[frames, reference] = bound
-            return bound
+    def _chosen(self, frames: Any, reference: Any) -> Callable[..., Any]:
+        """What computes a choice of frames and reference; the next call finds it at once."""
+        single = isinstance(frames, str)
+        if frames is None and self.needs_frames:
+            raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
+        sites = self._sites(frames)
+        bound = self._bind(sites, self._for(reference), single)
+        if len(self._ready) >= _CHOICES_KEPT:
+            self._ready.clear()
+        self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound
+        return bound
+
+    @property
+    def needs_frames(self) -> bool:
+        """Whether a call must name frames; otherwise there are some that are meant by default."""
+        return "frames" not in self._defaults
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
-        return algorithm is self.algorithm and sites is self._all and not single
+        return not self.needs_frames and algorithm is self.algorithm and sites is self._all and not single
 
     def compile(self) -> None:
-        """Compile for all frames."""
+        """Compile the kernels, which all choices of frames share."""
         for algorithm in self._algorithms.values():
-            bound = self._bind(self._sites(None), algorithm, False)
-            bound.compile()
+            if self.needs_frames:
+                self._bind(self._all[-1:], algorithm, True).compile()
+            else:
+                self._bind(self._all, algorithm, False).compile()
 
-    def count(self, frames: Iterable[str] | None = None, reference: str | None = None) -> Count:
+    def count(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
         return count(self._for(reference), self.mechanism, self._sites(frames))
 
-    def _for(self, reference: str | None) -> Algorithm:
+    def _for(self, reference: Any) -> Algorithm:
         if reference is None:
             return self.algorithm
-        try:
-            return self._algorithms[reference]
-        except (KeyError, TypeError):
-            raise UnknownNameError("reference", reference, tuple(self._algorithms)) from None
+        if not isinstance(reference, str) or reference not in self._algorithms:
+            raise UnknownNameError("reference", reference, tuple(self._algorithms))
+        return self._algorithms[reference]
 
-    def _sites(self, frames: Iterable[str] | None) -> tuple[Site, ...]:
-        return self._all if frames is None else tuple(self._site(name) for name in frames)
-
-
-class OneFrameFunction(FrameFunction):
-    """A function of one frame, seen from a reference; results have no axis for frames."""
-
-    choices = ("frame", "reference")
-
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, for the frame and the reference chosen."""
-        # The commonest case, a frame in its own coordinates, is found by its name alone.
-        if out is None and not named and len(inputs) == len(self._arrays) + 1 and isinstance(inputs[-1], str):
-            bound = self._ready.get(inputs[-1])
-            if bound is not None:
-                return bound(*inputs[:-1])
-        *arrays, frame, reference = self._arguments(inputs, named)
-        if not isinstance(frame, str):
-            raise InputError(f"{self.name} takes the name of a frame after its arrays, got {type(frame).__name__}")
-        bound = self._chosen((frame,), reference, single=True)
-        if reference is None:
-            self._ready[frame] = bound
-        return bound(*arrays) if out is None else bound(*arrays, out=out)
-
-    def _is_default(self, *_: Any) -> bool:
-        return False  # a frame is always named
-
-    def compile(self) -> None:
-        """Compile the kernels, which all frames share."""
-        for algorithm in self._algorithms.values():
-            bound = self._bind(self._all[-1:], algorithm, True)
-            bound.compile()
-
-
-class _Interpreted:
-    """An algorithm on the reference engine, with the interface of compiled ones."""
-
-    def compile(self) -> None:
-        """Nothing to do: the text runs as it stands."""
-
-    def __init__(
-        self, name: str, algorithm: Algorithm, mechanism: Mechanism, sites: tuple[Site, ...], single: bool
-    ) -> None:
-        self.name, self.algorithm, self.mechanism, self.sites, self.single = name, algorithm, mechanism, sites, single
-
-    def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        names = [a.name for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
-        if len(inputs) != len(names):
-            raise InputError(f"{self.name} takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}")
-        given = zip(names, inputs, strict=True)
-        taken = [arguments.numbers(self.name, name, value, "fiucO") for name, value in given]
-        if not self.sites:
-            for i, argument in enumerate(self.algorithm.inputs):
-                if "frames" in argument.dimensions:
-                    taken.insert(i, np.zeros((0, 6)))
-        with np.errstate(all="ignore"):
-            computed = reference.run(self.algorithm, self.mechanism, self.sites, taken, self.name)
-        if self.single:
-            axes = [len(a.dimensions) - a.dimensions.index("frames") for a in self.algorithm.outputs]
-            computed = tuple(np.squeeze(r, axis=-axis) for r, axis in zip(computed, axes, strict=True))
-        if out is not None:
-            shapes, dtype = [result.shape for result in computed], computed[0].dtype
-            results = arguments.results(self.name, out, [a.name for a in self.algorithm.outputs], shapes, dtype)
-            for given_array, result in zip(results, computed, strict=True):
-                given_array[...] = result
-            return out
-        return computed[0] if len(computed) == 1 else computed
+    def _sites(self, frames: Any) -> tuple[Site, ...]:
+        if frames is None:
+            return self._all
+        names = (frames,) if isinstance(frames, str) else frames
+        # The order of a set is not the user's, and results have the order of the names.
+        if isinstance(names, (AbstractSet, Mapping, bytes)) or not isinstance(names, Iterable):
+            raise InputError(f"{self.name}: frames is a name or a sequence of names, got {type(names).__name__}")
+        names = tuple(names)
+        for name in names:
+            if not isinstance(name, str):
+                raise InputError(f"{self.name}: frames is a name or a sequence of names, got {name!r} among them")
+        return tuple(self._site(name) for name in names)

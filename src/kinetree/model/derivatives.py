@@ -7,24 +7,27 @@ All are exact. With respect to q they are along the tangent: δq is the velocity
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.regressor import regressor
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction, quantity
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function
+from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
 from kinetree.model import discretization
 from kinetree.model.body import Body
 from kinetree.model.discretization import Discretized
-from kinetree.model.linearization import LinearizedForward, LinearizedInverse
+from kinetree.model.results import LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
+
+_L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
 
 class Derivatives:
@@ -40,55 +43,58 @@ class Derivatives:
         def frames(self) -> tuple[str, ...]: ...
 
         @property
-        def jacobian(self) -> OneFrameFunction: ...
+        def jacobian(self) -> FrameFunction[..., Array]: ...
 
         @property
-        def mass_matrix_inverse(self) -> Function: ...
+        def jacobian_rate(self) -> FrameFunction[..., Array]: ...
 
         @property
-        def coriolis_matrix(self) -> Function: ...
+        def mass_matrix_inverse(self) -> Function[..., Array]: ...
+
+        @property
+        def coriolis_matrix(self) -> Function[..., Array]: ...
 
         def site(self, frame: str) -> Site: ...
 
-    @quantity
-    def inverse_dynamics_derivatives(self) -> ForcedFunction:
-        """`inverse_dynamics_derivatives(q, v, a, f_ext=None)`: ∂τ/∂q, ∂τ/∂v and M, three arrays (…, nv, nv).
+    @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse)
+    def inverse_dynamics_derivatives(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        *,
+        out: tuple[Array, Array, Array] | None = None,
+    ) -> LinearizedInverse:
+        """∂τ/∂q, ∂τ/∂v and ∂τ/∂a = M, (…, nv, nv) each: what `linearize(q, v, a=a)` calls.
 
-        What `linearize(q, v, a=a)` calls.
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            f_ext: Wrenches by frame, as for `inverse_dynamics`.
+            out: Three float64 arrays for the results.
         """
-        return ForcedFunction(
-            "inverse_dynamics_derivatives", self.mechanism, inverse_dynamics_derivatives, site=self.site
-        )
 
-    @quantity
-    def forward_dynamics_derivatives(self) -> ForcedFunction:
-        """`forward_dynamics_derivatives(q, v, tau, f_ext=None)`: ∂a/∂q, ∂a/∂v and M⁻¹, three arrays (…, nv, nv).
+    @forced_quantity(forward_dynamics_derivatives, guard=require_invertible, bundle=LinearizedForward)
+    def forward_dynamics_derivatives(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        tau: ArrayLike,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        *,
+        out: tuple[Array, Array, Array] | None = None,
+    ) -> LinearizedForward:
+        """∂a/∂q, ∂a/∂v and ∂a/∂τ = M⁻¹, (…, nv, nv) each: what `linearize(q, v, tau=tau)` calls.
 
-        What `linearize(q, v, tau=tau)` calls.
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv).
+            f_ext: Wrenches by frame, as for `forward_dynamics`.
+            out: Three float64 arrays for the results.
         """
-        return ForcedFunction(
-            "forward_dynamics_derivatives",
-            self.mechanism,
-            forward_dynamics_derivatives,
-            site=self.site,
-            guard=require_invertible,
-        )
-
-    @quantity
-    def jacobian_rate(self) -> OneFrameFunction:
-        """`jacobian_rate(q, v, frame, reference="local")`: J̇ while q moves with v, (…, 6, nv)."""
-        return OneFrameFunction("jacobian_rate", self.mechanism, JACOBIAN_RATES, site=self.site, frames=self.frames)
-
-    @quantity
-    def velocity_derivative(self) -> OneFrameFunction:
-        """`velocity_derivative(q, v, frame, reference="local")`: ∂(J v)/∂q of a frame's twist, (…, 6, nv).
-
-        With respect to v the derivative of the twist is J, and of the pose with respect to q it is J too: the tangent
-        of a pose is a twist.
-        """
-        return OneFrameFunction(
-            "velocity_derivative", self.mechanism, VELOCITY_DERIVATIVES, site=self.site, frames=self.frames
-        )
 
     def inverse_inertia_derivative(self, q: Any, dq: Any, frames: Sequence[str], reference: str = "local") -> Array:
         """Change of Λ⁻¹ = J M⁻¹ Jᵀ of frames while q changes along a tangent, (…, 6 m, 6 m).
@@ -110,17 +116,30 @@ class Derivatives:
         one_sided: Array = rate @ response - np.swapaxes(response, -1, -2) @ (C @ response)
         return one_sided + np.swapaxes(one_sided, -1, -2)
 
-    @quantity
-    def regressor(self) -> FrameFunction:
-        """`regressor(q, v, a, frames=None)`: joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
+    @frame_quantity(regressor, lambda robot: tuple(body.name for body in robot.bodies))
+    def regressor(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        frames: str | Sequence[str] | None = None,
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
 
-        One block for each of `frames`, by default for the links of all bodies: the forces due to a body of unit mass
-        [kg], first moment [kg m] (x, y, z) or rotational inertia about the frame's origin [kg m²] (xx, xy, xz, yy, yz,
-        zz) in that frame. With θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` is `inverse_dynamics(q, v, a)`, but
-        for armature, which adds armature · a.
+        One block for each of `frames`: the forces due to a body of unit mass [kg], first moment [kg m] (x, y, z) or
+        rotational inertia about the frame's origin [kg m²] (xx, xy, xz, yy, yz, zz) in that frame. With
+        θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` is `inverse_dynamics(q, v, a)`, but for armature, which adds
+        armature · a.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            frames: One name, for which there is no axis m, or a sequence of names. The links of all bodies by default.
+            out: float64 array for the result.
         """
-        names = tuple(body.name for body in self.bodies)
-        return FrameFunction("regressor", self.mechanism, {"local": regressor}, site=self.site, frames=names)
 
     @property
     def inertial_parameters(self) -> Array:
@@ -152,12 +171,12 @@ class Derivatives:
             out: Three float64 arrays (…, nv, nv) to put the results in.
 
         Returns:
-            `LinearizedInverse(dq, dv, M)` or `LinearizedForward(dq, dv, dtau)`.
+            `LinearizedInverse(dq, dv, da)` or `LinearizedForward(dq, dv, dtau)`.
         """
         if tau is None and a is not None:
-            return LinearizedInverse._make(_call(self.inverse_dynamics_derivatives, q, v, a, f_ext, out))
+            return _call(self.inverse_dynamics_derivatives, q, v, a, f_ext, out)
         if a is None and tau is not None:
-            return LinearizedForward._make(_call(self.forward_dynamics_derivatives, q, v, tau, f_ext, out))
+            return _call(self.forward_dynamics_derivatives, q, v, tau, f_ext, out)
         raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
 
     def step(
@@ -200,6 +219,6 @@ class Derivatives:
         return discretization.discretize(self, q, v, tau, dt, method, f_ext)
 
 
-def _call(function: ForcedFunction, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, out: Any) -> Any:
+def _call(function: ForcedFunction[..., _L], q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, out: Any) -> _L:
     # Without wrenches, without keywords: the short way into machine code.
     return function(q, v, x) if f_ext is None and out is None else function(q, v, x, f_ext=f_ext, out=out)

@@ -71,7 +71,7 @@ class Differentiable:
         by_q, by_v, by_x = self._function.vjp(q, v, x, weights, f_ext=self._forces(wrenches))
         by_q = np.einsum("...ij,...i->...j", self.robot.tangent_map(q), by_q)
         lever = -weights if self.name == "inverse_dynamics" else by_x
-        by_wrenches = [self.robot.velocities(q, lever, [frame])[..., 0, :] for frame in self.frames]
+        by_wrenches = [self.robot.velocity(q, lever, frame) for frame in self.frames]
         return by_q, by_v, by_x, *by_wrenches
 
     def joined_gradients(self, *arrays: Array) -> Array:

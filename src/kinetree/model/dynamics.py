@@ -1,23 +1,24 @@
-"""The dynamics of a model: one function per quantity, each made when first asked for.
+"""The dynamics of a model: one function per quantity, each made when first read.
 
-All take leading batch axes and `out=`; all run on the native engine unless another is asked for with `.engine(name)`.
+All take leading batch axes, which broadcast, and `out=`; all run on the native engine unless another is chosen with
+`.engine(name)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kinetree.algorithms.center_of_mass import center_of_mass, center_of_mass_jacobian, centroidal_momentum_matrix
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
-from kinetree.algorithms.kinematics import JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
 from kinetree.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
@@ -28,14 +29,21 @@ from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.algorithms.operational_space import METHODS, inverse_inertia
 from kinetree.engines.count import Count, count
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function, OneFrameFunction, quantity
+from kinetree.engines.function import FrameFunction
+from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import UnknownNameError
 from kinetree.model.derivatives import Derivatives
+from kinetree.model.kinematics import Kinematics
+from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.spatial.value import Array
+
+_INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp}
+_FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
 
 
-class Dynamics(Derivatives):
+class Dynamics(Kinematics, Derivatives):
     """What can be computed of a mechanism."""
 
     if TYPE_CHECKING:
@@ -46,152 +54,172 @@ class Dynamics(Derivatives):
 
         def site(self, frame: str) -> Site: ...
 
-    # Kinematics
-
-    @quantity
-    def poses(self) -> FrameFunction:
-        """`poses(q, frames=None)`: homogeneous transforms from frames to the world, (…, m, 4, 4) [m].
-
-        Without `frames`, of all frames, in the order of `robot.frames`.
-        """
-        return FrameFunction("poses", self.mechanism, {"local": poses}, site=self.site, frames=self.frames)
-
-    @quantity
-    def velocities(self) -> FrameFunction:
-        """`velocities(q, v, frames=None, reference="local")`: twists, angular first, (…, m, 6) [rad/s, m/s]."""
-        return FrameFunction("velocities", self.mechanism, VELOCITIES, site=self.site, frames=self.frames)
-
-    @quantity
-    def jacobian(self) -> OneFrameFunction:
-        """`jacobian(q, frame, reference="local")`: takes v to the frame's twist, angular first, (…, 6, nv).
-
-        References: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes),
-        "world" (the world's axes and origin).
-        """
-        return OneFrameFunction("jacobian", self.mechanism, JACOBIANS, site=self.site, frames=self.frames)
-
-    @quantity
-    def jacobian_dot_v(self) -> OneFrameFunction:
-        """`jacobian_dot_v(q, v, frame, reference="local")`: J̇v, (…, 6) [rad/s², m/s²].
-
-        The rate of change of the frame's twist, as `reference` shows it, when all joint accelerations are zero.
-        """
-        return OneFrameFunction("jacobian_dot_v", self.mechanism, JACOBIANS_DOT_V, site=self.site, frames=self.frames)
-
-    # Dynamics
-
-    @quantity
-    def inverse_dynamics(self) -> ForcedFunction:
-        """`inverse_dynamics(q, v, a, f_ext=None)`: joint forces for given accelerations, (…, nv) [N m or N].
-
-        `f_ext` maps frames to wrenches [moment; force] on their bodies, (…, 6) [N m, N], in the frame's coordinates.
+    @differentiable_quantity(inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients)
+    def inverse_dynamics(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Joint forces required for given accelerations, (…, nv) [N m or N].
 
         `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its change along a direction, (…, nv),
-        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, three arrays (…, nv), and
+        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, and
         `inverse_dynamics.hvp(q, v, a, w, dq, dv, da)` the change of those gradients along a direction: the Hessian of
         wᵀτ times that direction. All take O(n). Configurations change along the tangent: dq is the increment of
         `integrate(q, dq)`. Wrenches of `f_ext` stay constant in their frames' coordinates.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            f_ext: Wrenches [moment; force] on bodies by frame, (…, 6) [N m, N], in the frame's coordinates.
+            out: float64 array for the result.
         """
-        return ForcedFunction(
-            "inverse_dynamics",
-            self.mechanism,
-            inverse_dynamics,
-            site=self.site,
-            derivatives={"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp},
-        )
 
-    @quantity
-    def forward_dynamics(self) -> ForcedFunction:
-        """`forward_dynamics(q, v, tau, f_ext=None)`: joint accelerations, (…, nv) [rad/s² or m/s²].
+    @differentiable_quantity(forward_dynamics, _FORWARD_DERIVATIVES, ForwardGradients, guard=require_invertible)
+    def forward_dynamics(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        tau: ArrayLike,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Joint accelerations under given joint forces, (…, nv) [rad/s² or m/s²].
 
-        `f_ext` as for `inverse_dynamics`, and so are the derivatives `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`,
+        Derivatives as of `inverse_dynamics`: `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`,
         `forward_dynamics.vjp(q, v, tau, w)` and `forward_dynamics.hvp(q, v, tau, w, dq, dv, dtau)`.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv) [N m or N].
+            f_ext: Wrenches [moment; force] on bodies by frame, (…, 6) [N m, N], in the frame's coordinates.
+            out: float64 array for the result.
         """
-        return ForcedFunction(
-            "forward_dynamics",
-            self.mechanism,
-            forward_dynamics,
-            site=self.site,
-            guard=require_invertible,
-            derivatives={"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp},
-        )
 
-    @quantity
-    def mass_matrix(self) -> Function:
-        """`mass_matrix(q)`: joint-space inertia, full and symmetric, (…, nv, nv) [kg m², kg m or kg]."""
-        return Function("mass_matrix", self.mechanism, mass_matrix)
+    @quantity(mass_matrix)
+    def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Joint-space inertia M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
-    @quantity
-    def mass_matrix_inverse(self) -> Function:
-        """`mass_matrix_inverse(q)`: inverse of the mass matrix, full and symmetric, (…, nv, nv)."""
-        return Function("mass_matrix_inverse", self.mechanism, mass_matrix_inverse, guard=require_invertible)
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
 
-    @quantity
-    def mass_matrix_solve(self) -> Function:
-        """`mass_matrix_solve(q, x)`: M⁻¹ x in O(n), without forming M⁻¹, (…, nv)."""
-        return Function("mass_matrix_solve", self.mechanism, mass_matrix_solve, guard=require_invertible)
+    @quantity(mass_matrix_inverse, guard=require_invertible)
+    def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 
-    @quantity
-    def mass_matrix_log_determinant(self) -> Function:
-        """`mass_matrix_log_determinant(q)`: ln det M in O(n), (…); det M is positive."""
-        return Function(
-            "mass_matrix_log_determinant",
-            self.mechanism,
-            mass_matrix_pivots,
-            guard=require_invertible,
-            finish=lambda reciprocals: -np.log(reciprocals).sum(axis=-1),
-        )
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
 
-    @quantity
-    def mass_matrix_determinant(self) -> Function:
-        """`mass_matrix_determinant(q)`: det M in O(n), (…); may overflow where its logarithm does not."""
-        return Function(
-            "mass_matrix_determinant",
-            self.mechanism,
-            mass_matrix_pivots,
-            guard=require_invertible,
-            finish=lambda reciprocals: (1.0 / reciprocals).prod(axis=-1),
-        )
+    @quantity(mass_matrix_solve, guard=require_invertible)
+    def mass_matrix_solve(self, q: ArrayLike, x: ArrayLike, *, out: Array | None = None) -> Array:
+        """M⁻¹ x in O(n), without forming M⁻¹, (…, nv).
 
-    @quantity
-    def bias_forces(self) -> Function:
-        """`bias_forces(q, v)`: joint forces at zero acceleration, Coriolis and gravity, (…, nv) [N m or N]."""
-        return Function("bias_forces", self.mechanism, bias_forces)
+        Args:
+            q: Configuration, (…, nq).
+            x: A vector for each sample, (…, nv).
+            out: float64 array for the result.
+        """
 
-    @quantity
-    def gravity_forces(self) -> Function:
-        """`gravity_forces(q)`: joint forces that hold the robot still, (…, nv) [N m or N]."""
-        return Function("gravity_forces", self.mechanism, gravity_forces)
+    @quantity(mass_matrix_pivots, guard=require_invertible, finish=lambda pivots: -np.log(pivots).sum(axis=-1))
+    def mass_matrix_log_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """ln det M in O(n), (…); det M is positive.
 
-    @quantity
-    def coriolis_matrix(self) -> Function:
-        """`coriolis_matrix(q, v)`: C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv)."""
-        return Function("coriolis_matrix", self.mechanism, coriolis_matrix)
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
 
-    @quantity
-    def energy(self) -> Function:
-        """`energy(q, v)`: kinetic and potential energy, two arrays (…) [J]; no potential at the world's origin."""
-        return Function("energy", self.mechanism, energy)
+    @quantity(mass_matrix_pivots, guard=require_invertible, finish=lambda pivots: (1.0 / pivots).prod(axis=-1))
+    def mass_matrix_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """det M in O(n), (…); may overflow where its logarithm does not.
+
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
+
+    @quantity(bias_forces)
+    def bias_forces(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
+        """Joint forces at zero acceleration: Coriolis, centrifugal and gravity, (…, nv) [N m or N].
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            out: float64 array for the result.
+        """
+
+    @quantity(gravity_forces)
+    def gravity_forces(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Joint forces that hold the robot still, (…, nv) [N m or N].
+
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
+
+    @quantity(coriolis_matrix)
+    def coriolis_matrix(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
+        """C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            out: float64 array for the result.
+        """
+
+    @quantity(energy, bundle=Energy)
+    def energy(self, q: ArrayLike, v: ArrayLike, *, out: tuple[Array, Array] | None = None) -> Energy:
+        """Kinetic and potential energy, (…) each [J].
+
+        The potential is zero with all mass at the world's origin.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            out: Two float64 arrays for the results.
+        """
 
     # The robot as a whole
 
-    @quantity
-    def center_of_mass(self) -> Function:
-        """`center_of_mass(q)`: of all moving bodies, in the world frame, (…, 3) [m]."""
-        return Function("center_of_mass", self.mechanism, center_of_mass, guard=require_mass)
+    @quantity(center_of_mass, guard=require_mass)
+    def center_of_mass(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Centre of mass of all moving bodies, in the world frame, (…, 3) [m].
 
-    @quantity
-    def center_of_mass_jacobian(self) -> Function:
-        """`center_of_mass_jacobian(q)`: takes v to the velocity of the centre of mass, (…, 3, nv)."""
-        return Function("center_of_mass_jacobian", self.mechanism, center_of_mass_jacobian, guard=require_mass)
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
 
-    @quantity
-    def centroidal_momentum_matrix(self) -> Function:
-        """`centroidal_momentum_matrix(q)`: takes v to momentum about the centre of mass, (…, 6, nv) [kg m²/s, kg m/s].
+    @quantity(center_of_mass_jacobian, guard=require_mass)
+    def center_of_mass_jacobian(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Takes v to the velocity of the centre of mass, (…, 3, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
+        """
+
+    @quantity(centroidal_momentum_matrix, guard=require_mass)
+    def centroidal_momentum_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Takes v to momentum about the centre of mass, (…, 6, nv) [kg m²/s, kg m/s].
 
         Angular part first, in world axes.
+
+        Args:
+            q: Configuration, (…, nq).
+            out: float64 array for the result.
         """
-        return Function("centroidal_momentum_matrix", self.mechanism, centroidal_momentum_matrix, guard=require_mass)
 
     # All of them
 
@@ -231,7 +259,10 @@ class Dynamics(Derivatives):
 
 #: Names of all functions of a model, in teaching order.
 FUNCTIONS = tuple(
-    name for owner in (Dynamics, Derivatives) for name, member in vars(owner).items() if isinstance(member, quantity)
+    name
+    for owner in (Kinematics, Dynamics, Derivatives)
+    for name, member in vars(owner).items()
+    if isinstance(member, Quantity)
 )
 
 #: Names of the functions that are derivatives of others, as `compile` and `count` take them.

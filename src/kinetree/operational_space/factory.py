@@ -37,7 +37,7 @@ class Spaces:
         self, mechanism: Mechanism, find: Callable[[str], Site], guard: Guard | None, mass_guard: Guard | None
     ) -> None:
         self._mechanism, self._find, self._guard, self._mass_guard = mechanism, find, guard, mass_guard
-        self._bias_forces = Function("bias_forces", mechanism, bias_forces)
+        self._bias_forces: Function[..., Any] = Function("bias_forces", mechanism, bias_forces)
         self._made: dict[Any, Callable[..., OperationalSpace]] = {}
 
     def space(

@@ -11,7 +11,7 @@ from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 
 
-class TaskFunction(Function):
+class TaskFunction(Function[..., Any]):
     """A function of arrays for the rows of fixed sites.
 
     Args:

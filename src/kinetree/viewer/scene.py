@@ -194,7 +194,7 @@ class Scene:
 
 def poses(robot: Model, q: Array) -> Array:
     """Poses of all frames of a robot, (frames, 4, 4)."""
-    found: Array = robot.poses(q)
+    found: Array = robot.pose(q)
     return found
 
 

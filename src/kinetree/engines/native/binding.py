@@ -64,6 +64,7 @@ class Binding:
         parameters: The mechanism's numbers, float64.
         tables: The mechanism's index tables, int64.
         workspace: Numbers of scratch that one sample needs.
+        bundle: What several results come in: `tuple`, or a named one.
     """
 
     name: str
@@ -72,6 +73,13 @@ class Binding:
     parameters: Array
     tables: Array
     workspace: int
+    bundle: type[tuple[Any, ...]] = tuple
+
+    def bundled(self, results: tuple[Array, ...]) -> Any:
+        """The one result, or several in their bundle."""
+        if len(results) == 1:
+            return results[0]
+        return results if self.bundle is tuple else self.bundle(*results)
 
     def __post_init__(self) -> None:
         if not self.inputs or not 1 <= len(self.outputs) <= MAX_OUTPUTS:

@@ -18,8 +18,8 @@ import numpy as np
 from kinetree.engines import arguments
 from kinetree.engines.native import cache, target, threads
 from kinetree.engines.native.binding import Array, Binding, Operand, plan
-from kinetree.engines.native.builtin import Gate
 from kinetree.engines.native.driver import driver_text
+from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gufunc import make_gufunc
 from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
@@ -70,7 +70,8 @@ class Compiled(Gate):
                 if type(array) is not np.ndarray or array.shape != shape or array.dtype is not _FLOAT64:
                     break
             else:
-                return self._single(*inputs)
+                results = self._single(*inputs)
+                return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
         return self._general(inputs, out)
 
     def compile(self) -> None:
@@ -112,7 +113,7 @@ class Compiled(Gate):
                 self._run_slices([*flat, *_reshaped(results, binding, samples)], samples)
             else:
                 self._run_into(flat, results, samples)
-        return results if len(results) > 1 else results[0]
+        return binding.bundled(results)
 
     def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
         """Run a flat batch into a user's arrays."""

@@ -95,7 +95,12 @@ _made = lru_cache(maxsize=256)(Kernels)
 
 
 def bind(
-    algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], name: str, single: bool = False
+    algorithm: Algorithm,
+    mechanism: Mechanism,
+    sites: Sequence[Site],
+    name: str,
+    single: bool = False,
+    bundle: type[tuple[Any, ...]] = tuple,
 ) -> Compiled:
     """A callable of NumPy arrays for one mechanism and choice of frames.
 
@@ -107,6 +112,7 @@ def bind(
         sites: The frames asked for.
         name: What users call the function, for messages.
         single: There is one frame, and results have no axis for it.
+        bundle: What several results come in.
     """
     variants = Variants.of(mechanism, sites)
     if any("rows" in argument.dimensions for argument in (*algorithm.inputs, *algorithm.outputs)):
@@ -123,4 +129,4 @@ def bind(
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
     reread = made.metadata()["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
-    return Compiled(Binding(name, inputs, outputs, constants, table, workspace), made.library)
+    return Compiled(Binding(name, inputs, outputs, constants, table, workspace, bundle), made.library)

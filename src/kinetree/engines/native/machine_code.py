@@ -31,9 +31,9 @@ _PYTHON = (
     "PyGILState_Ensure",
     "PyGILState_Release",
     "PyObject_VectorcallMethod",
-    "PyTuple_New",
     "PyTuple_SetItem",
     "PyTuple_Size",
+    "PyType_GenericAlloc",
     "Py_DecRef",
 )
 

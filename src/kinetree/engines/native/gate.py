@@ -1,12 +1,13 @@
 """The short way from Python to a kernel.
 
-A call of a ufunc costs NumPy more than a small robot costs the kernel. `Gate` is a base class whose instances Python
-calls without any Python code: machine code looks whether all arguments are exact, contiguous float64 arrays of the
-shapes of one sample. If so it allocates the results and runs the kernel; in every other case (batches, keywords, other
-types, a gate that was not opened) it calls the instance's method `general` with the same arguments.
+A call of a ufunc costs NumPy more than a small robot costs the kernel. `Gate` is a base class whose instances, once
+they are open, Python calls without any Python code: machine code looks whether all arguments are exact, contiguous
+float64 arrays of the shapes of one sample. If so it allocates the results and runs the kernel; in every other case
+(batches, keywords, other types) it calls the instance's method `general` with the same arguments. A gate that is shut
+is a plain Python object with a `__call__`; it needs no machine code. Opening one changes its class.
 
 It reads the fields of NumPy's arrays directly. `supported` checks on live arrays that they are where they are expected.
-Where they are not, on interpreters other than CPython, without a global lock, or with `KINETREE_NO_BUILTIN=1`, a gate
+Where they are not, on interpreters other than CPython, without a global lock, or with `KINETREE_NO_GATE=1`, a gate
 is a plain class that always calls `general`.
 """
 
@@ -60,7 +61,8 @@ class _Word(IntEnum):
     FLOAT64 = 6
     NEW_ARRAY = 7
     LONG = 8
-    OPERANDS = 9
+    BUNDLE = 9
+    OPERANDS = 10
 
 
 _OPERAND_WORDS = 4  # rank and up to three dimensions
@@ -73,7 +75,6 @@ def gate_text() -> str:
     one = f.let("alloca i64, align 8")
     answer = f.let("alloca ptr, align 8")
     words = f.let(f"load ptr, ptr {f.at('%self', _WORDS)}, align 8")
-    f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
     f.leave_when(f.let("icmp ne ptr %names, null"), "general")
     inputs, outputs = f.word(words, _Word.INPUTS), f.word(words, _Word.OUTPUTS)
     count = f.let(f"and i64 %nargsf, {2**63 - 1}")
@@ -101,7 +102,7 @@ def gate_text() -> str:
     f.do(f"store ptr null, ptr {answer}, align 8")
     several = f.let(f"icmp ne i64 {outputs}, 1")
     with f.when(several):
-        bundle = f.let(f"call ptr @PyTuple_New(i64 {outputs})")
+        bundle = f.let(f"call ptr @PyType_GenericAlloc(ptr {f.address(words, _Word.BUNDLE)}, i64 {outputs})")
         f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
         f.do(f"store ptr {bundle}, ptr {answer}, align 8")
     new = f.address(words, _Word.NEW_ARRAY)
@@ -162,7 +163,7 @@ def gate_text() -> str:
         "declare void @PyEval_RestoreThread(ptr)",
         "declare ptr @PyErr_Occurred()",
         "declare void @Py_DecRef(ptr)",
-        "declare ptr @PyTuple_New(i64)",
+        "declare ptr @PyType_GenericAlloc(ptr, i64)",
         "declare i64 @PyTuple_Size(ptr)",
         "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
         "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
@@ -208,7 +209,7 @@ def _make_base() -> type:
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
     # Python copies all of this but the names, which live as long as this function does.
     default, base, vectorcall = 1 << 18, 1 << 10, 1 << 11
-    name = b"kinetree.engines.native.builtin.GateBase"
+    name = b"kinetree.engines.native.gate.GateBase"
     spec = _Spec(name, _GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     made: type = make(ctypes.addressof(spec))
@@ -217,7 +218,7 @@ def _make_base() -> type:
 
 def supported() -> bool:
     """Whether gates may read arrays directly here, found out by looking at some."""
-    if os.environ.get("KINETREE_NO_BUILTIN", "") not in ("", "0"):
+    if os.environ.get("KINETREE_NO_GATE", "") not in ("", "0"):
         return False
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
@@ -259,8 +260,8 @@ def _allocator_fits() -> bool:
     return bool(type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is np.dtype(np.float64))
 
 
-class _ShutBase:
-    """A gate that is always shut."""
+class _Plain:
+    """The base of gates where there is no machine code: they stay shut."""
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self.general(*inputs, **options)
@@ -272,9 +273,9 @@ NATIVE = supported()
 """Whether gates are machine code in this process."""
 
 if TYPE_CHECKING:
-    _Base = _ShutBase
+    _Base = _Plain
 else:
-    _Base = _make_base() if NATIVE else _ShutBase
+    _Base = _make_base() if NATIVE else _Plain
 
 
 class Gate(_Base):
@@ -283,13 +284,20 @@ class Gate(_Base):
     A subclass that makes instances without their constructor calls its own `__new__`, not `object.__new__`.
     """
 
+    # Each class has a twin with a `__call__` of Python, of which its instances are until they open.
+    _opened: type[Gate]
+    _shut: type[Gate]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if NATIVE and "_opened" not in vars(cls):
+            twin: dict[str, Any] = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+            twin |= {"__slots__": (), "__call__": _Plain.__call__, "_opened": cls}
+            cls._opened, cls._shut = cls, type(cls.__name__, (cls,), twin)
+
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Make a gate that is shut: all calls go to `general`."""
-        gate = super().__new__(cls)
-        if NATIVE:
-            _field(gate, _VECTORCALL).value = _code().address("gate")
-            _field(gate, _METHOD).value = id(_GENERAL)
-        return gate
+        return super().__new__(cls._shut if NATIVE else cls)  # type: ignore[return-value]
 
     def open_gate(self, binding: Binding, driver: Library, kernel: Library) -> None:
         """From now on run a kernel of width 1 directly, if that is possible here.
@@ -316,6 +324,9 @@ class Gate(_Base):
                 # Keeps alive what the machine code reads. It never changes: calls of other threads may be under way.
                 self._gate = description
                 _field(self, _WORDS).value = description[0].ctypes.data
+                _field(self, _METHOD).value = id(_GENERAL)
+                _field(self, _VECTORCALL).value = _code().address("gate")
+                self.__class__ = self._opened
             followers = vars(self).pop("_followers", ())
         for reference in followers:
             follower = reference()
@@ -329,7 +340,7 @@ class Gate(_Base):
     @property
     def is_open(self) -> bool:
         """Whether plain samples go the short way."""
-        return NATIVE and bool(_field(self, _WORDS).value)
+        return NATIVE and type(self) is self._opened
 
 
 def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, ...]:
@@ -344,6 +355,7 @@ def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, 
     words[_Word.ARRAY_TYPE], words[_Word.FLOAT64] = id(np.ndarray), id(np.dtype(np.float64))
     words[_Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
     words[_Word.LONG] = binding.footprint >= _LONG_RUN
+    words[_Word.BUNDLE] = id(binding.bundle)
     for k, operand in enumerate(binding.operands):
         entry = words[_Word.OPERANDS + _OPERAND_WORDS * k :]
         entry[0] = len(operand.shape)

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.engines.native import builtin, cache, target
+from kinetree.engines.native import cache, gate, target
 from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
-from kinetree.engines.native.builtin import Gate
 from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.machine_code import Library, compile_text
 from kinetree.errors import InputError
 from tests.unit.toys import toy, toy_kernel
 
-native = pytest.mark.skipif(not builtin.NATIVE, reason="gates are switched off or not possible here")
+native = pytest.mark.skipif(not gate.NATIVE, reason="gates are switched off or not possible here")
 
 _OUTPUTS = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
 EMPTY = f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {_OUTPUTS}) {{\n  ret void\n}}\n"
@@ -228,7 +228,7 @@ def test_memory_error(single: bool) -> None:
     function = Compiled(binding, lambda _: Library(compile_text(EMPTY, target.host()), "kernel"))
     with pytest.raises((MemoryError, SystemError)):
         function(np.zeros(2) if single else np.zeros((3, 2)))
-    if single and builtin.NATIVE:
+    if single and gate.NATIVE:
         assert function.is_open
         with pytest.raises(MemoryError):
             function(np.zeros(2))
@@ -271,26 +271,26 @@ def test_long_runs_let_other_threads_work() -> None:
 
 @pytest.mark.parametrize("field", ["_DATA", "_NDIM", "_DIMS", "_DESCR", "_FLAGS"])
 def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KINETREE_NO_BUILTIN", raising=False)
-    moved = {"_DATA": builtin._DIMS, "_NDIM": 68, "_DIMS": builtin._DATA, "_DESCR": 48, "_FLAGS": 24}
-    assert builtin.supported() or not builtin.NATIVE
-    monkeypatch.setattr(builtin, field, moved[field])
-    assert not builtin.supported()
+    monkeypatch.delenv("KINETREE_NO_GATE", raising=False)
+    moved = {"_DATA": gate._DIMS, "_NDIM": 68, "_DIMS": gate._DATA, "_DESCR": 48, "_FLAGS": 24}
+    assert gate.supported() or not gate.NATIVE
+    monkeypatch.setattr(gate, field, moved[field])
+    assert not gate.supported()
 
 
 def test_switched_off() -> None:
     script = (
         "import numpy as np\n"
-        "from kinetree.engines.native import builtin\n"
+        "from kinetree.engines.native import gate\n"
         "from tests.unit.toys import toy\n"
-        "assert not builtin.NATIVE\n"
+        "assert not gate.NATIVE\n"
         "f = toy(3); f.compile()\n"
         "assert not f.is_open\n"
         "print(*(part.tobytes().hex() for part in f(np.ones(3), np.full(3, 0.3), np.array(0.7))))\n"
     )
     source = Path(cache.__file__).parents[3]
     path = os.pathsep.join([str(source), str(Path(__file__).parents[2])])
-    environment = {**os.environ, "PYTHONPATH": path, "KINETREE_NO_BUILTIN": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "KINETREE_NO_GATE": "1"}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     ours = toy(3)(np.ones(3), np.full(3, 0.3), np.array(0.7))
     assert run.stdout.split() == [part.tobytes().hex() for part in ours]

@@ -1,0 +1,192 @@
+"""Functions as attributes: a class declares what a quantity takes, gives and means, and which recursion computes it.
+
+    class Robot:
+        @quantity(mass_matrix)
+        def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+            ``Joint-space inertia, (…, nv, nv).``
+
+`robot.mass_matrix` is then a `Function` with that signature and docstring, for users, editors and type checkers alike.
+It is made when first read, then kept. What owns it has a `mechanism`, and where frames are taken, `site` and `frames`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound="Function[..., Any]", covariant=True)
+
+#: A method that only declares: its signature and docstring.
+Declared = Callable[Concatenate[Any, P], R]
+Guard = Callable[[Mechanism], None]
+
+
+class Quantity(Generic[F]):
+    """An attribute that is a function. Two threads that read it at once get the same one.
+
+    Args:
+        make: Makes the function for an owner.
+        name: The attribute's name.
+        doc: Its docstring.
+    """
+
+    def __init__(self, make: Callable[[Any], F], name: str, doc: str | None) -> None:
+        self._make, self._name, self.__doc__ = make, name, doc
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> F: ...
+    def __get__(self, instance: object | None, owner: type) -> F | Self:
+        if instance is None:
+            return self
+        made = self._make(instance)
+        made.belong(instance, self._name)
+        kept: F = instance.__dict__.setdefault(self._name, made)
+        return kept
+
+
+def quantity(
+    algorithm: Algorithm,
+    *,
+    guard: Guard | None = None,
+    finish: Callable[[Array], Array] | None = None,
+    bundle: type[tuple[Any, ...]] = tuple,
+) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
+    """Declare a function of arrays; see `Function` for the arguments."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
+        options = {"guard": guard, "finish": finish, "bundle": bundle, **_described(declared)}
+        return _quantity(declared, lambda o: Function(declared.__name__, o.mechanism, algorithm, **options))
+
+    return declare
+
+
+def forced_quantity(
+    algorithm: Algorithm, *, guard: Guard | None = None, bundle: type[tuple[Any, ...]] = tuple
+) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
+    """Declare a function with external wrenches."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
+        options = {"guard": guard, "bundle": bundle, **_described(declared)}
+        return _quantity(
+            declared, lambda o: ForcedFunction(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
+        )
+
+    return declare
+
+
+def differentiable_quantity(
+    algorithm: Algorithm,
+    derivatives: Mapping[str, Algorithm],
+    gradients: type[tuple[Any, ...]],
+    *,
+    guard: Guard | None = None,
+) -> Callable[[Declared[P, R]], Quantity[DifferentiableFunction[P, R]]]:
+    """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
+        options = {"guard": guard, "derivatives": derivatives, "gradients": gradients, **_described(declared)}
+        return _quantity(
+            declared,
+            lambda o: DifferentiableFunction(declared.__name__, o.mechanism, algorithm, site=o.site, **options),
+        )
+
+    return declare
+
+
+def frame_quantity(
+    algorithms: Algorithm | Mapping[str, Algorithm], frames: Callable[[Any], tuple[str, ...]] | None = None
+) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
+    """Declare a function of frames.
+
+    Args:
+        algorithms: The recursion, or one for each reference.
+        frames: The frames of an owner that are meant when none are named; all by default.
+    """
+    by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
+
+    def declare(declared: Declared[P, R]) -> Quantity[FrameFunction[P, R]]:
+        options = _described(declared)
+
+        def make(o: Any) -> FrameFunction[P, R]:
+            names = o.frames if frames is None else frames(o)
+            return FrameFunction(declared.__name__, o.mechanism, by_reference, site=o.site, frames=names, **options)
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:
+    return Quantity(make, declared.__name__, declared.__doc__)
+
+
+def _described(declared: Callable[..., Any]) -> dict[str, Any]:
+    signature = inspect.signature(declared)
+    _, *parameters = signature.parameters.values()
+    return {"signature": signature.replace(parameters=parameters), "doc": inspect.getdoc(declared)}
+
+
+def _derivative(declared: Callable[[Any], F]) -> Quantity[F]:
+    return _quantity(declared, declared)
+
+
+class DifferentiableFunction(ForcedFunction[P, R]):
+    """A function with external wrenches, and its derivatives along directions.
+
+    Args:
+        derivatives: The recursions of `jvp`, `vjp` and `hvp`.
+        gradients: What the results of `vjp` and `hvp` come in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mechanism: Mechanism,
+        algorithm: Algorithm,
+        *,
+        derivatives: Mapping[str, Algorithm],
+        gradients: type[tuple[Any, ...]],
+        **options: Any,
+    ) -> None:
+        super().__init__(name, mechanism, algorithm, **options)
+        self._derivatives, self._gradients = dict(derivatives), gradients
+
+    @_derivative
+    def jvp(self) -> ForcedFunction[..., Array]:
+        """Change of the result along a direction, (…, nv): takes the inputs, then a direction of each."""
+        return self._derived("jvp", tuple)
+
+    @_derivative
+    def vjp(self) -> ForcedFunction[..., Any]:
+        """Gradients of the weighted sum of the result, (…, nv) each: takes the inputs, then the weights."""
+        return self._derived("vjp", self._gradients)
+
+    @_derivative
+    def hvp(self) -> ForcedFunction[..., Any]:
+        """Change of the gradients along a direction, (…, nv) each: takes what `vjp` takes, then a direction."""
+        return self._derived("hvp", self._gradients)
+
+    def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:
+        derived: ForcedFunction[..., Any] = ForcedFunction(
+            f"{self.name}.{which}",
+            self.mechanism,
+            self._derivatives[which],
+            site=self._site,
+            guard=self._guard,
+            bundle=bundle,
+            doc=vars(DifferentiableFunction)[which].__doc__,
+        )
+        return derived.engine(self._engine)

@@ -1,0 +1,145 @@
+"""Kinematics of a model's frames.
+
+`frames` is the name of one frame, or a sequence of names, for which the result has an axis: `pose(q, "hand")` is
+(…, 4, 4), `pose(q, ["hand", "foot"])` is (…, 2, 4, 4). `reference` says from where a motion is seen:
+
+    "local"                  the frame's origin, in the frame's axes
+    "local_world_aligned"    the frame's origin, in the world's axes
+    "world"                  the point of the body at the world's origin, in the world's axes
+
+Motions are twists, angular part first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
+from kinetree.algorithms.kinematics import ACCELERATIONS, JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
+from kinetree.engines.quantity import frame_quantity
+from kinetree.spatial.value import Array
+
+Frames = str | Sequence[str]
+Reference = Literal["local", "local_world_aligned", "world"]
+
+
+class Kinematics:
+    """What can be computed of frames."""
+
+    @frame_quantity(poses)
+    def pose(self, q: ArrayLike, frames: Frames | None = None, *, out: Array | None = None) -> Array:
+        """Homogeneous transforms from frames to the world, (…, 4, 4) [m].
+
+        Args:
+            q: Configuration, (…, nq).
+            frames: One name, or a sequence of m names: (…, m, 4, 4). All of `robot.frames` by default.
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(VELOCITIES)
+    def velocity(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        frames: Frames | None = None,
+        reference: Reference = "local",
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Twists of frames, angular part first, (…, 6) [rad/s, m/s].
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
+            reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
+                "world" (the world's axes and origin).
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(ACCELERATIONS)
+    def acceleration(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        frames: Frames | None = None,
+        reference: Reference = "local",
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Rates of change of frames' twists, J a + J̇v, (…, 6) [rad/s², m/s²].
+
+        The rate is that of the numbers that `velocity` gives for the same reference. In "local_world_aligned", these
+        are the angular acceleration and the acceleration of the frame's origin, as an inertial observer sees them.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
+            reference: As for `velocity`.
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(JACOBIANS)
+    def jacobian(
+        self, q: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """Jacobians of frames, which take v to twists, angular part first, (…, 6, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
+                "world" (the world's axes and origin).
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(JACOBIANS_DOT_V)
+    def jacobian_dot_v(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """J̇v: rates of change of frames' twists when all joint accelerations are zero, (…, 6) [rad/s², m/s²].
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6).
+            reference: As for `jacobian`.
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(JACOBIAN_RATES)
+    def jacobian_rate(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """J̇ of frames while q moves with v, (…, 6, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: As for `jacobian`.
+            out: float64 array for the result.
+        """
+
+    @frame_quantity(VELOCITY_DERIVATIVES)
+    def velocity_derivative(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """∂(J v)/∂q of frames' twists, along the tangent, (…, 6, nv).
+
+        With respect to v the derivative of the twist is J, and of the pose with respect to q it is J too: the tangent
+        of a pose is a twist.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: As for `jacobian`.
+            out: float64 array for the result.
+        """

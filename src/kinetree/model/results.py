@@ -1,0 +1,75 @@
+"""Results with several parts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kinetree.spatial.value import Array
+
+
+class Energy(NamedTuple):
+    """Mechanical energy.
+
+    Attributes:
+        kinetic: (…) [J].
+        potential: (…) [J], zero with all mass at the world's origin.
+    """
+
+    kinetic: Array
+    potential: Array
+
+
+class LinearizedInverse(NamedTuple):
+    """δτ = dq δq + dv δv + da δa, about a state and its accelerations.
+
+    Attributes:
+        dq: ∂τ/∂q, (…, nv, nv): δq is a tangent, the increment of `robot.integrate(q, δq)`.
+        dv: ∂τ/∂v, (…, nv, nv).
+        da: ∂τ/∂a, the mass matrix, (…, nv, nv).
+    """
+
+    dq: Array
+    dv: Array
+    da: Array
+
+
+class LinearizedForward(NamedTuple):
+    """δa = dq δq + dv δv + dtau δτ, about a state and its joint forces.
+
+    Attributes:
+        dq: ∂a/∂q, (…, nv, nv): δq is a tangent, the increment of `robot.integrate(q, δq)`.
+        dv: ∂a/∂v, (…, nv, nv).
+        dtau: ∂a/∂τ, the inverse of the mass matrix, (…, nv, nv).
+    """
+
+    dq: Array
+    dv: Array
+    dtau: Array
+
+
+class InverseGradients(NamedTuple):
+    """Gradients of wᵀτ of inverse dynamics, or what `hvp` gives: their change along a direction.
+
+    Attributes:
+        dq: With respect to q, along the tangent, (…, nv).
+        dv: With respect to v, (…, nv).
+        da: With respect to a, (…, nv).
+    """
+
+    dq: Array
+    dv: Array
+    da: Array
+
+
+class ForwardGradients(NamedTuple):
+    """Gradients of wᵀa of forward dynamics, or what `hvp` gives: their change along a direction.
+
+    Attributes:
+        dq: With respect to q, along the tangent, (…, nv).
+        dv: With respect to v, (…, nv).
+        dtau: With respect to τ, (…, nv).
+    """
+
+    dq: Array
+    dv: Array
+    dtau: Array

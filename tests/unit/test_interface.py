@@ -1,0 +1,189 @@
+"""What help, editors and type checkers see of a robot's functions, and that looking at them costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.function import Function
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.dynamics import FUNCTIONS
+
+
+@pytest.fixture(scope="module")
+def robot() -> kt.Model:
+    return kt.zoo.double_pendulum()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_is_about_the_quantity(robot: kt.Model, name: str) -> None:
+    function = getattr(robot, name)
+    assert isinstance(function, Function)
+    parameters = inspect.signature(function).parameters
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert f"{name}({', '.join(parameters)[:1]}" in text
+    assert function.__doc__ == inspect.getdoc(getattr(kt.Model, name))
+    assert function.__doc__ in "\n".join(line.strip() for line in text.splitlines()) or all(
+        line.strip() in text for line in function.__doc__.splitlines()
+    )
+    described = function.__doc__.partition("Args:")[2]
+    for parameter in parameters:
+        assert f"{parameter}: " in described
+
+
+def test_signatures_say_what_is_needed(robot: kt.Model) -> None:
+    def required(function: object) -> list[str]:
+        given = inspect.signature(function).parameters.values()
+        return [p.name for p in given if p.default is inspect.Parameter.empty]
+
+    assert required(robot.jacobian) == ["q", "frames"]
+    assert required(robot.pose) == ["q"]
+    assert list(inspect.signature(robot.pose).parameters) == ["q", "frames", "out"]
+    assert list(inspect.signature(robot.regressor).parameters) == ["q", "v", "a", "frames", "out"]
+    assert required(robot.forward_dynamics) == ["q", "v", "tau"]
+    assert required(robot.forward_dynamics.jvp) == ["q", "v", "tau", "dq", "dv", "dtau"]
+    assert repr(robot.velocity) == "<velocity(q, v, frames=None, reference='local', *, out=None) on the native engine>"
+
+
+def test_results_with_several_parts_are_named(robot: kt.Model) -> None:
+    for engine in ("native", "reference"):
+        for q in (np.array([0.3, 0.4]), np.full((2, 2), 0.3)):
+            for _ in range(2):  # before and after single samples take the short way
+                energy = robot.energy.engine(engine)(q, q)
+                assert isinstance(energy, kt.Energy)
+                np.testing.assert_array_equal(energy.kinetic, energy[0])
+                assert isinstance(robot.forward_dynamics.engine(engine).vjp(q, q, q, q), kt.ForwardGradients)
+                assert isinstance(robot.inverse_dynamics.engine(engine).hvp(*[q] * 7), kt.InverseGradients)
+    assert isinstance(robot.inverse_dynamics_derivatives(q, q, q), kt.LinearizedInverse)
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_one_frame_has_no_axis_and_several_have_one(robot: kt.Model, engine: str) -> None:
+    q, v, a = np.random.default_rng(0).uniform(size=(3, 5, 2))
+    calls = {
+        "pose": (q,), "velocity": (q, v), "acceleration": (q, v, a), "jacobian": (q,), "jacobian_dot_v": (q, v),
+        "jacobian_rate": (q, v), "velocity_derivative": (q, v), "regressor": (q, v, a),
+    }  # fmt: skip
+    names = robot.frames[-2:]
+    for name, arrays in calls.items():
+        function = getattr(robot, name).engine(engine)
+        axis = -2 if name in ("velocity", "acceleration", "jacobian_dot_v", "regressor") else -3
+        together = function(*arrays, names)
+        for i, frame in enumerate(names):
+            one = function(*arrays, frame)
+            np.testing.assert_array_equal(one, np.take(together, i, axis))
+            np.testing.assert_array_equal(one, function(*arrays, frames=frame))
+        np.testing.assert_array_equal(together, function(*arrays, list(names)))
+        np.testing.assert_array_equal(together, function(*arrays, (name for name in names)))
+
+
+def test_acceleration_is_jacobian_times_acceleration_plus_drift(robot: kt.Model) -> None:
+    q, v, a = np.random.default_rng(0).uniform(size=(3, 2))
+    for reference in ("local", "local_world_aligned", "world"):
+        expected = robot.jacobian(q, "tip", reference) @ a + robot.jacobian_dot_v(q, v, "tip", reference)
+        np.testing.assert_allclose(robot.acceleration(q, v, a, "tip", reference), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "frames", [5, 3.5, {"tip"}, frozenset(["tip"]), {"tip": 1}, {"tip": 1}.keys(), b"tip"], ids=str
+)
+def test_frames_are_a_name_or_a_sequence_of_names(robot: kt.Model, frames: object) -> None:
+    kind = type(frames).__name__
+    for function in (robot.pose, robot.jacobian, robot.pose.engine("reference")):
+        with pytest.raises(InputError, match=f"{function.name}: frames is a name or a sequence of names, got {kind}"):
+            function(np.zeros(2), frames)
+    with pytest.raises(InputError, match="frames is a name or a sequence"):
+        robot.count("pose", frames)
+
+
+def test_wrong_calls(robot: kt.Model) -> None:
+    q = np.zeros(2)
+    for call, message in {
+        lambda: robot.pose(q, "tip", reference="world"): "pose takes no 'reference'; it takes (q, frames, out)",
+        lambda: robot.jacobian(q): "jacobian needs frames; it takes (q, frames, reference, out)",
+        lambda: robot.jacobian(q, None): "jacobian: frames is a name or a sequence of names, got None",
+        lambda: robot.jacobian(q, ["tip", 3]): "jacobian: frames is a name or a sequence of names, got 3 among them",
+        lambda: robot.jacobian(q, "tip", "world", 1): "jacobian got 4 arguments; it takes (q, frames, reference, out)",
+        lambda: robot.mass_matrix(q, q=q): "mass_matrix got 'q' twice; it takes (q, out)",
+        lambda: robot.inverse_dynamics(q): "inverse_dynamics needs v and a; it takes (q, v, a, f_ext, out)",
+    }.items():
+        with pytest.raises(InputError) as caught:
+            call()
+        assert str(caught.value) == message
+    for wrong in (5, ["world"], None.__class__):
+        with pytest.raises(UnknownNameError, match="no reference is called .* There are: local, local_world_aligned"):
+            robot.jacobian(q, "tip", reference=wrong)
+
+
+def test_reading_a_function_compiles_nothing() -> None:
+    code = """
+import kinetree as kt
+from kinetree.engines.native import cache, machine_code
+
+def refuse(*_):
+    raise AssertionError("something is compiled, loaded or hashed")
+
+cache.source_fingerprint = cache.load = machine_code.compile_text = machine_code.Library.__init__ = refuse
+robot = kt.zoo.humanoid24()
+for name in kt.model.dynamics.FUNCTIONS:
+    repr(getattr(robot, name))
+robot.forward_dynamics.jvp, robot.mass_matrix.engine("reference")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+SCRIPT = """
+from collections.abc import Callable
+import numpy as np
+import kinetree as kt
+
+robot = kt.zoo.humanoid24()
+q = robot.random_configuration(0, (3,))
+v = np.zeros((3, robot.nv))
+tau: np.ndarray = robot.inverse_dynamics(q, v, v, f_ext={"left_hand": np.zeros(6)})
+robot.forward_dynamics(q, v, tau, out=tau)
+kinetic = robot.energy(q, v).kinetic
+hand, hands = robot.pose(q, "left_hand"), robot.pose(q, ["left_hand", "right_hand"])
+J = robot.jacobian(q, "left_hand", reference="local_world_aligned")
+change = robot.forward_dynamics.jvp(q, v, tau, v, v, v)
+M = robot.linearize(q, v, a=v).da
+gravity: Callable[[np.ndarray], np.ndarray] = robot.gravity_forces.engine("reference")
+"""
+
+MISTAKES = {
+    'robot.jacobian(q)': "call-arg",
+    'robot.pose(q, "left_hand", reference="world")': "call-arg",
+    'robot.jacobian(q, "left_hand", reference="body")': "arg-type",
+    'robot.velocitie(q, v)': "attr-defined",
+    'robot.energy(q, v).heat': "attr-defined",
+    'robot.mass_matrix.jvp': "attr-defined",
+}  # fmt: skip
+
+
+def test_mypy_understands_users(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT + "\n".join(MISTAKES) + "\n")
+    here = Path(kt.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--follow-imports", "silent", str(script)],
+        env={"MYPYPATH": str(here), "PATH": "", "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    first = 1 + SCRIPT.count("\n")
+    assert len(errors) == len(MISTAKES), done.stdout + done.stderr
+    for number, (error, code) in enumerate(zip(errors, MISTAKES.values(), strict=True), start=first):
+        assert f"script.py:{number}: " in error
+        assert f"[{code}]" in error
+
+
+def test_types_are_shipped() -> None:
+    assert Path(kt.__file__).with_name("py.typed").exists()
