@@ -5,6 +5,9 @@ The operators, and what [JR] is, are in `chain_operators`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -193,3 +196,63 @@ def test_accelerations_without_gravity(chain: Chain) -> None:
     inner = T - still.H @ art.psi @ (art.K @ T + still.M_hat @ V + art.operator(0) @ Hv)
     a = art.innovations.T @ np.linalg.inv(art.operator(2)) @ inner - art.K.T @ art.psi.T @ Hv
     assert_close(a, tip_first(still.a), solving(still))
+
+
+def recursion(chain: Chain, step: Callable[[int, Array], Array], X: list[Array], outwards: bool) -> Array:
+    """S = diag{S(k)} of Lemma A.1: S(k) is a step from the link before, and X(k)."""
+    S_k, blocks = np.zeros((6, 6)), [np.zeros((6, 6))] * chain.n
+    for k in reversed(range(chain.n)) if outwards else range(chain.n):
+        S_k = blocks[k] = step(k, S_k) + X[k]
+    return chain.diagonal(blocks)
+
+
+def test_lemma_a_1(chain: Chain) -> None:
+    """How products of operators decompose. The recursion of (A.3) uses S(k + 1), where S(k) is printed."""
+    art, n, one = Articulated(chain), chain.n, np.eye(6 * chain.n)
+    blocks = list(np.random.default_rng(n).normal(size=(n, 6, 6)))
+    X, Phi, psi = chain.diagonal(blocks), chain.Phi, art.psi
+    Phi_tilde, psi_tilde = Phi - one, psi - one
+    tau_bar = [np.eye(6) - G @ h[None, :] for (_, _, _, G, _), h in zip(art.blocks, chain.axes)]  # ψ(k + 1, k)
+
+    plain = recursion(chain, lambda _, S_k: S_k, blocks, outwards=False)
+    assert_close(Phi @ plain + plain @ Phi_tilde.T, Phi @ X @ Phi.T, bound(n))  # A.1
+    inward = recursion(chain, lambda k, S_k: tau_bar[k - 1] @ S_k, blocks, outwards=False)
+    assert_close(psi @ inward + inward @ Phi_tilde.T, psi @ X @ Phi.T, solving(chain))  # A.2
+    both = recursion(chain, lambda k, S_k: tau_bar[k].T @ S_k @ tau_bar[k], blocks, outwards=True)
+    assert_close(psi.T @ both + both @ psi_tilde, psi.T @ X @ psi, solving(chain))  # A.3
+    plain = recursion(chain, lambda _, S_k: S_k, blocks, outwards=True)
+    assert_close(plain @ Phi.T - Phi.T @ plain, Phi.T @ X @ Phi_tilde.T, bound(n))  # A.4
+    outward = recursion(chain, lambda k, S_k: tau_bar[k].T @ S_k, blocks, outwards=True)
+    assert_close(outward @ Phi.T - psi.T @ outward, psi.T @ X @ Phi_tilde.T, solving(chain))  # A.5
+
+
+def sensitivity(chain: Chain, value: Callable[[Chain], Array]) -> tuple[Array, float]:
+    """∇_θ of something that belongs to the links, by differences of fourth order, with its relative error."""
+    step, columns = 2e-3, []
+    for j in reversed(range(chain.n)):  # tip first
+        moved = (replace(chain, q=chain.q + i * step * np.eye(chain.n)[j]) for i in (-2, -1, 1, 2))
+        far_before, before, after, far_after = (value(one) for one in moved)
+        columns.append((far_before - far_after + 8.0 * (after - before)) / (12.0 * step))
+    return np.array(columns).T, bound(chain.n, 1.0 / step)
+
+
+def test_lemma_a_2(chain: Chain) -> None:
+    """How operators change with the joint angles. (A.6) has H̃(k) x(k), a number, where H̃*(k) X(k) is printed."""
+    rng, n = np.random.default_rng(chain.n), chain.n
+    x, vectors = rng.normal(size=n), list(rng.normal(size=(n, 6)))
+    X, moved = np.concatenate(vectors), chain.Phi.T @ chain.H.T
+    assert_close(
+        chain.diagonal([S(h).T * number for h, number in zip(chain.axes, x)]) @ moved,
+        *sensitivity(chain, lambda c: c.H.T @ x),
+    )  # A.6
+    expected = sensitivity(chain, lambda c: c.H @ X)
+    turned = chain.diagonal([Q(vector) for vector in vectors])
+    assert_close(chain.H @ turned @ moved, *expected)  # A.7
+    assert_close(chain.H @ turned @ (chain.Phi - np.eye(6 * n)).T @ chain.H.T, *expected)
+    blocks = [Q(M @ vector) + M @ S(vector).T for M, vector in zip(chain.inertias, vectors)]
+    assert_close(-chain.diagonal(blocks) @ moved, *sensitivity(chain, lambda c: c.M @ X))  # A.8
+    momenta = chain.diagonal([Q(M @ V) for M, V in zip(chain.inertias, chain.motion[0])])
+    assert_close(
+        chain.M @ chain.Phi.T @ chain.H_rate - momenta @ moved,
+        *sensitivity(chain, lambda c: c.M @ np.concatenate(c.motion[0])),
+    )  # A.9

@@ -5,13 +5,13 @@
     hinge        gather     P, D, G; residual acceleration ν                                [J11] Eqs. 33, 58
     linearized   scatter    α; changes of velocity ϑ and acceleration ζ, without δa's own   Eq. 3.3
     force        gather     force f; linearised bias force z, residual ε                    Lemma 4.6
-    answer       scatter    δa, acceleration λ                                              Eq. 4.18
+    answer       scatter    δa, and the accelerations of bodies that it causes              Lemma 4.6
 
-[JR] Algorithm 5 takes a and f as given, and does with two further recursions for P̂ and Ĝ what the linearised motion
-does here: it goes from the tips to the base first. Where a has to be computed, the motion passes by on its way outward
-anyhow. Then the linearised equations of motion, solved with the articulated inertias at hand (Lemma 4.6), need neither
-P̂ nor Ĝ: 579 multiplications per link of a chain with all that finds a, where Algorithm 5 takes some 550 by hand with a
-given. `forward_dynamics_derivatives.py` needs them, and has Algorithm 5's quantities as printed and corrected.
+This is not Algorithm 5, which takes a and f as given, and does with two further recursions for P̂ and Ĝ what the
+linearised motion does here: it goes from the tips to the base first. Where a has to be computed, the motion passes by
+on its way outward anyhow. Then the linearised equations of motion, solved with the articulated inertias at hand (Lemma
+4.6), need neither P̂ nor Ĝ: 579 M + 510 A per link of a chain with all that finds a, where Algorithm 5, corrected and
+written in the tree language (`benchmarks/papers/algorithm_5.py`), takes 606 M + 559 A with a given.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
       Systems, Man and Cybernetics 23, 1993.
@@ -44,7 +44,7 @@ def forward_dynamics_jvp(
     wrench: Indexed,
     da: Indexed,
 ) -> None:
-    """δa. [JR] Lemma 4.6 and Algorithm 5.
+    """δa. [JR] Lemma 4.6.
 
     Args:
         tree: The mechanism.
