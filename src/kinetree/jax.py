@@ -24,7 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.model.differentiable import Differentiable, refuse_second_derivatives
+from kinetree.errors import InputError
+from kinetree.model.differentiable import (
+    Differentiable,
+    frames_of,
+    refuse,
+    refuse_complex,
+    refuse_second_derivatives,
+)
 from kinetree.model.model import Model
 
 try:
@@ -38,28 +45,51 @@ except ImportError as error:
 
 def inverse_dynamics(robot: Model) -> Callable[..., Any]:
     """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all of them."""
-    return _differentiable(robot, "inverse_dynamics")
+    call = _caller(robot, "inverse_dynamics")
+
+    def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
+        """Joint forces, (…, nv)."""
+        return call(q, v, a, f_ext)
+
+    return inverse_dynamics
 
 
 def forward_dynamics(robot: Model) -> Callable[..., Any]:
     """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, likewise."""
-    return _differentiable(robot, "forward_dynamics")
+    call = _caller(robot, "forward_dynamics")
+
+    def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
+        """Joint accelerations, (…, nv)."""
+        return call(q, v, tau, f_ext)
+
+    return forward_dynamics
 
 
-def _differentiable(robot: Model, name: str) -> Callable[..., Any]:
+def _caller(robot: Model, name: str) -> Callable[..., Any]:
     made = cache(lambda frames: _core(Differentiable(robot, name, frames)))
+    made(())  # raises now if there is no such function
 
-    def dynamics(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
-        core, function = made(tuple(f_ext or ()))
-        arrays = jax.tree.map(jnp.asarray, (q, v, x, dict(f_ext or {})))
-        arrays = function.arguments(*arrays)
+    def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+        core, function = made(frames_of(name, f_ext))
+        arrays, batch = function.arguments(q, v, x, f_ext, _array)
         # From here on all have the same batch axes; JAX itself differentiates the broadcast.
-        batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
         dtype = jnp.result_type(0.0, *arrays)  # whole numbers become floats, single precision stays
         return core(*(jnp.broadcast_to(array, (*batch, array.shape[-1])).astype(dtype) for array in arrays))
 
-    dynamics.__name__, dynamics.__doc__ = name, f"`{name}` of {robot.name!r}, differentiable."
-    return dynamics
+    return call
+
+
+def _array(name: str, given: Any) -> Any:
+    """What JAX can work with, real."""
+    if not isinstance(given, (jax.Array, np.ndarray, np.generic, int, float, complex, list, tuple)):
+        raise refuse(name, given, "give an array of JAX or NumPy")
+    try:
+        array = jnp.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not made of numbers: {str(error)[:200]}") from None
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise refuse_complex(name)
+    return array
 
 
 def _core(function: Differentiable) -> tuple[Callable[..., Any], Differentiable]:

@@ -17,12 +17,19 @@ along the tangent are `robot.forward_dynamics.jvp` and `.vjp`. Derivatives canno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 
-from kinetree.model.differentiable import Differentiable, refuse_second_derivatives
+from kinetree.errors import InputError
+from kinetree.model.differentiable import (
+    Differentiable,
+    frames_of,
+    refuse,
+    refuse_complex,
+    refuse_second_derivatives,
+)
 from kinetree.model.model import Model
 
 try:
@@ -33,27 +40,51 @@ except ImportError as error:
 
 def inverse_dynamics(robot: Model) -> Callable[..., Any]:
     """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all of them."""
-    return _differentiable(robot, "inverse_dynamics")
+    call = _caller(robot, "inverse_dynamics")
+
+    def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
+        """Joint forces, (…, nv)."""
+        return call(q, v, a, f_ext)
+
+    return inverse_dynamics
 
 
 def forward_dynamics(robot: Model) -> Callable[..., Any]:
     """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, likewise."""
-    return _differentiable(robot, "forward_dynamics")
+    call = _caller(robot, "forward_dynamics")
+
+    def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
+        """Joint accelerations, (…, nv)."""
+        return call(q, v, tau, f_ext)
+
+    return forward_dynamics
 
 
-def _differentiable(robot: Model, name: str) -> Callable[..., Any]:
+def _caller(robot: Model, name: str) -> Callable[..., Any]:
     made = cache(lambda frames: Differentiable(robot, name, frames))
+    made(())  # raises now if there is no such function
 
-    def dynamics(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
-        function = made(tuple(f_ext or ()))
-        tensors = function.arguments(q, v, x, f_ext)
+    def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+        function = made(frames_of(name, f_ext))
+        tensors, batch = function.arguments(q, v, x, f_ext, _real)
         # From here on all have the same batch axes; PyTorch itself differentiates the broadcast.
-        batch = torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors))
-        dtype = max((tensor.dtype for tensor in tensors), key=lambda dtype: dtype.itemsize)
+        dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+        if not dtype.is_floating_point:
+            dtype = torch.get_default_dtype()  # as for torch.sin of whole numbers
         return _Value.apply(function, *(tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors))
 
-    dynamics.__name__, dynamics.__doc__ = name, f"`{name}` of {robot.name!r}, differentiable."
-    return dynamics
+    return call
+
+
+def _real(name: str, given: Any) -> Any:
+    """A dense tensor of real numbers on the CPU."""
+    if not isinstance(given, torch.Tensor):
+        raise refuse(name, given, "give a tensor: torch.as_tensor(…)")
+    if given.is_complex():
+        raise refuse_complex(name)
+    if given.device.type != "cpu" or given.layout != torch.strided:
+        raise InputError(f"{name} is {given.layout} on {given.device}; give a dense tensor on the CPU")
+    return given
 
 
 class _Kernel(torch.autograd.Function):  # type: ignore[misc]
@@ -106,7 +137,7 @@ class _Change(_Kernel):
 
 
 def _array(tensor: Any) -> Any:
-    return np.ascontiguousarray(tensor.detach().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(tensor.detach().to(torch.float64).numpy())
 
 
 def _tensor(array: Any, dtype: Any) -> Any:

@@ -23,6 +23,13 @@ def robot(name: str = "floating") -> kt.Model:
     return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
 
 
+def singular() -> kt.Model:
+    """A pendulum whose second body has no mass."""
+    builder = kt.Builder()
+    builder.add_body("a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
+    return builder.add_body("b", parent="a").build()
+
+
 @dataclass(frozen=True)
 class Sample:
     """Arguments of the dynamics. Batch axes are (2,), (), (3, 1) and (3, 2): they broadcast."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.errors import InputError, SecondDerivativeError, UnknownNameError
-from tests.bridges.cases import FUNCTIONS, robot, sample
+from kinetree import zoo
+from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
+from tests.bridges.cases import FUNCTIONS, robot, sample, singular
 from tests.oracle import oracle
 
 jax = oracle("jax")
@@ -116,6 +117,58 @@ def test_single_precision() -> None:
     assert gradient.dtype == np.float32
     expected = model.forward_dynamics.vjp(*arrays, np.ones(model.nv))[2].sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32", "bfloat16"])
+def test_types_are_promoted(dtype: str) -> None:
+    """Whole numbers are floats."""
+    model = zoo.double_pendulum()
+    q, v, tau = jax.numpy.ones(2, dtype), np.array([0.3, 0.7]), np.array([0.5, 0.7])
+    result = bridge("forward_dynamics", model)(q, v, tau)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(result), model.forward_dynamics(np.ones(2), v, tau))
+
+
+def test_arguments_have_the_names_of_the_model_s() -> None:
+    model, s = robot(), sample(robot())
+    inverse, forward = bridge("inverse_dynamics", model), bridge("forward_dynamics", model)
+    np.testing.assert_array_equal(inverse(q=s.q, v=s.v, a=s.x, f_ext=s.f_ext), inverse(s.q, s.v, s.x, s.f_ext))
+    np.testing.assert_array_equal(jax.jit(forward)(s.q, s.v, tau=s.x), forward(s.q, s.v, s.x))
+
+
+class Foreign:
+    """An array of a library that JAX does not know."""
+
+    shape = (13,)
+    dtype = np.float64
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda _: Foreign(), r"forward_dynamics: tau is a tests.Foreign; give an array of JAX or NumPy"),
+        (lambda _: None, "tau is a builtins.NoneType; give an array"),
+        (lambda x: x * 1j, "tau is complex; give real numbers"),
+        (lambda x: x.astype(object), "tau is not made of numbers"),
+        (lambda _: ["hello"] * 13, "tau is not made of numbers"),
+        (lambda x: np.zeros((4, x.shape[-1])), r"batch axes do not fit each other: q \(2, .*tau \(4, "),
+        (lambda _: 0.5, r"tau has shape \(\), expected"),
+    ],
+)
+def test_what_is_no_array_of_real_numbers(spoil: Any, message: str) -> None:
+    model, s = robot(), sample(robot())
+    with pytest.raises(InputError, match=message):
+        bridge("forward_dynamics", model)(s.q, s.v, spoil(s.x))
+
+
+def test_robots_that_have_no_such_function() -> None:
+    """The error is the library's own, also where a compiled program would call the function."""
+    with pytest.raises(InputError, match="takes a kinetree.Model, got str"):
+        bridge("inverse_dynamics", "robot")
+    with pytest.raises(SingularMechanismError):
+        bridge("forward_dynamics", singular())
+    with pytest.raises(InputError, match="f_ext is a list; give a dictionary"):
+        bridge("forward_dynamics", robot())(np.zeros(3), np.zeros(3), np.zeros(3), [1])
 
 
 def test_what_cannot_be_done() -> None:

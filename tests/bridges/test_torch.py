@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.errors import InputError, SecondDerivativeError, UnknownNameError
-from tests.bridges.cases import FUNCTIONS, robot, sample
+from kinetree import zoo
+from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
+from tests.bridges.cases import FUNCTIONS, robot, sample, singular
 from tests.oracle import oracle
 
 torch = oracle("torch")
@@ -94,6 +95,63 @@ def test_single_precision_and_missing_gradients() -> None:
     assert tau.grad.dtype == torch.float32
     expected = model.mass_matrix_inverse(model.neutral()).sum(axis=-1)
     np.testing.assert_allclose(tau.grad.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32", "bfloat16"])
+def test_types_are_promoted(dtype: str) -> None:
+    """Whole numbers beside floats are floats, and alone PyTorch's default."""
+    model = zoo.double_pendulum()
+    function = bridge("forward_dynamics", model)
+    q = torch.ones(2, dtype=getattr(torch, dtype))
+    v, tau = (torch.tensor([x, 0.7], dtype=torch.float64) for x in (0.3, 0.5))
+    expected = model.forward_dynamics(np.ones(2), v.numpy(), tau.numpy())
+    for call in (function, torch.func.vmap(function)):
+        batch = (lambda x: x[None]) if call is not function else (lambda x: x)
+        result = call(batch(q), batch(v), batch(tau))
+        assert result.dtype == torch.float64
+        np.testing.assert_array_equal(result.reshape(2).numpy(), expected)
+    alone = function(q, q, q)
+    assert alone.dtype == (q.dtype if q.dtype.is_floating_point else torch.get_default_dtype())
+    expected = model.forward_dynamics(np.ones(2), np.ones(2), np.ones(2))
+    np.testing.assert_allclose(alone.to(torch.float64).numpy(), expected, rtol=1e-2 if dtype == "bfloat16" else 1e-6)
+
+
+def test_arguments_have_the_names_of_the_model_s() -> None:
+    model = robot()
+    q, v, x, f_ext = tensors(model)
+    inverse, forward = bridge("inverse_dynamics", model), bridge("forward_dynamics", model)
+    assert torch.equal(inverse(q=q, v=v, a=x, f_ext=f_ext), inverse(q, v, x, f_ext))
+    assert torch.equal(forward(q, v, tau=x), forward(q, v, x))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: x.numpy(), r"forward_dynamics: tau is a numpy.ndarray; give a tensor"),
+        (lambda x: x.tolist(), r"tau is a builtins.list; give a tensor"),
+        (lambda x: x * 1j, "tau is complex; give real numbers"),
+        (lambda x: x.to_sparse(), "tau is torch.sparse_coo on cpu; give a dense tensor"),
+        (lambda x: x.to("meta"), "on meta; give a dense tensor on the CPU"),
+        (lambda x: torch.zeros(4, x.shape[-1]), r"batch axes do not fit each other: q \(2, .*tau \(4, "),
+        (lambda x: x.sum(), r"tau has shape \(\), expected"),
+    ],
+)
+def test_what_is_no_tensor_of_real_numbers(spoil: Any, message: str) -> None:
+    model = robot()
+    q, v, x, _ = tensors(model)
+    with pytest.raises(InputError, match=message):
+        bridge("forward_dynamics", model)(q, v, spoil(x))
+
+
+def test_robots_that_have_no_such_function() -> None:
+    with pytest.raises(InputError, match="takes a kinetree.Model, got str"):
+        bridge("inverse_dynamics", "robot")
+    with pytest.raises(SingularMechanismError):
+        bridge("forward_dynamics", singular())
+    model = robot()
+    q, v, x, _ = tensors(model)
+    with pytest.raises(InputError, match="f_ext is a list; give a dictionary"):
+        bridge("forward_dynamics", model)(q, v, x, [1])
 
 
 def test_what_cannot_be_done() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle import oracle
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -35,6 +37,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for line, block in blocks(path, "python"):
+        for library in re.findall(r"^import (jax|torch)$", block, re.MULTILINE):
+            oracle(library)  # skips where it is not installed
         # Leading newlines make a traceback point at the document's own line.
         exec(compile("\n" * (line - 1) + block, identify(path), "exec"), namespace)
 

@@ -8,13 +8,14 @@ are zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.model.model import Model
+from kinetree.model.singularity import require_invertible
 from kinetree.spatial.value import Array
 
 
@@ -28,6 +29,11 @@ class Differentiable:
     """
 
     def __init__(self, robot: Model, name: str, frames: Sequence[str] = ()) -> None:
+        if not isinstance(robot, Model):
+            raise InputError(f"{name} takes a kinetree.Model, got {type(robot).__name__}")
+        if name == "forward_dynamics":
+            # now: from inside of a compiled program the error would come out as another one
+            require_invertible(robot.mechanism)
         self.robot, self.name, self.frames = robot, name, tuple(frames)
         for frame in self.frames:
             robot.site(frame)  # raises if there is none
@@ -38,15 +44,32 @@ class Differentiable:
         """Lengths of the last axes of its arguments."""
         return (self.robot.nq, self.robot.nv, self.robot.nv, *(6 for _ in self.frames))
 
-    def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> tuple[Any, ...]:
-        """The arrays in a row, wrenches last, in the order of `frames`; each must have its length."""
-        arrays = (q, v, x, *((f_ext or {})[frame] for frame in self.frames))
-        names = ("q", "v", "a" if self.name == "inverse_dynamics" else "tau", *map(repr, self.frames))
-        for name, array, size in zip(names, arrays, self.sizes, strict=True):
-            shape = tuple(array.shape)
+    def arguments(
+        self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, converted: Callable[[str, Any], Any]
+    ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """The arrays in a row, wrenches last, in the order of `frames`, and the batch axes of all of them together.
+
+        Args:
+            q: Configurations.
+            v: Velocities.
+            x: Accelerations or joint forces.
+            f_ext: Wrenches by frame.
+            converted: Makes an array of a library out of what was given, by its name for messages; raises if it cannot.
+        """
+        given = (q, v, x, *((f_ext or {})[frame] for frame in self.frames))
+        third = "a" if self.name == "inverse_dynamics" else "tau"
+        names = [f"{self.name}: {name}" for name in ("q", "v", third, *map(repr, self.frames))]
+        arrays = tuple(converted(name, array) for name, array in zip(names, given, strict=True))
+        shapes = [tuple(array.shape) for array in arrays]
+        for name, shape, size in zip(names, shapes, self.sizes, strict=True):
             if shape[-1:] != (size,):
-                raise InputError(f"{self.name}: {name} has shape {shape}, expected (..., {size})")
-        return arrays
+                raise InputError(f"{name} has shape {shape}, expected (..., {size})")
+        try:
+            batch = np.broadcast_shapes(*(shape[:-1] for shape in shapes))
+        except ValueError:
+            listed = ", ".join(f"{name.rpartition(': ')[2]} {shape}" for name, shape in zip(names, shapes))
+            raise InputError(f"{self.name}: batch axes do not fit each other: {listed}") from None
+        return arrays, batch
 
     def value(self, q: Array, v: Array, x: Array, *wrenches: Array) -> Array:
         """Joint forces or accelerations, (…, nv)."""
@@ -85,6 +108,29 @@ class Differentiable:
         """Joint forces of a wrench on a frame, Jᵀ f."""
         force: Array = np.einsum("...ij,...i->...j", self.robot.jacobian(q, frame), wrench)
         return force
+
+
+def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
+    """The frames on which wrenches act.
+
+    Args:
+        name: Of the function.
+        f_ext: Wrenches by frame, or None.
+    """
+    if f_ext is not None and not isinstance(f_ext, Mapping):
+        raise InputError(f"{name}: f_ext is a {type(f_ext).__name__}; give a dictionary of wrenches by frame")
+    return tuple(f_ext or ())
+
+
+def refuse(name: str, array: Any, wanted: str) -> InputError:
+    """The error for an argument that is not of the bridge's library."""
+    kind = type(array)
+    return InputError(f"{name} is a {kind.__module__.partition('.')[0]}.{kind.__name__}; {wanted}")
+
+
+def refuse_complex(name: str) -> InputError:
+    """The error for an argument whose imaginary part would be lost."""
+    return InputError(f'{name} is complex; give real numbers (complex ones: robot.….engine("reference"))')
 
 
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
