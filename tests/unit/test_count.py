@@ -11,8 +11,8 @@ import pytest
 
 import kinetree as kt
 from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_stations
 from kinetree.engines.count import PASSES, count, count_passes
-from kinetree.engines.operational_space_choice import CANDIDATES, choose, saved_by_stations
 from kinetree.recursion.mechanism import Site
 from kinetree.zoo import asimo35, asimo35_tasks
 from tests.trees import mixed, random_mechanism

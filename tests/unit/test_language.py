@@ -13,9 +13,9 @@ import kinetree as kt
 from kinetree.engines import reference
 from kinetree.engines.simplify import simplify
 from kinetree.engines.trace import trace
-from kinetree.engines.variants import Variants
 from kinetree.errors import ContractError
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.variants import Variants
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.scalar import sincos
 

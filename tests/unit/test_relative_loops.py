@@ -13,11 +13,11 @@ from kinetree.engines import reference
 from kinetree.engines.count import count
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.trace import trace
-from kinetree.engines.variants import Variants
 from kinetree.errors import ContractError
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.rows import Rows
 from kinetree.recursion.topology import WORLD
+from kinetree.recursion.variants import Variants
 
 ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
 Q = ROBOT.neutral()
@@ -200,7 +200,7 @@ def started(tree: Any, q: Any, seen: Any) -> None:
 
 @pytest.mark.parametrize(
     ("run", "message"),
-    [(numbered, "cannot be a place in the order asked for"), (started, "can start only at one that")],
+    [(numbered, "a row with an index over rows has none over row"), (started, "can start only at a row that")],
 )
 def test_places_are_no_numbers_of_rows(run: Any, message: str) -> None:
     with pytest.raises(ContractError, match=message):

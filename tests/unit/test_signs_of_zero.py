@@ -11,8 +11,8 @@ from kinetree.engines.ir import Op, walk
 from kinetree.engines.native import kernels, machine_code, target
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
-from kinetree.engines.variants import Variants
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.variants import Variants
 from tests.parity.functions import FUNCTIONS
 
 #: Between them, they have all kinds of loops.

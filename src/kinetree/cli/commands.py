@@ -91,6 +91,26 @@ def info(
 
 
 @app.command()
+def export(
+    robot: Robot,
+    functions: Annotated[str, typer.Option(metavar="NAMES", help="What to export, as forward_dynamics,mass_matrix.")],
+    frames: Annotated[str, typer.Option(metavar="NAMES", help="Frames of functions that take frames.")] = "",
+    directory: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where the files go.")] = Path(),
+    scalar: Annotated[str, typer.Option(help="double or float.")] = "double",
+    floating_base: FloatingBase = False,
+) -> None:
+    """Write functions of a robot as C99, one header and one source, with the bits that Kinetree itself computes.
+
+    The source also has a main, for compilation with -D<NAME>_CHECK, that checks the functions against numbers.
+    """
+    model, warnings = load(robot, floating_base)
+    _warn(warnings)
+    names = [name for name in frames.split(",") if name]
+    for path in model.export_c(functions.split(","), directory, frames=names, scalar=scalar):
+        typer.echo(str(path))
+
+
+@app.command()
 def check(
     robot: Robot,
     floating_base: FloatingBase = False,

@@ -163,6 +163,16 @@ class Function(Gate, Generic[P, R]):
         """Operations of one evaluation."""
         return count(self.algorithm, self.mechanism)
 
+    @property
+    def is_recursion(self) -> bool:
+        """Whether the recursion alone computes it."""
+        return self._finish is None
+
+    def require(self) -> None:
+        """Raise if the function cannot exist for this mechanism."""
+        if self._guard is not None:
+            self._guard(self.mechanism)
+
     def __repr__(self) -> str:
         plain = [p.replace(annotation=Parameter.empty) for p in self.__signature__.parameters.values()]
         return f"<{self.name}{Signature(plain)} on the {self._engine} engine>"

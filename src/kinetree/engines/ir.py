@@ -1,6 +1,6 @@
 """The intermediate representation: what an algorithm does to each scalar, with loops kept as loops.
 
-A program is a tree of blocks. A block is a list of items in the order in which they happen:
+A program is a tree of blocks. A block is a list of items in the order in which they happen. As traced:
 
     Op      a scalar. `code` is one of
               const            attr: the number
@@ -18,6 +18,20 @@ the tree's own arrays. Which node, column or frame is meant is told by the role 
 
 Places in different roles of one loop never overlap, but for arrays indexed by columns, where a loop's column may be
 one of the node's own. Roles with several `classes` (a parent of unknown kind) stand for any of them.
+
+`kinetree.engines.lower` turns roles and places into integers and memory. What a lowered program consists of:
+
+    Op      besides scalars also integers:
+              int              attr: the number
+              index            of an enclosing loop
+              size             attr: name of a number of the mechanism, as that of its columns
+              cell             attr: table and column; the argument is the row
+              iadd imul imax   two arguments
+            and loads from an `Access`
+    Store   puts a scalar into an `Access`
+    For, Follow, Switch   loops over contiguous numbers, and along a table; one of several blocks
+
+`kinetree.engines.interpreter` says what each of them means.
 """
 
 from __future__ import annotations
@@ -30,6 +44,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from kinetree.recursion.contract import refuse
+from kinetree.recursion.loops import Loop as LoopData
 from kinetree.spatial import scalar
 from kinetree.spatial.dual import Dual
 
@@ -45,17 +60,26 @@ ARITY = {
     "sin": 1,
     "cos": 1,
     "fma": 3,
+    "int": 0,
+    "index": 0,
+    "size": 0,
+    "cell": 1,
+    "iadd": 2,
+    "imul": 2,
+    "imax": 2,
 }
-COMMUTATIVE = frozenset({"add", "mul"})
+COMMUTATIVE = frozenset({"add", "mul", "iadd", "imul"})
 
 
 class Role:
-    """Who is meant in a loop's body: its node k, the parent, a column, a frame."""
+    """Identifies what a loop's body works on: its node k, the parent, a column, a frame."""
 
-    __slots__ = ("classes", "name")
+    __slots__ = ("classes", "exact", "name")
 
-    def __init__(self, name: str, classes: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, classes: tuple[str, ...] = (), exact: bool = False) -> None:
         self.name = name
+        #: Whether the body is for one kind of node, and no other.
+        self.exact = exact
         #: Names of the node kinds that it may be; ("world",) for the world; empty for columns and frames.
         self.classes = classes
 
@@ -64,7 +88,7 @@ class Role:
 
 
 class Position(NamedTuple):
-    """The number of a role's node, column or frame, or where its part of q or v starts."""
+    """One of the numbers of what a role identifies: its index, or where its part of q or v starts."""
 
     role: Role
     what: str
@@ -117,7 +141,29 @@ class ArrayEntry(NamedTuple):
     component: int
 
 
-Place = Field | Param | Uniform | Input | Output | ArrayEntry
+class Access(NamedTuple):
+    """A scalar in memory, in a lowered program.
+
+    Attributes:
+        space: A memory and its number: "records" of nodes, the "array"s of the tree, "input"s, "output"s, "constants"
+            of nodes and frames, "gravity".
+        base: Integer op, or None for 0.
+        offset: Added to the base.
+        stride: In a loop whose indices may be taken side by side, the distance between the places of neighbours; None
+            if they share this place.
+        table: Name of the table that leads from indices to places, if neighbours are not at equal distances.
+        note: What it is, for readers of printed code.
+    """
+
+    space: tuple[str, int]
+    base: Op | None
+    offset: int
+    stride: Op | None = None
+    table: str = ""
+    note: str = ""
+
+
+Place = Field | Param | Uniform | Input | Output | ArrayEntry | Access
 PURE_PLACES = (Param, Uniform, Input)
 
 
@@ -188,21 +234,91 @@ class Store(NamedTuple):
 
 @dataclass(eq=False)
 class Loop:
-    """A loop over rows of a table ("scatter", "gather", "frames", "support") or over contiguous columns.
+    """A loop.
 
     Attributes:
-        source: What it runs over.
-        over: For inner loops, the role whose columns, rows or support they are.
-        after: For loops over some of the rows, the role of the row that comes first, or of the group that comes before.
-        bodies: One block per variant; loops over columns have the single variant ().
+        loop: What it visits.
+        over: For inner loops, the role that it is over.
+        start: The index at which it starts, if not at the beginning.
+        bodies: One block per variant; loops over indices have the single variant ().
         roles: The roles of each variant.
     """
 
-    source: str
+    loop: LoopData[Any]
     over: Role | None
-    after: Role | None = None
-    bodies: dict[tuple[str, ...], Block] = field(default_factory=dict)
-    roles: dict[tuple[str, ...], tuple[Role, ...]] = field(default_factory=dict)
+    start: Index | None = None
+    bodies: dict[tuple[Any, ...], Block] = field(default_factory=dict)
+    roles: dict[tuple[Any, ...], tuple[Role, ...]] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks inside."""
+        return list(self.bodies.values())
+
+
+@dataclass(eq=False)
+class For:
+    """A loop of a lowered program, over contiguous numbers.
+
+    Attributes:
+        index: The number, an op.
+        start: The first.
+        stop: The one after the last.
+        body: What to do for each.
+        backwards: Whether the last comes first.
+        independent: Whether the numbers may be taken side by side.
+        note: What it is, for readers of printed code.
+    """
+
+    index: Op
+    start: Op
+    stop: Op
+    body: Block
+    backwards: bool = False
+    independent: bool = False
+    note: str = ""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks inside."""
+        return [self.body]
+
+
+@dataclass(eq=False)
+class Follow:
+    """A loop of a lowered program, from number to number along a table, while they are not negative."""
+
+    index: Op
+    start: Op
+    table: str
+    body: Block
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks inside."""
+        return [self.body]
+
+
+@dataclass(eq=False)
+class Switch:
+    """One of several blocks of a lowered program, by number; none for other numbers.
+
+    Attributes:
+        value: The number, an op.
+        cases: The block of each number.
+        exhaustive: Whether there are no other numbers.
+        notes: What each case is, for readers of printed code.
+    """
+
+    value: Op
+    cases: dict[int, Block]
+    exhaustive: bool
+    notes: dict[int, str]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks inside."""
+        return list(self.cases.values())
 
 
 class Block:
@@ -212,7 +328,7 @@ class Block:
 
     def __init__(self, program: Program, outer: Block | None) -> None:
         self.program, self.outer = program, outer
-        self.items: list[Op | Store | Loop] = []
+        self.items: list[Item] = []
         self.known: dict[Any, Op] = {}
 
     def chain(self) -> Iterator[Block]:
@@ -221,6 +337,9 @@ class Block:
         while block is not None:
             yield block
             block = block.outer
+
+
+Item = Op | Store | Loop | For | Follow | Switch
 
 
 class Program:
@@ -274,13 +393,13 @@ def _bits(number: float) -> Any:
     return (number, math.copysign(1.0, number))
 
 
-def walk(block: Block) -> Iterator[tuple[Block, Op | Store | Loop]]:
-    """All items of a block and of the loops in it, in order."""
+def walk(block: Block) -> Iterator[tuple[Block, Item]]:
+    """All items of a block and of the blocks in it, in order."""
     for item in block.items:
         yield block, item
-        if isinstance(item, Loop):
-            for body in item.bodies.values():
-                yield from walk(body)
+        if not isinstance(item, (Op, Store)):
+            for inner in item.blocks:
+                yield from walk(inner)
 
 
 def verify(program: Program) -> None:
@@ -292,17 +411,32 @@ def verify(program: Program) -> None:
             if isinstance(item, Op):
                 if len(item.args) != ARITY[item.code] or item.block is not block:
                     raise AssertionError(f"malformed {item!r}")
-                if missing := [a for a in item.args if id(a) not in here]:
+                if missing := [a for a in _needed(item) if id(a) not in here]:
                     raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not known")
                 here.add(id(item))
-            elif isinstance(item, Store):
-                if id(item.value) not in here:
-                    raise AssertionError(f"store to {item.place} of a value that is not known there")
-            else:
-                for body in item.bodies.values():
-                    check(body, here)
+                continue
+            if missing := [a for a in _needed(item) if id(a) not in here]:
+                raise AssertionError(f"{type(item).__name__} uses {missing[0]!r} where it is not known")
+            if not isinstance(item, Store):
+                for body in item.blocks:
+                    check(body, here | ({id(item.index)} if isinstance(item, (For, Follow)) else set()))
 
     check(program.top, set())
+
+
+def _needed(item: Item) -> list[Op]:
+    """The ops that an item uses."""
+    if isinstance(item, Op):
+        return [*item.args, *_in_access(item.attr)]
+    if isinstance(item, Store):
+        return [item.value, *_in_access(item.place)]
+    if isinstance(item, For):
+        return [item.start, item.stop]
+    return [item.start] if isinstance(item, Follow) else [item.value] if isinstance(item, Switch) else []
+
+
+def _in_access(place: Any) -> list[Op]:
+    return [op for op in (place.base, place.stride) if op is not None] if isinstance(place, Access) else []
 
 
 def canonical(block: Block) -> list[Any]:
@@ -331,8 +465,7 @@ def canonical(block: Block) -> list[Any]:
                     for i, role in enumerate(roles):
                         numbers[id(role)] = ("role", variant, i, len(numbers))
                 bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
-                fixed = [name(role) if role else None for role in (item.over, item.after)]
-                out.append(("loop", item.source, fixed, bodies))
+                out.append(("loop", item.loop.name, name(item.over) if item.over else None, place(item.start), bodies))
         return out
 
     return listing(block.items)

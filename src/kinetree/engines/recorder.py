@@ -14,9 +14,9 @@ import numpy as np
 
 from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store, canonical
 from kinetree.engines.symbolic import SymbolicCell
-from kinetree.engines.variants import WORLD_CLASS
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import author_line, refuse, type_name
+from kinetree.recursion.variants import WORLD_CLASS
 
 
 class Recorder:
@@ -25,7 +25,7 @@ class Recorder:
     Attributes:
         program: What was written down so far.
         types: Type of each field on each class of node.
-        direction: What the loop that is being traced goes through.
+        direction: Of the loop that is being traced: "outward" if nodes come after their parents.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Recorder:
 
     def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
         """The type of a field read through a role, or None if it cannot have been set."""
-        if role.name == "k" or role is self._world_role:
+        if role.exact or role is self._world_role:
             cls = role.classes[0]
             return self.types.get((name, cls)) if (name, cls) in self._settled or role is self._world_role else None
         found = [self.types[name, cls] for cls in role.classes if (name, cls) in self.types]
@@ -51,7 +51,7 @@ class Recorder:
             return None
         if any(t != found[0] for t in found):
             refuse(f"field {name} differs between kinds of nodes, and is read through {role.name}")
-        if self.direction == "scatter":
+        if self.direction == "outward":
             self._parent_reads.append((name, role.classes, author_line()))
         elif any((name, cls) not in self._settled for cls in role.classes):
             return None

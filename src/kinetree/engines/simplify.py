@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Output, Place, Position, Program, Store, walk
+from kinetree.engines.ir import ArrayEntry, Block, Field, Item, Loop, Op, Output, Place, Position, Program, Store, walk
 
 
 def simplify(program: Program) -> Program:
@@ -47,7 +47,7 @@ def _row_classes(entry: ArrayEntry) -> tuple[str, ...]:
     return base.role.classes if isinstance(base, Position) and base.what == "node" else ("",)
 
 
-def _arguments(item: Op | Store | Loop) -> tuple[Op, ...]:
+def _arguments(item: Item) -> tuple[Op, ...]:
     if isinstance(item, Op):
         return item.args
     return (item.value,) if isinstance(item, Store) else ()
@@ -137,8 +137,8 @@ class _Rebuild:
                 value = self.new[id(item.value)]
                 if not (value.code == "load" and value.attr == item.place and value.block is new):
                     new.items.append(Store(item.place, value))
-            else:
-                loop = Loop(item.source, item.over, item.after, roles=item.roles)
+            elif isinstance(item, Loop):
+                loop = Loop(item.loop, item.over, item.start, roles=item.roles)
                 for variant, body in item.bodies.items():
                     inner = loop.bodies[variant] = Block(target, new)
                     self._block(body, inner)
@@ -289,7 +289,7 @@ def _mark(op: Op, live: set[int], read: set[Any]) -> None:
 
 
 def _sweep(block: Block, live: set[int], read: set[Any]) -> None:
-    kept: list[Op | Store | Loop] = []
+    kept: list[Item] = []
     for item in block.items:
         if isinstance(item, Op):
             if id(item) in live:
@@ -298,23 +298,23 @@ def _sweep(block: Block, live: set[int], read: set[Any]) -> None:
             if isinstance(item.place, Output) or any(k in read for k in keys_of(item.place)):
                 kept.append(item)
         else:
-            for body in item.bodies.values():
+            for body in item.blocks:
                 _sweep(body, live, read)
-            if any(body.items for body in item.bodies.values()):
+            if any(body.items for body in item.blocks):
                 kept.append(item)
     block.items = _without_overwritten(kept)
 
 
-def _without_overwritten(items: list[Op | Store | Loop]) -> list[Op | Store | Loop]:
+def _without_overwritten(items: list[Item]) -> list[Item]:
     """Drop stores that a later store of the same block overwrites before anything can read them."""
-    kept: list[Op | Store | Loop] = []
+    kept: list[Item] = []
     pending: set[Place] = set()
     for item in reversed(items):
         if isinstance(item, Store):
             if item.place in pending:
                 continue
             pending.add(item.place)
-        elif isinstance(item, Loop):
+        elif not isinstance(item, Op):
             pending.clear()
         elif item.code == "load":
             pending.discard(item.attr)

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.engines.ir import ArrayEntry, Field, Op, Place, Position, Program, Role, Store
-from kinetree.engines.variants import WORLD_CLASS
 from kinetree.recursion.algorithm import Argument, Entries, places
 from kinetree.recursion.contract import components, describe, frozen, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
 from kinetree.recursion.roles import Index
+from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
 
@@ -44,6 +44,7 @@ class SymbolicCell:
 
     def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
+        self.handle = role
         self.block = tree.program.current
         self.values: dict[str, Any] = {}
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +35,7 @@ from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import UnknownNameError
 from kinetree.model.derivatives import Derivatives
+from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
@@ -248,6 +251,27 @@ class Dynamics(Kinematics, Derivatives):
             return count(inverse_inertia(function, "local"), self.mechanism, sites)
         chosen = self._function(function)
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
+
+    def export_c(
+        self, functions: Iterable[str], directory: Any, *, frames: Any = None, scalar: str = "double"
+    ) -> tuple[Path, Path]:
+        """Write functions of this robot as C99: one header and one source, without allocation, for one sample.
+
+        Compiled with `-ffp-contract=off` or `-std=c99`, they have the bits of the native engine. The source has a
+        `main`, left out unless asked for by a macro, that checks them against numbers computed here.
+
+        Args:
+            functions: Names of functions, of derivatives as "forward_dynamics.vjp", or "inverse_inertia" and "inertia"
+                of the frames.
+            directory: Where to; made if it does not exist. The files are named after the robot.
+            frames: Names of the frames of functions that take frames, in their own coordinates.
+            scalar: "double" or "float".
+
+        Returns:
+            The paths of the header and of the source.
+        """
+        exported = (*FUNCTIONS, *DERIVATIVES)
+        return export_c(cast("Any", self), functions, exported, directory, frames, scalar, version("kinetree"))
 
     def _function(self, name: str) -> Any:
         if "." in name and name not in DERIVATIVES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetree.algorithms import operational_space
-from kinetree.engines.operational_space_choice import choose
+from kinetree.algorithms.operational_space.choice import choose
 from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Mechanism, Site
 

@@ -12,6 +12,9 @@ from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.value import Array
 
+#: The parts that a frame can have in a task.
+PARTS = ("frame", "near", "far", "mass")
+
 
 @dataclass(frozen=True, eq=False)
 class Site:
@@ -74,10 +77,15 @@ class Mechanism:
         """
         found: list[int] = []
         for k, kind in enumerate(self.kinds):
-            parent = self.parents[k]
-            before = -1 if parent == WORLD else self.v_starts[parent + 1] - 1
-            found += [before, *range(self.v_starts[k], self.v_starts[k + 1] - 1)][: kind.nv]
+            found += [self.column_above(k), *range(self.v_starts[k], self.v_starts[k + 1] - 1)][: kind.nv]
         return tuple(found)
+
+    def column_above(self, k: int) -> int:
+        """The last degree of freedom of the nodes that carry k, −1 for none."""
+        parent = self.parents[k]
+        while parent != WORLD and self.kinds[parent].nv == 0:
+            parent = self.parents[parent]
+        return -1 if parent == WORLD else self.v_starts[parent + 1] - 1
 
     @property
     def nq(self) -> int:

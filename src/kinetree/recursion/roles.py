@@ -14,6 +14,7 @@ import numpy as np
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import Increment, addable, author_line, describe, frozen, refuse, type_name
 from kinetree.recursion.node import NodeKind
+from kinetree.recursion.setup import DIMENSIONS
 from kinetree.spatial.motion import Force
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -27,6 +28,8 @@ class Cell(Protocol):
 
     kind: NodeKind | None
     parameters: Array
+    #: What the engine knows the node by.
+    handle: Any
 
     def get(self, name: str) -> Any:
         """The value of a field, or None if it was never set."""
@@ -51,17 +54,18 @@ class Ledger:
 class NodeRole:
     """A node. Its fields are attributes; what its kind supplies are the properties and methods below."""
 
-    __slots__ = ("_cell", "_ledger", "_right", "_role")
+    __slots__ = ("_cell", "_known", "_ledger", "_right", "_role")
 
-    def __init__(self, cell: Cell, role: str, right: str, ledger: Ledger) -> None:
-        for name, value in (("_cell", cell), ("_role", role), ("_right", right), ("_ledger", ledger)):
+    def __init__(self, cell: Cell, role: str, right: str, ledger: Ledger, known: bool = False) -> None:
+        own = {"_cell": cell, "_role": role, "_right": right, "_ledger": ledger, "_known": known}
+        for name, value in own.items():
             object.__setattr__(self, name, value)
 
     # What the kind supplies
 
     def _kind(self, asked: str) -> NodeKind:
         kind: NodeKind | None = self._cell.kind
-        if kind is None or self._role != "k":
+        if kind is None or not self._known:
             raise ContractError(f"{author_line()}: `{asked}` is known of a loop's own node k only, not of {self._role}")
         return kind
 
@@ -174,6 +178,10 @@ class ColumnRole:
             refuse("only a node's own columns, from k.columns(), can be taken out of its joint map")
         return columns.column(self.local)
 
+    def start(self, dimension: str) -> Index:
+        """Where a loop over a dimension that starts with this column starts."""
+        return self.span(dimension)[0]
+
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its position along a dimension of degrees of freedom."""
         if dimension != "v":
@@ -182,24 +190,26 @@ class ColumnRole:
 
 
 class RowRole:
-    """One row of a task, a component of a frame's motion; or one of a station, which nobody asked for.
+    """One row: a component of a frame's motion, or what else an algorithm takes through joints like one.
 
-    Rows in the order asked for (`tree.asked`) have no number: several rows may share a place.
+    Args:
+        at: Its index along each dimension that it has one of.
+        component: Of the frame's motion, if known.
     """
 
-    __slots__ = ("asked", "component", "index")
+    __slots__ = ("at", "component")
 
-    def __init__(self, index: Index | None, asked: Index | None, component: int | None = None) -> None:
-        self.index, self.asked, self.component = index, asked, component
+    def __init__(self, at: dict[str, Index], component: int | None = None) -> None:
+        self.at, self.component = at, component
 
     def unit(self) -> Force:
         """The unit force along the row, in the frame's coordinates."""
-        return Force(np.eye(6)[self._known_component])
+        return Force.unit(self._known_component)
 
     @property
     def moves(self) -> bool:
         """Whether the row is a component of linear motion, not of rotation."""
-        return self._known_component >= 3
+        return Force.is_linear(self._known_component)
 
     @property
     def _known_component(self) -> int:
@@ -208,43 +218,55 @@ class RowRole:
         return self.component
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
-        """Its number among the rows of the tree's arrays ("row", "passing"), or in the order asked for ("rows")."""
-        if self.index is not None and (dimension == "passing" or (dimension == "row" and self.asked is not None)):
-            return self.index, None
-        if self.index is None and dimension != "rows":
-            refuse(f"an index over {dimension} cannot be a place in the order asked for")
-        if dimension != "rows" or self.asked is None:
-            refuse(f"an index over {dimension} cannot be a row of a {'task' if self.asked else 'station'}")
-        return self.asked, None
+        """Its index along a dimension."""
+        index = self._index(dimension)
+        if index is None:
+            refuse(f"a row with an index over {' and '.join(self.at)} has none over {dimension}")
+        return index, None
+
+    def start(self, dimension: str) -> Index:
+        """Where a loop over a dimension that starts with this row starts."""
+        index = self._index(dimension)
+        if index is None:
+            refuse(f"a loop over {dimension} can start only at a row that has an index there")
+        return index
+
+    def _index(self, dimension: str) -> Index | None:
+        return self.at.get(dimension) or self.at.get(DIMENSIONS[dimension].within if dimension in DIMENSIONS else "")
 
 
 class GroupRole:
-    """Rows that belong together, of a task or of a station: as many as are known before the loop runs."""
+    """Rows that belong together: as many as are known before the loop runs."""
 
-    __slots__ = ("index", "rows")
+    __slots__ = ("handle", "rows")
 
-    def __init__(self, index: Any, rows: tuple[RowRole, ...]) -> None:
-        self.index, self.rows = index, rows
+    def __init__(self, handle: Any, rows: tuple[RowRole, ...]) -> None:
+        self.handle, self.rows = handle, rows
 
 
 class FrameRole:
     """A frame fixed to a node."""
 
-    __slots__ = ("X", "_asked", "_components", "_row", "index")
+    __slots__ = ("X", "_at", "_components", "handle")
 
-    def __init__(self, index: Index, placement: Array, row: Any, asked: Any, components: tuple[int, ...]) -> None:
-        self.index = index
+    def __init__(self, handle: Any, placement: Array, at: dict[str, Any], components: tuple[int, ...]) -> None:
+        self.handle = handle
         #: Takes motion from the node's coordinates to the frame's.
         self.X = Transform(placement)
-        self._row, self._asked, self._components = row, asked, components
+        self._at, self._components = at, components
 
     def rows(self) -> Iterator[RowRole]:
         """The rows of the frame's task, one by one."""
         for local, component in enumerate(self._components):
-            yield RowRole((self._row, local), (self._asked, local), component)
+            yield RowRole({dimension: (self._at[dimension], local) for dimension in ("row", "rows")}, component)
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its position among the frames asked for."""
         if dimension != "frames":
             refuse(f"an index over {dimension} cannot be a frame")
-        return self.index, None
+        return (self._at["frame"], 0), None
+
+
+def handle_of(role: Any) -> Any:
+    """What the engine knows a node, frame or group of rows by."""
+    return role._cell.handle if isinstance(role, NodeRole) else role.handle

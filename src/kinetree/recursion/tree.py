@@ -1,17 +1,23 @@
 """The tree as an algorithm sees it: loops, world, and arrays indexed by what the loops yield.
 
-Engines implement this interface; algorithms use nothing else of them. The rules are in `kinetree.recursion.contract`.
+Each loop is stated here once, as data (`kinetree.recursion.loops`); engines run them by their shapes. Algorithms use
+nothing else of an engine. The rules are in `kinetree.recursion.contract`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from kinetree.recursion.entities import COLUMN, FRAME, GROUP, NODE, PLACE, ROW, TASK, Engine, Frame, Group, Node
+from kinetree.recursion.loops import Chain, Inner, Range, Runs, Table
+from kinetree.recursion.mechanism import PARTS
 from kinetree.recursion.roles import ColumnRole, FrameRole, GroupRole, NodeRole, RowRole
+from kinetree.recursion.setup import Setup
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
 
@@ -26,7 +32,81 @@ class Indexed(Protocol):
         """Replace the value at these keys."""
 
 
-class Tree(ABC):
+def _columns(setup: Setup, nodes: Sequence[int]) -> list[range]:
+    """The columns of some nodes, in as few ranges as possible."""
+    starts, runs = setup.mechanism.v_starts, list[range]()
+    for k in nodes:
+        joined = bool(runs) and runs[-1].stop == starts[k]
+        first = runs.pop().start if joined else starts[k]
+        runs.append(range(first, starts[k + 1]))
+    return runs
+
+
+def _subtree_stop(setup: Setup, k: int) -> int:
+    return setup.mechanism.v_starts[setup.topology.subtree_end(k)]
+
+
+def _own_start(setup: Setup, k: int) -> int:
+    return setup.mechanism.v_starts[k]
+
+
+def _carried_start(setup: Setup, k: int) -> int:
+    return setup.rows.carried(k).start
+
+
+def _carried_stop(setup: Setup, k: int) -> int:
+    return setup.rows.carried(k).stop
+
+
+def _has_part(part: str, variant: tuple[Any, ...]) -> bool:
+    return bool(variant[0][1] == part)
+
+
+def _ways(to: str, setup: Setup) -> Sequence[tuple[int, ...]]:
+    return setup.rows.ways(to)
+
+
+_SCATTER: Table[tuple[NodeRole, NodeRole]] = Table(
+    Node("k", "set", by="kind"),
+    Node("parent", "read", world=True),
+    rows=lambda setup: [(k, setup.mechanism.parents[k]) for k in setup.nodes],
+    cases=lambda variants: variants.names,
+    direction="outward",
+    name="scatter",
+)
+_FRAMES: dict[str, Table[tuple[FrameRole, NodeRole]]] = {
+    "": Table(
+        Frame("frame", known=True),
+        Node("carrier", "add", world=True),
+        rows=lambda setup: [(i, site.node) for i, site in enumerate(setup.sites)],
+        cases=lambda variants: variants.frames,
+        name="frames",
+    )
+}
+_FRAMES |= {
+    part: Table(
+        *_FRAMES[""].roles,
+        of=_FRAMES[""],
+        where=partial(_has_part, part),
+        name=f"frames.{part}",
+    )
+    for part in PARTS
+}
+_WAYS: dict[str, Table[tuple[NodeRole, FrameRole, FrameRole]]] = {
+    to: Table(
+        Node("k", by="kind"),
+        Frame("one"),
+        Frame("other"),
+        rows=partial(_ways, to),
+        name=f"ways.{to}",
+    )
+    for to in ("one", "other")
+}
+_GROUP = Group("group", GROUP, {"row": "row", "rows": "rows"}, lambda setup, place: len(setup.rows.groups[place]))
+_TASK = Group("task", TASK, {"rows": "rows"}, lambda setup, place: len(setup.rows.tasks[place]))
+
+
+class Tree(Engine):
     """A mechanism while an algorithm runs over it."""
 
     #: The node that carries all roots. Its fields are set before the first loop, and read after the last.
@@ -34,97 +114,43 @@ class Tree(ABC):
     #: Acceleration of free fall as a spatial acceleration of the world frame [m/s²].
     gravity: Motion
 
-    @abstractmethod
-    def scatter(self) -> Iterator[tuple[NodeRole, NodeRole]]:
-        """Nodes with their parents, base to tips: `for k, parent in tree.scatter()`."""
+    # Sweeps
 
-    @abstractmethod
-    def gather(self) -> Iterator[tuple[NodeRole, NodeRole]]:
-        """Nodes with their parents, tips to base: `for k, parent in tree.gather()`."""
+    #: Nodes with their parents, base to tips: `for k, parent in tree.scatter()`.
+    scatter = _SCATTER
+    #: Nodes with their parents, tips to base: `for k, parent in tree.gather()`.
+    gather: Table[tuple[NodeRole, NodeRole]] = Table(
+        Node("k", "set", by="kind"),
+        Node("parent", "add", world=True),
+        of=_SCATTER,
+        backwards=True,
+        direction="inward",
+    )
 
-    @abstractmethod
+    # Frames
+
     def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
         """The frames asked for, each with the node that carries it; or only those with some part in their task.
 
         Args:
             part: One of those that `kinetree.recursion.mechanism.Site` knows.
         """
+        return _FRAMES[part](self)
 
-    @abstractmethod
-    def relatives(self) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
-        """The near end of each relative task and the node that carries it, then the far end and its node."""
+    #: The near end of each relative task and the node that carries it, then the far end and its node.
+    relatives: Table[tuple[FrameRole, NodeRole, FrameRole, NodeRole]] = Table(
+        Frame("near", known=True),
+        Node("carrier", world=True),
+        Frame("far", known=True),
+        Node("carrier", world=True),
+        rows=lambda setup: [(i, setup.sites[i].node, j, setup.sites[j].node) for i, j in setup.rows.relatives],
+        cases=lambda variants: variants.relatives,
+    )
+    #: Pairs of frames, each once and with itself, with the last node that supports both; none for the world.
+    meetings: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
+        Node("meeting"), Frame("one"), Frame("other"), rows=lambda setup: setup.rows.meetings
+    )
 
-    @abstractmethod
-    def columns(self, after: ColumnRole | None = None) -> Iterator[ColumnRole]:
-        """All degrees of freedom, or those that come after one: contiguous columns."""
-
-    @abstractmethod
-    def descendants(self, k: NodeRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom of all nodes that k carries, without its own: contiguous columns."""
-
-    @abstractmethod
-    def subtree(self, k: NodeRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom of k and of all nodes that it carries: contiguous columns."""
-
-    @abstractmethod
-    def elsewhere(self, k: NodeRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom of all nodes but k and those that it carries."""
-
-    @abstractmethod
-    def onward(self, k: NodeRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom from k's first to the last of the mechanism: contiguous columns."""
-
-    @abstractmethod
-    def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom that move a frame; of an end of a relative task, those that do not move both ends."""
-
-    @abstractmethod
-    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
-        """The degrees of freedom of all nodes from the base to the one that carries a frame."""
-
-    @abstractmethod
-    def ancestors(self, k: NodeRole, start: ColumnRole | None = None) -> Iterator[ColumnRole]:
-        """The degrees of freedom of all nodes that carry k, without its own, tips to base; or those from one on."""
-
-    @abstractmethod
-    def rows(self, after: RowRole | None = None) -> Iterator[RowRole]:
-        """All rows of all tasks, or those from a row on: contiguous."""
-
-    @abstractmethod
-    def asked(self, after: RowRole | None = None) -> Iterator[RowRole]:
-        """The rows in the order asked for, or those from one on: contiguous. Ends of a relative task share theirs."""
-
-    @abstractmethod
-    def carried(self, k: NodeRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        """The rows of the tasks that k and its subtree carry, or those of them from a row on: contiguous."""
-
-    @abstractmethod
-    def following(self, k: NodeRole) -> Iterator[RowRole]:
-        """The rows that come after those that k and its subtree carry: contiguous. None if they carry none."""
-
-    @abstractmethod
-    def carried_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
-        """The tasks that k and its subtree carry, last first; each with a loop over the carried rows that follow it.
-
-        Does what two loops over rows do, but with all rows of one task at a time.
-        """
-
-    @abstractmethod
-    def tasks(self) -> Iterator[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]]:
-        """All tasks, in the order asked for, each with loops over the rows before it and over those that follow.
-
-        Their rows are those of `asked`, but with all rows of one task at a time.
-        """
-
-    @abstractmethod
-    def meetings(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        """Pairs of frames, each once and with itself, with the last node that supports both; none for the world."""
-
-    @abstractmethod
-    def rows_of(self, frame: FrameRole, after: RowRole | None = None) -> Iterator[RowRole]:
-        """The rows of one frame, or those of them from a row on, as a loop."""
-
-    @abstractmethod
     def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
         """For each pair of frames that meet, the nodes on the way from there out to the first or the second of them.
 
@@ -133,28 +159,72 @@ class Tree(ABC):
         Args:
             to: "one" or "other".
         """
+        return _WAYS[to](self)
 
-    # Stations: `kinetree.recursion.stations` says what they are
+    # Degrees of freedom
 
-    @abstractmethod
-    def passing_groups(self, k: NodeRole) -> Iterator[tuple[GroupRole, Iterator[RowRole]]]:
-        """What passes the joint of k: tasks, last first, each with a loop over the rows that follow; or six units."""
+    #: All degrees of freedom, or those that come after one: `tree.columns()`, `tree.columns(c)`.
+    columns: Range[ColumnRole] = Range(COLUMN, skip=1)
+    #: The degrees of freedom of all nodes that k carries, without its own.
+    descendants: Range[ColumnRole] = Range(
+        COLUMN, NODE, lambda setup, k: setup.mechanism.v_starts[k + 1], _subtree_stop
+    )
+    #: The degrees of freedom of k and of all nodes that it carries.
+    subtree: Range[ColumnRole] = Range(COLUMN, NODE, _own_start, _subtree_stop)
+    #: The degrees of freedom of all nodes but k and those that it carries.
+    elsewhere: Runs[ColumnRole] = Runs(
+        COLUMN,
+        NODE,
+        lambda setup, k: (range(_own_start(setup, k)), range(_subtree_stop(setup, k), setup.mechanism.nv)),
+    )
+    #: The degrees of freedom from k's first to the last of the mechanism.
+    onward: Range[ColumnRole] = Range(COLUMN, NODE, _own_start)
+    #: The degrees of freedom of all nodes that carry k, without its own, tips to base; or those from one on.
+    ancestors: Chain[ColumnRole] = Chain(
+        COLUMN,
+        NODE,
+        lambda setup, k: setup.mechanism.column_above(k),
+        lambda setup: setup.mechanism.column_parents,
+    )
+    #: The degrees of freedom that move a frame; of an end of a relative task, those that do not move both ends.
+    support: Runs[ColumnRole] = Runs(COLUMN, FRAME, lambda setup, i: _columns(setup, setup.rows.support(i)))
+    #: The degrees of freedom of all nodes from the base to the one that carries a frame.
+    path: Runs[ColumnRole] = Runs(COLUMN, FRAME, lambda setup, i: _columns(setup, setup.rows.path(i)))
 
-    @abstractmethod
-    def scatter_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
-        """Stations, each with the next one on its way to the base (or the world), base to tips."""
+    # Rows of tasks; those that a subtree carries are contiguous
 
-    @abstractmethod
-    def gather_stations(self) -> Iterator[tuple[NodeRole, NodeRole]]:
-        """Stations, each with the next one on its way to the base (or the world), tips to base."""
-
-    @abstractmethod
-    def units(self, station: NodeRole) -> list[RowRole]:
-        """The six rows of a station; no loop."""
-
-    @abstractmethod
-    def joins(self) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
+    #: All rows of all tasks, or those from a row on.
+    rows: Range[RowRole] = Range(ROW)
+    #: The rows in the order asked for, or those from one on. Ends of a relative task share theirs.
+    asked: Range[RowRole] = Range(PLACE)
+    #: The rows of one frame, or those of them from a row on.
+    rows_of: Range[RowRole] = Range(
+        ROW, FRAME, lambda setup, i: setup.rows.of(i).start, lambda setup, i: setup.rows.of(i).stop
+    )
+    #: The rows of the tasks that k and its subtree carry, or those of them from a row on.
+    carried: Range[RowRole] = Range(ROW, NODE, _carried_start, _carried_stop)
+    #: The rows that come after those that k and its subtree carry. None if they carry none.
+    following: Range[RowRole] = Range(ROW, NODE, _carried_stop, lambda setup, k: setup.rows.following(k).stop)
+    #: The tasks that k and its subtree carry, last first; each with a loop over the carried rows that follow it.
+    #: Does what two loops over rows do, but with all rows of one task at a time.
+    carried_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
+        _GROUP,
+        rows=lambda setup: [(place,) for place in range(len(setup.rows.groups))],
+        over=NODE,
+        part=lambda setup, k: setup.rows.carried_groups(k),
+        backwards=True,
+        inner=(Inner(Range(ROW, NODE, stop=_carried_stop, name="beyond_group"), own=False, start="beyond"),),
+    )
+    #: All tasks, in the order asked for, each with loops over the rows before it and over those that follow. Their rows
+    #: are those of `asked`, but with all rows of one task at a time.
+    tasks: Table[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]] = Table(
+        _TASK,
+        rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))],
+        inner=(
+            Inner(Range(PLACE, TASK, stop=lambda setup, t: setup.rows.tasks[t].start, name="before_task")),
+            Inner(Range(PLACE, TASK, lambda setup, t: setup.rows.tasks[t].stop, name="beyond_task")),
+        ),
+    )
 
     @abstractmethod
     def array(self, *over: str) -> Indexed:
@@ -163,8 +233,8 @@ class Tree(ABC):
         An entry is set before it is read.
 
         Args:
-            *over: "v" (columns), "row" (rows of tasks), "rows" (those in the order asked for), "passing" (rows of
-                tasks and the units of stations), "frames"; "node" as the first of two.
+            *over: Dimensions (`kinetree.recursion.setup`): "v" (columns), "row" (rows of tasks), "rows" (those in the
+                order asked for), "frames"; "node" as the first of two.
         """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from kinetree.spatial.value import Array, Linear
 from kinetree.spatial.vector3 import cross, stack
 
@@ -35,6 +37,16 @@ class Force(SpatialVector):
     """A wrench: moment about the frame's origin [N m], then force [N]. Also a momentum."""
 
     __slots__ = ()
+
+    @classmethod
+    def unit(cls, component: int) -> Force:
+        """The unit vector along a component."""
+        return cls(np.eye(6)[component])
+
+    @staticmethod
+    def is_linear(component: int) -> bool:
+        """Whether a component belongs to the force, not to the moment."""
+        return component >= 3
 
 
 class Motion(SpatialVector):

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space import stations, task_space
 from kinetree.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
@@ -39,7 +39,7 @@ def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         extend(tree, chi, reach)  # Eq. 11 over segments
         for row in tree.rows():
             response[tree.world, row] = Motion.zero()
-        for k, above in tree.scatter_stations():
+        for k, above in stations.scatter(tree):
             P, K = propagator(tree, k, chi), own(tree, k, block)
             for row in tree.carried(k):
                 moved = P @ response[above, row].data + K @ reach[k, row].data

@@ -10,7 +10,7 @@
 
 Where more than six rows arrive, a body can be a station: six unit forces stand in for the rows from there to the base.
 A source is what passes a joint: a task, tasks that pass together, or the unit forces of a station.
-`kinetree.recursion.stations` says where there are stations, and how this departs from the paper.
+`kinetree.algorithms.operational_space.stations` says where there are stations, and how this departs from the paper.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
       matrix", IEEE Robotics and Automation Letters 9, 2024.
@@ -19,12 +19,13 @@ A source is what passes a joint: a task, tasks that pass together, or the unit f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import mobility, task_space
+from kinetree.algorithms.operational_space import mobility, stations, task_space
 from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.roles import NodeRole
@@ -43,11 +44,11 @@ def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         sweep(tree, q, view, chi, block, parts)
 
         tree.world.V = Compliance.zero()
-        for k, above in tree.scatter_stations():
+        for k, above in stations.scatter(tree):
             k.V = mobility.through(above.V, propagator(tree, k, chi), own(tree, k, block))  # Ω₀ = Ω + P Ω₀ Pᵀ
 
         extend(tree, chi, reach)
-        for k, _ in tree.scatter_stations():
+        for k, _ in stations.scatter(tree):
             for row in tree.carried(k):
                 response[k, row] = k.V @ reach[k, row]
 
@@ -68,35 +69,35 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, part
         k.S = k.H.basis(k.C, k.armature)
         k.P = k.C.congruence(k.M).articulated()
     task_space.rows(tree, view, chi, parts)
-    for k, _ in tree.gather_stations():
-        for i, one in enumerate(tree.units(k)):
-            chi[one] = Force(np.eye(6)[i])
-            for other in tree.units(k)[i:]:
+    for k, _ in stations.gather(tree):
+        for i, one in enumerate(stations.units(tree, k)):
+            chi[one] = Force.unit(i)
+            for other in stations.units(tree, k)[i:]:
                 block[one, other] = 0.0
 
     for k, parent in tree.gather():
         k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
         parent.P += P_plus
-        through_joint(k, tree.passing_groups, chi, scaled, block)
+        through_joint(k, partial(stations.passing_groups, tree), chi, scaled, block)
 
 
 def propagator(tree: Tree, station: NodeRole, chi: Indexed) -> Array:
     """P: takes forces on the station to forces on the next one, row by row, (6, 6)."""
-    return np.array([chi[one].data for one in tree.units(station)])
+    return np.array([chi[one].data for one in stations.units(tree, station)])
 
 
 def own(tree: Tree, station: NodeRole, block: Indexed) -> Array:
     """Ω: what the joints from the station to the next one give way, upper triangle, (6, 6)."""
-    units = tree.units(station)
+    units = stations.units(tree, station)
     return np.array([[block[units[min(i, j)], units[max(i, j)]] for j in range(6)] for i in range(6)])
 
 
 def extend(tree: Tree, chi: Indexed, reach: Indexed) -> None:
     """Take all rows to all stations below them: extended propagators."""
-    for k, _ in tree.gather_stations():
+    for k, _ in stations.gather(tree):
         for row in tree.carried(k):
             reach[k, row] = chi[row]  # of rows that passed no station before
-    for k, above in tree.gather_stations():
+    for k, above in stations.gather(tree):
         P = propagator(tree, k, chi)
         for row in tree.carried(k):
             reach[above, row] = Force(reach[k, row].data @ P)
@@ -104,7 +105,7 @@ def extend(tree: Tree, chi: Indexed, reach: Indexed) -> None:
 
 def join(tree: Tree, reach: Indexed, response: Indexed, block: Indexed) -> None:
     """Add what tasks feel of each other from the station where they join on."""
-    for k, one, other in tree.joins():
+    for k, one, other in stations.joins(tree):
         for r in tree.rows_of(one):
             for s in tree.rows_of(other, r):
                 block[r, s] = block[r, s] + reach[k, r].data @ response[k, s].data

@@ -7,20 +7,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from kinetree.engines.ir import Op, Output, Program, verify, walk
+from kinetree.engines.layout import Tables
 from kinetree.engines.native import cache, target
 from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.emit import emit
-from kinetree.engines.native.layout import Layout, tables
 from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
-from kinetree.engines.simplify import fuse, simplify
-from kinetree.engines.trace import trace
-from kinetree.engines.variants import Variants
+from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.recursion.rows import Rows
+from kinetree.recursion.variants import Variants
 
 
 class Kernels:
@@ -34,11 +31,8 @@ class Kernels:
 
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
-        program, layout = _prepared(self.algorithm, self.variants)
-        text = emit(program, self.algorithm, self.variants, layout, width, chosen.width)
-        loads = [item.attr for _, item in walk(program.top) if isinstance(item, Op) and item.code == "load"]
-        reread = sorted({place.number for place in loads if isinstance(place, Output)})
-        return text, {**layout.metadata(), "reread": reread}
+        program = lowered(self.algorithm, self.variants)
+        return emit(program, width, chosen.width), program.metadata
 
     def library(self, width: int) -> Library:
         """Machine code for a lane width on the current target."""
@@ -63,17 +57,6 @@ class Kernels:
         if not self._metadata:
             self.library(1)
         return self._metadata
-
-
-@lru_cache(maxsize=2)
-def _prepared(algorithm: Algorithm, variants: Variants) -> tuple[Program, Layout]:
-    """A program, ready to be emitted: the same for all lane widths, which are most often asked for in a row."""
-    program = trace(algorithm, variants)
-    for stage in (simplify, fuse):
-        verify(program)
-        program = stage(program)
-    verify(program)
-    return program, Layout.of(program, variants)
 
 
 def _cache_name(kernels: Kernels, width: int, chosen: target.Target) -> str | None:
@@ -114,11 +97,10 @@ def bind(
         single: There is one frame, and results have no axis for it.
         bundle: What several results come in.
     """
-    variants = Variants.of(mechanism, sites)
-    if any("rows" in argument.dimensions for argument in (*algorithm.inputs, *algorithm.outputs)):
-        variants = replace(variants, in_order=Rows(mechanism, sites).in_order)
+    variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)
-    constants, table, workspace = tables(algorithm, variants, mechanism, sites, made.metadata())
+    tables = Tables(algorithm, variants, mechanism, sites, made.metadata())
+    packed, workspace = tables.packed()
     sizes = algorithm.sizes(mechanism, sites)
 
     def operand(argument: Argument, unread: bool = False) -> Operand:
@@ -129,4 +111,4 @@ def bind(
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
     reread = made.metadata()["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
-    return Compiled(Binding(name, inputs, outputs, constants, table, workspace, bundle), made.library)
+    return Compiled(Binding(name, inputs, outputs, tables.constants, packed, workspace, bundle), made.library)

@@ -9,8 +9,9 @@ of the six that were timed (all but `definition` and `chang_khatib`), with one e
 
 The candidates differ only in what passes the joints and in what stations do, so only that is counted, by formulas for
 the steps and without tracing a program: that would take a hundred times as long as to load the compiled kernel. The
-formulas are those by which `kinetree.recursion.stations` weighs single stations. Against the count engine they are off
-by at most 4 % of all operations, and where they choose differently it does not matter (`tests/unit/test_count.py`).
+formulas are those by which `kinetree.algorithms.operational_space.stations` weighs single stations. Against the count
+engine they are off by at most 4 % of all operations, and where they choose differently it does not matter
+(`tests/unit/test_count.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from kinetree.algorithms.operational_space.stations import UNITS, Stations
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.rows import Rows
-from kinetree.recursion.stations import UNITS, Stations
 from kinetree.recursion.topology import WORLD
 
 _WITHOUT_STATIONS, _WITH_STATIONS = "pv_osim", "pv_osim_r"

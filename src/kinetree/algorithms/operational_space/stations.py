@@ -17,13 +17,19 @@ comes after.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kinetree.recursion.entities import NODE, Entity, Frame, Group, IndexEntity, Node
+from kinetree.recursion.loops import Inner, Range, Table
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.recursion.node import NodeKind
+from kinetree.recursion.roles import FrameRole, GroupRole, NodeRole, RowRole, handle_of
 from kinetree.recursion.rows import Rows
+from kinetree.recursion.setup import Dimension, Setup
 from kinetree.recursion.topology import WORLD
+from kinetree.recursion.tree import Tree
 
 #: Unit forces of a station.
 UNITS = 6
@@ -138,3 +144,81 @@ class Stations:
         """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
         found = ((self._nearest[node], one, other) for node, one, other in self._rows.meetings)
         return tuple(join for join in found if join[0] != WORLD)
+
+
+# Loops
+
+
+def _of(setup: Setup) -> Stations:
+    return Stations(setup.mechanism, setup.rows)
+
+
+def stations_of(setup: Setup) -> Stations:
+    """The stations of a mechanism and its tasks."""
+    return setup.derived(_of)
+
+
+#: Rows of tasks, then the unit forces of stations.
+Dimension("passing", lambda setup: stations_of(setup).count, within="row")
+NODE.numbers["units"] = lambda setup, k: stations_of(setup).units(k)
+_GROUPS = Entity(
+    "passing group",
+    lambda setup: len(stations_of(setup).groups),
+    {
+        "row": lambda setup, g: stations_of(setup).groups[g].start,
+        "beyond": lambda setup, g: stations_of(setup).groups[g].stop,
+    },
+)
+_PASSING = IndexEntity(
+    "passing",
+    lambda setup: stations_of(setup).count,
+    {"index": lambda _, r: r},
+    dimension="passing",
+    exists=lambda variants: bool(variants.frames),
+)
+#: What passes the joint of k: tasks, last first, each with a loop over the rows that follow; or six units.
+passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
+    Group(
+        "group",
+        _GROUPS,
+        {"passing": "row"},
+        lambda setup, g: len(stations_of(setup).groups[g]),
+        lambda variants: sorted({UNITS, *variants.sizes}),
+    ),
+    rows=lambda setup: [(g,) for g in range(len(stations_of(setup).groups))],
+    over=NODE,
+    part=lambda setup, k: stations_of(setup).passing_groups(k),
+    backwards=True,
+    inner=(
+        Inner(
+            Range(
+                _PASSING, NODE, stop=lambda setup, k: stations_of(setup).passing(k).stop, name="beyond_passing_group"
+            ),
+            own=False,
+            start="beyond",
+        ),
+    ),
+    name="passing_groups",
+)
+#: Stations, each with the next one on its way to the base (or the world), base to tips.
+scatter: Table[tuple[NodeRole, NodeRole]] = Table(
+    Node("station", "set"),
+    Node("above", world=True),
+    rows=lambda setup: [(k, stations_of(setup).above(k)) for k in stations_of(setup).nodes],
+    direction="outward",
+    name="scatter_stations",
+)
+#: Stations, each with the next one on its way to the base (or the world), tips to base.
+gather: Table[tuple[NodeRole, NodeRole]] = Table(
+    *scatter.roles, of=scatter, backwards=True, direction="inward", name="gather_stations"
+)
+#: Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one.
+joins: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
+    Node("meeting"), Frame("one"), Frame("other"), rows=lambda setup: stations_of(setup).joins, name="joins"
+)
+
+
+def units(tree: Tree, station: Any) -> list[RowRole]:
+    """The six rows of a station; no loop."""
+    first = tree.number(NODE, handle_of(station), "units")
+    return [RowRole({"passing": (first, i)}) for i in range(UNITS)]

@@ -1,0 +1,349 @@
+"""A header and a source in C99 with functions of one mechanism, and a `main` that checks them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines.c99.printer import Function, number, sine_cosine
+from kinetree.engines.layout import Tables, size_of
+from kinetree.engines.lower import Lowered
+from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.recursion.algorithm import Algorithm, Argument
+from kinetree.recursion.entities import FRAME, NODE
+from kinetree.recursion.loops import LOOPS, Table
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.setup import Setup
+from kinetree.spatial.value import Array
+
+SCALARS = ("double", "float")
+
+_USE = """\
+C99 without allocation, global state or I/O. Of the C library it needs fma, sqrt, memcpy and memset.
+Compile with -ffp-contract=off (or -std=c99) to get the bits of the library.
+
+-D{macro}_CHECK adds a main that checks every function against numbers computed by the library.
+On processors without fused multiply-add, -DKINETREE_NO_FMA is faster, and rounds differently."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A function to export.
+
+    Attributes:
+        name: What users call it.
+        algorithm: The recursion that computes it.
+        sites: The frames that it is for.
+        text: What it computes, in the words of its docstring.
+        sample: Inputs, and the results of the native engine for them.
+    """
+
+    name: str
+    algorithm: Algorithm
+    sites: tuple[Site, ...]
+    text: str
+    sample: tuple[Sequence[Array], Sequence[Array]]
+
+    @property
+    def inputs(self) -> list[Argument]:
+        """The inputs that there are: none of frames, without frames."""
+        return [a for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
+
+
+def identifier(name: str) -> str:
+    """A name as C can use it."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "robot"
+    return plain if not plain[0].isdigit() else f"_{plain}"
+
+
+class Source:
+    """The files.
+
+    Args:
+        robot: Name of the robot.
+        mechanism: The robot.
+        quantities: What to export.
+        scalar: "double" or "float".
+        provenance: Lines on where this comes from.
+        labels: What to call each node in comments.
+    """
+
+    def __init__(
+        self,
+        robot: str,
+        mechanism: Mechanism,
+        quantities: Sequence[Quantity],
+        scalar: str,
+        provenance: Sequence[str],
+        labels: Sequence[str],
+    ) -> None:
+        self.labels = labels
+        self.robot, self.mechanism, self.quantities, self.scalar = robot, mechanism, quantities, scalar
+        self.stem, self.provenance = identifier(robot).lower(), provenance
+        self.stack: dict[str, int] = {}
+        self._functions = [self._function(quantity) for quantity in quantities]
+
+    # Files
+
+    def header(self) -> str:
+        """The header."""
+        guard = f"{self.stem.upper()}_H"
+        return "\n".join(
+            [
+                *_comment([*self.provenance, "", *self._coordinates()]),
+                f"#ifndef {guard}",
+                f"#define {guard}",
+                "",
+                "#ifdef __cplusplus",
+                'extern "C" {',
+                "#endif",
+                "",
+                *(
+                    line
+                    for quantity in self.quantities
+                    for line in (*self._document(quantity), self._prototype(quantity) + ";", "")
+                ),
+                "#ifdef __cplusplus",
+                "}",
+                "#endif",
+                "",
+                f"#endif /* {guard} */",
+                "",
+            ]
+        )
+
+    def source(self) -> str:
+        """The source."""
+        double = self.scalar == "double"
+        return "\n".join(
+            [
+                *_comment([*self.provenance, "", *_USE.format(macro=self.stem.upper()).splitlines()]),
+                f'#include "{self.stem}.h"',
+                "",
+                "#include <math.h>",
+                "#include <stdint.h>",
+                "#include <string.h>",
+                "",
+                f"typedef {self.scalar} real;",
+                f"typedef {'uint64_t' if double else 'uint32_t'} word;",
+                "",
+                "#ifdef KINETREE_NO_FMA",
+                "#define FMA(a, b, c) ((a) * (b) + (c))",
+                "#else",
+                f"#define FMA(a, b, c) {'fma' if double else 'fmaf'}((a), (b), (c))",
+                "#endif",
+                f"#define SQRT(x) {'sqrt' if double else 'sqrtf'}(x)",
+                "",
+                *([sine_cosine(self.scalar)] if any("sine_cosine(" in text for text in self._functions) else []),
+                *self._constants(),
+                "",
+                *self._functions,
+                *self._main(),
+            ]
+        )
+
+    # Parts
+
+    def _coordinates(self) -> list[str]:
+        """Where each joint is in q and v."""
+        q, v, lines = self.mechanism.q_starts, self.mechanism.v_starts, []
+        for k, (name, kind) in enumerate(zip(self.labels, self.mechanism.kinds, strict=True)):
+            lines.append(f"  q{_span(q[k], kind.nq)}  v{_span(v[k], kind.nv)}  {name}")
+        units = "Angles in rad, lengths in m, forces in N, moments in N m. Matrices are stored row by row."
+        return [units, "Bodies, with the joints that carry them:", *lines]
+
+    def _constants(self) -> list[str]:
+        """The constants of nodes and frames, and gravity."""
+        lines = ["/* Constants of the joints and bodies, gravity, placements of the frames. */"]
+        sites = max((quantity.sites for quantity in self.quantities), key=len, default=())
+        parts = [
+            *zip(self.labels, self.mechanism.parameters, strict=True),
+            ("gravity", self.mechanism.gravity),
+            *((site.name, site.placement) for site in sites),
+        ]
+        size = sum(len(values) for _, values in parts)
+        lines.append(f"static const real CONSTANTS[{max(size, 1)}] = {{")
+        for name, values in parts:
+            lines.append(f"  /* {_plain(name)} */")
+            lines += _wrapped(number(float(x), self.scalar) for x in values)
+        start = sum(len(values) for values in self.mechanism.parameters)
+        return [*lines, "};", f"static const real *const GRAVITY = CONSTANTS + {start};"]
+
+    def _document(self, quantity: Quantity) -> list[str]:
+        sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
+        lines = [quantity.text, ""]
+        for argument in (*quantity.inputs, *quantity.algorithm.outputs):
+            shape = " x ".join(map(str, argument.shape(sizes))) or "1"
+            role = "out" if argument in quantity.algorithm.outputs else "in"
+            lines.append(f"  {argument.name}  {role}, {shape}")
+        if quantity.sites:
+            lines.append(f"Frames: {', '.join(site.name for site in quantity.sites)}.")
+        lines.append(f"Uses {self.stack[quantity.name]} bytes of the stack. Results must not overlap inputs.")
+        return _comment(lines)
+
+    def _prototype(self, quantity: Quantity) -> str:
+        sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
+        real = self.scalar
+
+        def declared(argument: Argument, kind: str) -> str:
+            return f"{kind} {argument.name}[{max(1, math.prod(argument.shape(sizes)))}]"
+
+        given = [declared(argument, f"const {real}") for argument in quantity.inputs]
+        given += [declared(argument, real) for argument in quantity.algorithm.outputs]
+        return f"void {self._called(quantity)}({', '.join(given)})"
+
+    def _called(self, quantity: Quantity) -> str:
+        return f"{self.stem}_{identifier(quantity.name)}"
+
+    def _function(self, quantity: Quantity) -> str:
+        """The tables and the text of one function."""
+        algorithm, sites = quantity.algorithm, quantity.sites
+        variants = variants_of(algorithm, self.mechanism, sites)
+        setup = Setup(self.mechanism, sites, algorithm.visited(self.mechanism, sites))
+        program = lowered(algorithm, variants, lambda name: size_of(setup, name))
+        tables = Tables(algorithm, variants, self.mechanism, sites, program.metadata)
+        stem, sizes = identifier(quantity.name), algorithm.sizes(self.mechanism, sites)
+        arrays = [tables.array_size(i) for i in range(len(program.layout.arrays))]
+        self.stack[quantity.name] = (tables.records + sum(arrays)) * (8 if self.scalar == "double" else 4)
+        spaces = {("records", 0): "records", ("constants", 0): "CONSTANTS", ("gravity", 0): "GRAVITY"}
+        spaces |= {("array", i): f"array{i}" for i in range(len(arrays))}
+        spaces |= {("input", i): argument.name for i, argument in enumerate(algorithm.inputs)}
+        spaces |= {("output", i): argument.name for i, argument in enumerate(algorithm.outputs)}
+        names = {name: f"{stem}_{identifier(name)}" for name in program.tables}
+        columns = {(name, column): _column(name, column) for name in program.tables for column in program.tables[name]}
+        text = Function(spaces, names, columns, self.scalar)
+        text.block(program.program.top)
+        lines = [line for name in program.tables for line in self._table(names[name], name, program, tables)]
+        lines += [f"{self._prototype(quantity)} {{"]
+        body = "\n".join(text.lines)
+        lines += [
+            f"  real {n}[{size}];"
+            for n, size in (("records", tables.records), *((f"array{i}", s) for i, s in enumerate(arrays)))
+            if f"{n}[" in body
+        ]
+        for argument in algorithm.outputs:
+            if argument.sparse:
+                lines.append(f"  memset({argument.name}, 0, {math.prod(argument.shape(sizes))} * sizeof(real));")
+        lines.append(body)
+        lines += [line for argument in algorithm.outputs if argument.symmetric for line in _mirror(argument, sizes)]
+        return "\n".join([*lines, "}", ""])
+
+    def _table(self, called: str, name: str, program: Lowered, tables: Tables) -> list[str]:
+        """A table, with the names of joints and frames."""
+        cells, loop = tables.cells(name), LOOPS.get(name)
+        if not cells.size:
+            return []
+        fields = ", ".join(_column(name, column) for column in program.tables[name])
+        kind = "int16_t" if np.abs(cells).max(initial=0) < 2**15 else "int32_t"
+        lines = [f"static const struct {{ {kind} {fields}; }} {called}[{len(cells)}] = {{"]
+        rows = loop.rows(tables.setup) if isinstance(loop, Table) else [()] * len(cells)
+        for numbers, row in zip(cells.tolist(), rows, strict=True):
+            note = self._names(loop, row, tables.setup) if isinstance(loop, Table) else ""
+            lines.append(f"  {{{', '.join(map(str, numbers))}}},{note}")
+        return [*lines, "};"]
+
+    def _names(self, loop: Table[Any], row: tuple[int, ...], setup: Setup) -> str:
+        known: list[str] = []
+        for role, n in zip(loop.roles, row, strict=True):
+            if role.entity is NODE:
+                known.append("world" if n < 0 else self.labels[n])
+            elif role.entity is FRAME:
+                known.append(setup.sites[n].name)
+        return f"  /* {_plain(', '.join(known))} */" if known else ""
+
+    def _main(self) -> list[str]:
+        """A main that compares with numbers from the library."""
+        double = self.scalar == "double"
+        lines = [
+            f"#ifdef {self.stem.upper()}_CHECK",
+            "#include <stdio.h>",
+            "",
+            "/* How many numbers are not as they should be. */",
+            "static int check(const char *name, const real *computed, const real *expected, int count) {",
+            "  int wrong = 0;",
+            *(
+                []
+                if double
+                else [
+                    "  real largest = 0;",
+                    "  for (int i = 0; i < count; ++i) largest = fmaxf(largest, fabsf(expected[i]));",
+                ]
+            ),
+            "  for (int i = 0; i < count; ++i)",
+            "    wrong += memcmp(computed + i, expected + i, sizeof(real)) != 0;"
+            if double
+            else "    wrong += !(fabsf(computed[i] - expected[i]) <= 1e-3f * (largest + 1e-3f));",
+            '  printf("%-40s %d of %d numbers differ\\n", name, wrong, count);',
+            "  return wrong;",
+            "}",
+            "",
+            "int main(void) {",
+            "  int wrong = 0;",
+        ]
+        for quantity in self.quantities:
+            inputs, outputs = quantity.sample
+            arguments = (*quantity.inputs, *quantity.algorithm.outputs)
+            lines.append("  {")
+            for argument, values in zip(arguments, (*inputs, *outputs), strict=True):
+                given = argument not in quantity.algorithm.outputs
+                flat = np.asarray(values, dtype=float).reshape(-1)
+                label = argument.name if given else f"{argument.name}_expected"
+                lines.append(f"    static const real {label}[{max(1, flat.size)}] = {{")
+                lines += ["    " + line for line in _wrapped(number(float(x), self.scalar) for x in flat)]
+                lines.append("    };" if flat.size else "    0};")
+                if not given:
+                    lines.append(f"    static real {argument.name}[{max(1, flat.size)}];")
+            lines.append(f"    {self._called(quantity)}({', '.join(argument.name for argument in arguments)});")
+            for argument, values in zip(quantity.algorithm.outputs, outputs, strict=True):
+                size = np.asarray(values).size
+                label = quantity.name if len(outputs) == 1 else f"{quantity.name}: {argument.name}"
+                lines.append(f'    wrong += check("{label}", {argument.name}, {argument.name}_expected, {size});')
+            lines.append("  }")
+        return [*lines, "  return wrong != 0;", "}", "#endif", ""]
+
+
+def _mirror(argument: Argument, sizes: dict[str, int]) -> list[str]:
+    """Fill the lower triangles of symmetric matrices."""
+    *leading, n, _ = argument.shape(sizes)
+    name, count = argument.name, math.prod(leading)
+    start = f"{name} + m * {n * n}" if count > 1 else name
+    return [
+        f"  for (int m = 0; m < {count}; ++m) {{",
+        f"    real *const matrix = {start};",
+        f"    for (int i = 1; i < {n}; ++i)",
+        f"      for (int j = 0; j < i; ++j) matrix[i * {n} + j] = matrix[j * {n} + i];",
+        "  }",
+    ]
+
+
+def _column(table: str, column: str) -> str:
+    """What a column of a table is called."""
+    loop, (position, _, what) = LOOPS.get(table), column.partition(".")
+    if isinstance(loop, Table) and position.isdigit():
+        return identifier(f"{loop.roles[int(position)].name}_{what}")
+    return identifier(column)
+
+
+def _span(start: int, length: int) -> str:
+    return f"[{start}]" if length == 1 else f"[{start}..{start + length - 1}]" if length else "[]"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a comment."""
+    return text.replace("*/", "* /")
+
+
+def _comment(lines: Iterable[str]) -> list[str]:
+    first, *rest = [_plain(line) for line in lines]
+    return [f"/* {first}", *(f" * {line}".rstrip() for line in rest), " */"]
+
+
+def _wrapped(numbers: Iterable[str]) -> list[str]:
+    """Numbers of an array, some to a line."""
+    listed = list(numbers)
+    return ["  " + " ".join(f"{x}," for x in listed[i : i + 6]) for i in range(0, len(listed), 6)]

@@ -1,0 +1,218 @@
+"""Where code finds things: records of nodes, arrays, tables.
+
+The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a
+record, but not on the number of nodes: everything that does is in tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.entities import FRAME, INDICES, number_of
+from kinetree.recursion.loops import LOOPS, Chain, Runs, Table
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.setup import Setup, length
+from kinetree.recursion.topology import WORLD
+from kinetree.recursion.variants import WORLD_CLASS, Variants
+from kinetree.spatial.value import Array
+
+#: Numbers in a line of an array are a multiple of this, the widest vector: loops over all columns load aligned ones.
+_LINE = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets inside records and arrays, in scalars.
+
+    Attributes:
+        fields: Offset of (class of node, field, component).
+        records: Length of a record of each class.
+        arrays: For each of the tree's arrays, what it is indexed by, and the position of each component that is used.
+            Rows of nodes that are only handed from parents to children shrink to one row per depth: nodes come depth
+            first, so that a parent's row is intact while its subtree is visited.
+    """
+
+    fields: dict[tuple[str, str, int], int]
+    records: dict[str, int]
+    arrays: list[tuple[tuple[str, ...], dict[int, int]]]
+
+    @classmethod
+    def of(cls, program: Program, variants: Variants) -> Layout:
+        """Lay out what a program uses. Fields seen through roles of several classes have one offset in all of them."""
+        shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
+        used: dict[str, dict[tuple[str, int], None]] = {}
+        arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
+            (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
+            for number, (over, _) in enumerate(program.arrays)
+        ]
+        for place in _places(program.top):
+            if isinstance(place, Field):
+                for name in place.role.classes:
+                    used.setdefault(name, {})[place.name, place.component] = None
+                if not place.role.exact:
+                    shared.setdefault(place.role.classes, {})[place.name, place.component] = None
+            elif isinstance(place, ArrayEntry):
+                positions = arrays[place.number][1]
+                positions.setdefault(place.component, len(positions))
+        fields: dict[tuple[str, str, int], int] = {}
+        records: dict[str, int] = {}
+        for classes, components in shared.items():
+            for offset, (name, component) in enumerate(components):
+                for c in classes:
+                    fields[c, name, component] = offset
+        for c in (WORLD_CLASS, *dict.fromkeys(kind.name for kind, _ in variants.nodes)):
+            size = sum(1 for key in fields if key[0] == c)
+            for name, component in used.get(c, {}):
+                if (c, name, component) not in fields:
+                    fields[c, name, component] = size
+                    size += 1
+            records[c] = size
+        return cls(fields, records, arrays)
+
+
+def _handed_down(program: Program, number: int) -> bool:
+    """Whether rows of nodes are set and read in one outward sweep only, through a node and its parent."""
+    loops = [
+        item.loop
+        for item in program.top.items
+        if isinstance(item, Loop)
+        and any(_row(place, number) not in (None, WORLD_CLASS) for body in item.blocks for place in _places(body))
+    ]
+    return [loop.direction if isinstance(loop, Table) else "" for loop in loops] == ["outward"]
+
+
+def _row(place: Any, number: int) -> str | None:
+    """The name of the role that chooses the row of an array entry."""
+    if not isinstance(place, ArrayEntry) or place.number != number:
+        return None
+    return str(place.at[0][0].role.name)
+
+
+def _places(block: Block) -> Iterator[Any]:
+    for _, item in walk(block):
+        if isinstance(item, Store):
+            yield item.place
+        elif isinstance(item, Op) and item.code == "load":
+            yield item.attr
+
+
+def size_of(setup: Setup, name: str) -> int:
+    """A number of a mechanism: the length of a dimension, or of a "line" of arrays along it; the "count" of a loop."""
+    kind, _, rest = name.partition(" ")
+    if kind == "line":
+        return _LINE * -(-length(setup, rest) // _LINE)
+    if kind == "count":
+        return len(LOOPS[rest].visits(setup, WORLD))
+    return length(setup, name)
+
+
+class Tables:
+    """Everything that code needs to know of one mechanism.
+
+    Args:
+        algorithm: Loops of one whose outputs belong to frames visit only the nodes that carry them.
+        variants: The order of the variants gives their numbers.
+        mechanism: The robot.
+        sites: The frames asked for.
+        metadata: What a lowered program uses (`kinetree.engines.lower.Lowered.metadata`).
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        variants: Variants,
+        mechanism: Mechanism,
+        sites: Sequence[Site],
+        metadata: dict[str, Any],
+    ) -> None:
+        self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
+        self._algorithm, self._variants, self._metadata = algorithm, variants, metadata
+        record, self._record_of = metadata["records"][WORLD_CLASS], {WORLD: 0}
+        for k in self.setup.nodes:
+            self._record_of[k] = record
+            record += metadata["records"][mechanism.kinds[k].name]
+        #: Length of all records together.
+        self.records: int = record
+
+    def size(self, name: str) -> int:
+        """A number of the mechanism, as `size_of` knows it."""
+        return size_of(self.setup, name)
+
+    def array_size(self, number: int) -> int:
+        """Scalars of one of the tree's arrays."""
+        over, components = self._metadata["arrays"][number]
+        lines = math.prod(length(self.setup, dimension) for dimension in over[:-1])
+        return int(components * lines * self.size(f"line {over[-1]}"))
+
+    def cells(self, name: str) -> Array:
+        """A table, (rows, columns)."""
+        columns = self._metadata["tables"][name]
+        loop = LOOPS.get(name)
+        if isinstance(loop, Table):
+            numbers = {variant: i for i, variant in enumerate(loop.cases(self._variants))}
+            found = [[self._cell(loop, row, column, numbers) for column in columns] for row in loop.rows(self.setup)]
+        elif isinstance(loop, Runs):
+            found = [[getattr(run, column) for column in columns] for run in loop.all_runs(self.setup)]
+        elif isinstance(loop, Chain):
+            found = [[link] for link in loop.links(self.setup)]
+        else:
+            index, _, what = name.partition(".")
+            entity = INDICES[index]
+            found = [[entity.numbers[what](self.setup, i)] for i in range(entity.count(self.setup))]
+        return np.array(found, dtype=np.int64).reshape(len(found), len(columns))
+
+    def _cell(self, loop: Table[Any], row: Sequence[int], column: str, numbers: dict[Any, int]) -> int:
+        if column == "variant":
+            return numbers[loop.variant(self.setup, row)]
+        position, _, what = column.partition(".")
+        n, entity = row[int(position)], loop.roles[int(position)].entity
+        if what == "record":
+            return self._record_of[n]
+        if what == "constants":
+            return self._constants_of[entity is FRAME][n]
+        return number_of(self.setup, entity, n, what)
+
+    @cached_property
+    def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Where the constants of each node, and of each frame, start."""
+        own = [0, *np.cumsum([len(parameters) for parameters in self.setup.mechanism.parameters], dtype=int).tolist()]
+        first = own[-1] + len(self.setup.mechanism.gravity)
+        placements = [0, *np.cumsum([len(site.placement) for site in self.setup.sites], dtype=int).tolist()]
+        return own, [first + start for start in placements]
+
+    @property
+    def constants(self) -> Array:
+        """Constants of nodes, gravity, placements of frames, float64."""
+        mechanism = self.setup.mechanism
+        parts = [mechanism.total_parameters, mechanism.gravity, *(site.placement for site in self.setup.sites)]
+        return np.ascontiguousarray(np.concatenate(parts), dtype=np.float64)
+
+    def packed(self) -> tuple[Array, int]:
+        """All tables in one array, with a head of sizes, and the length of the workspace in scalars."""
+        names: list[str] = self._metadata["head"]
+        cells = {name: self.cells(name) for name in self._metadata["tables"]}
+        starts, position = {}, len(names)
+        for name, table in cells.items():
+            starts[f"table {name}"] = position
+            position += table.size
+        starts["gravity"] = len(self.setup.mechanism.total_parameters)
+        position, sizes = 0, self._algorithm.sizes(self.setup.mechanism, self.setup.sites)
+        for i, argument in enumerate(self._algorithm.inputs):
+            starts[f"input {i}"] = position
+            position += math.prod(argument.shape(sizes))
+        workspace = self.records
+        for i in range(len(self._metadata["arrays"])):
+            starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
+            workspace += self.array_size(i)
+        head = [starts[name] if name in starts else self.size(name) for name in names]
+        return np.concatenate(
+            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in cells.values())]
+        ), workspace

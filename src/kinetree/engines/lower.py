@@ -1,0 +1,427 @@
+"""Lowering: roles and places of a program become integers and memory.
+
+What a role identifies is a row of a table or an index of a loop; its numbers are cells of that row. A place is an
+address: a base, which is an integer op, and a fixed offset. All index arithmetic happens here, so that a printer of
+code needs to know the operations of `kinetree.engines.ir` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinetree.engines.ir import (
+    Access,
+    ArrayEntry,
+    Block,
+    Field,
+    Follow,
+    For,
+    Index,
+    Input,
+    Loop,
+    Op,
+    Output,
+    Param,
+    Place,
+    Position,
+    Program,
+    Role,
+    Store,
+    Switch,
+    Uniform,
+    walk,
+)
+from kinetree.engines.layout import Layout
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.entities import IndexEntity
+from kinetree.recursion.loops import Chain, IndexLoop, Range, Runs, Table
+from kinetree.recursion.variants import WORLD_CLASS, Variants
+
+
+@dataclass
+class Lowered:
+    """A lowered program.
+
+    Attributes:
+        program: Its blocks.
+        layout: Where fields are.
+        inputs: Number of inputs.
+        tables: The columns of each table that it reads.
+        sizes: The sizes that it reads.
+    """
+
+    program: Program
+    layout: Layout
+    inputs: int
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    sizes: list[str] = field(default_factory=list)
+
+    @property
+    def head(self) -> list[str]:
+        """What compiled code finds at the head of its tables."""
+        return [
+            *self.sizes,
+            *(f"table {name}" for name in self.tables),
+            *(f"array {i}" for i in range(len(self.layout.arrays))),
+            *(f"input {i}" for i in range(self.inputs)),
+            "gravity",
+        ]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What binding to a mechanism needs, fit for JSON."""
+        loads = [item.attr for _, item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
+        return {
+            "records": self.layout.records,
+            "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
+            "tables": self.tables,
+            "head": self.head,
+            "reread": sorted({access.space[1] for access in loads if access.space[0] == "output"}),
+        }
+
+
+def lower(
+    program: Program,
+    algorithm: Algorithm,
+    variants: Variants,
+    layout: Layout,
+    known: Callable[[str], int] | None = None,
+) -> Lowered:
+    """Lower a program.
+
+    Args:
+        program: Simplified and fused.
+        algorithm: Tells the dimensions of inputs and outputs.
+        variants: Their order gives the numbers that the tables use.
+        layout: Where fields are.
+        known: Tells sizes of the mechanism, for code that is for one mechanism only.
+    """
+    return _Lowering(program, algorithm, variants, layout, known).result
+
+
+@dataclass
+class _Row:
+    """A role found in a row of a table."""
+
+    block: Block
+    table: str
+    row: Op
+    position: int
+
+
+@dataclass
+class _Count:
+    """A role that is an index of a loop."""
+
+    index: Op
+    entity: IndexEntity
+
+
+class _Lowering:
+    def __init__(
+        self,
+        program: Program,
+        algorithm: Algorithm,
+        variants: Variants,
+        layout: Layout,
+        known: Callable[[str], int] | None,
+    ) -> None:
+        self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
+        self.target = Program()
+        self.result = Lowered(self.target, layout, len(algorithm.inputs))
+        self.new: dict[int, Op] = {}
+        self.found: dict[Role, _Row | _Count] = {}
+        self.heads: dict[Block, int] = {}  # how many numbers of roles a block starts with
+        self.side_by_side: Role | None = None
+        self.block(program.top, self.target.top)
+
+    # Items
+
+    def block(self, old: Block, new: Block) -> None:
+        """Copy the items of a block."""
+        for item in old.items:
+            self.target.current = new
+            if isinstance(item, Store):
+                new.items.append(Store(self.access(item.place), self.new[id(item.value)]))
+            elif isinstance(item, Loop):
+                self.loop(item)
+            elif isinstance(item, Op):
+                args = tuple(self.new[id(a)] for a in item.args)
+                attr = self.access(item.attr) if item.code == "load" else item.attr
+                self.new[id(item)] = made = Op(item.code, args, attr, new)
+                new.items.append(made)
+
+    def inside(self, old: Block, outer: Block) -> Block:
+        """The copy of a loop's body."""
+        body = Block(self.target, outer)
+        self.block(old, body)
+        self.target.current = outer
+        return body
+
+    # Loops
+
+    def loop(self, loop: Loop) -> None:
+        """Write a loop of any shape."""
+        data = loop.loop
+        if isinstance(data, Table):
+            self.table(loop, data)
+        elif isinstance(data, Range):
+            self.range(loop, data)
+        elif isinstance(data, Runs):
+            outer, run = self.target.current, self.index()
+            body = Block(self.target, outer)
+            self.target.current = body
+            self.contiguous(loop, data, *(self.cell(data.name, run, what) for what in ("start", "stop")))
+            self.target.current = outer
+            outer.items.append(For(run, self.of_over(loop, "begin"), self.of_over(loop, "end"), body))
+        elif isinstance(data, Chain):
+            outer, index = self.target.current, self.index()
+            start = self.of_over(loop, "start") if loop.start is None else self.number(loop.start)
+            self.column(data.name, "next")
+            self.found[loop.roles[()][0]] = _Count(index, data.index)
+            outer.items.append(Follow(index, start, data.name, self.inside(loop.bodies[()], outer)))
+
+    def range(self, loop: Loop, data: Range[Any]) -> None:
+        """Write a loop over contiguous indices."""
+        bounded = "start" in data.bounds
+        if loop.start is None:
+            start = self.of_over(loop, "start") if bounded else self.fixed(0)
+        else:
+            start = self.number(loop.start)
+            start = self.target.op("imax", start, self.of_over(loop, "start")) if bounded else start
+        stop = self.of_over(loop, "stop") if "stop" in data.bounds else self.size(data.index.dimension)
+        self.contiguous(loop, data, start, stop)
+
+    def contiguous(self, loop: Loop, data: IndexLoop[Any], start: Op, stop: Op) -> None:
+        """Write a loop over neighbouring indices."""
+        outer, index, (role,), body = self.target.current, self.index(), loop.roles[()], loop.bodies[()]
+        independent = _independent(body, role) and not self.adds_to_shared(body, role, data.index)
+        self.found[role] = _Count(index, data.index)
+        self.side_by_side = role if independent else None
+        outer.items.append(For(index, start, stop, self.inside(body, outer), independent=independent, note=data.name))
+        self.side_by_side = None
+
+    def adds_to_shared(self, body: Block, role: Role, entity: IndexEntity) -> bool:
+        """Whether a body reads places of its index that other indices may share, and so may add to them."""
+        shared = {Position(role, what) for what in entity.maps if entity.shared(self.variants, what)}
+        read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
+        return any(shared.intersection(_bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
+
+    def table(self, loop: Loop, data: Table[Any]) -> None:
+        """Write a loop over rows, with a switch to the body of the row's variant."""
+        outer, row, source = self.target.current, self.index(), data.source
+        numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
+        filled = {numbers[variant]: variant for variant, body in loop.bodies.items() if body.items}
+        single = len(filled) == len(numbers) == 1
+        self.result.tables.setdefault(source.name, [])
+        if data.over is None:
+            start, stop = self.fixed(0), self.size(f"count {source.name}")
+        else:
+            start, stop = self.of_over(loop, "begin"), self.of_over(loop, "end")
+        body = Block(self.target, outer)
+        cases: dict[int, Block] = {}
+        if not single:
+            self.target.current = body
+            variant_number = self.cell(source.name, row, "variant")
+        for number in sorted(filled):
+            variant = filled[number]
+            cases[number] = block = body if single else Block(self.target, body)
+            for position, role in enumerate(loop.roles[variant]):
+                self.found[role] = _Row(block, source.name, row, position)
+            self.block(loop.bodies[variant], block)
+        if not single:
+            notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
+            body.items.append(Switch(variant_number, cases, len(filled) == len(numbers), notes))
+        self.target.current = outer
+        outer.items.append(For(row, start, stop, body, backwards=data.backwards, note=data.name))
+
+    def of_over(self, loop: Loop, what: str) -> Op:
+        """A number of what a loop is over."""
+        if loop.over is None:
+            raise AssertionError(f"{loop.loop.name} is over nothing")
+        return self.of_role(loop.over, f"{loop.loop.name}.{what}")
+
+    # Integers
+
+    def index(self) -> Op:
+        """The index of a new loop."""
+        return Op("index", (), None, self.target.current)
+
+    def fixed(self, number: int) -> Op:
+        """A number known now."""
+        return self.target.op("int", attr=number)
+
+    def size(self, name: str) -> Op:
+        """A number of the mechanism."""
+        if self.known is not None:
+            return self.fixed(self.known(name))
+        if name not in self.result.sizes:
+            self.result.sizes.append(name)
+        return self.target.op("size", attr=name)
+
+    def column(self, table: str, column: str) -> int:
+        """The place of a column in a table, which now has it."""
+        columns = self.result.tables.setdefault(table, [])
+        if column not in columns:
+            columns.append(column)
+        return columns.index(column)
+
+    def cell(self, table: str, row: Op, column: str) -> Op:
+        """A number of a table."""
+        self.column(table, column)
+        return self.target.op("cell", row, attr=(table, column))
+
+    def of_role(self, role: Role, what: str) -> Op:
+        """A number of what a role identifies. Those of the world are 0."""
+        if role.classes == (WORLD_CLASS,):
+            return self.fixed(0)
+        found = self.found[role]
+        if isinstance(found, _Count):
+            if found.entity.identity(self.variants, what):
+                return found.index
+            return self.cell(f"{found.entity.name}.{what}", found.index, what)
+        # Read where the row is known, before anything else is done with it.
+        block, column = found.block, f"{found.position}.{what}"
+        self.column(found.table, column)
+        key = ("cell", (found.table, column), id(found.row))
+        if key not in block.known:
+            block.known[key] = made = Op("cell", (found.row,), (found.table, column), block)
+            block.items.insert(self.heads.setdefault(block, 0), made)
+            self.heads[block] += 1
+        return block.known[key]
+
+    def number(self, index: Index) -> Op:
+        """The number that an index stands for."""
+        base, offset = index
+        return self.sum(self.of_role(base.role, base.what) if isinstance(base, Position) else self.fixed(base), offset)
+
+    def sum(self, a: Op, b: Op | int) -> Op:
+        """The sum of two numbers."""
+        b = self.fixed(b) if isinstance(b, int) else b
+        if a.code == b.code == "int":
+            return self.fixed(a.attr + b.attr)
+        if _is(a, 0) or _is(b, 0):
+            return b if _is(a, 0) else a
+        return self.target.op("iadd", a, b)
+
+    def product(self, a: Op, b: Op | int) -> Op:
+        """The product of two numbers."""
+        b = self.fixed(b) if isinstance(b, int) else b
+        if a.code == b.code == "int":
+            return self.fixed(a.attr * b.attr)
+        if _is(a, 0) or _is(b, 0):
+            return self.fixed(0)
+        if _is(a, 1) or _is(b, 1):
+            return b if _is(a, 1) else a
+        return self.target.op("imul", a, b)
+
+    # Places
+
+    def access(self, place: Place) -> Access:
+        """The address of a place."""
+        if isinstance(place, Field):
+            offset = self.layout.fields[place.role.classes[0], place.name, place.component]
+            record = self.of_role(place.role, "record") if place.role in self.found else None
+            note = f"{place.role.name}.{place.name}[{place.component}]"
+            return self.at(("records", 0), record, offset)._replace(note=note)
+        if isinstance(place, Param):
+            return self.at(("constants", 0), self.of_role(place.role, "constants"), place.component)
+        if isinstance(place, Uniform):
+            return self.at(("gravity", 0), None, place.component)
+        if isinstance(place, ArrayEntry):
+            return self.entry(place)
+        if not isinstance(place, (Input, Output)):
+            raise AssertionError(f"{place} is no place of a traced program")
+        *leading, (base, offset) = place.at or [(0, 0)]
+        dimensions = self.dimensions(place)
+        total = self.fixed(0)
+        for one, following in zip(leading, dimensions[1:], strict=True):
+            total = self.product(self.sum(total, self.number(one)), self.length(following))
+        total = self.sum(total, self.number((base, 0)))
+        stride = self.fixed(1)
+        for dimension in dimensions[self.axis(place) + 1 :]:
+            stride = self.product(stride, self.length(dimension))
+        space = ("input" if isinstance(place, Input) else "output", place.number)
+        return self.at(space, total, offset, place, stride)
+
+    def entry(self, place: ArrayEntry) -> Access:
+        """The address of a scalar of an array: lines of each component, one after the other, for each first index."""
+        over, components = self.layout.arrays[place.number]
+        *lines, (base, offset) = place.at
+        size, line = self.size(f"line {over[-1]}"), self.fixed(0)
+        for one in lines:
+            if isinstance(one[0], Position) and one[0].what == "node":  # by number or by depth
+                one = Position(one[0].role, over[0]), 0
+            line = self.product(self.number(one), len(components))
+        line = self.product(self.sum(line, components[place.component]), size)
+        last = self.axis(place) == len(over) - 1
+        stride = self.fixed(1) if last else self.product(size, len(components))
+        return self.at(("array", place.number), self.sum(line, self.number((base, 0))), offset, place, stride)
+
+    def at(
+        self, space: tuple[str, int], base: Op | None, offset: int, place: Place | None = None, stride: Op | None = None
+    ) -> Access:
+        """An address, and how it changes from index to index of a loop that takes them side by side."""
+        if base is not None and base.code == "int":
+            offset += base.attr
+            base = None
+        along = [b for b in _bases(place) if b.role is self.side_by_side] if self.side_by_side else []
+        if not along:
+            return Access(space, base, offset)
+        found, what = self.found[along[0].role], along[0].what
+        if isinstance(found, _Count) and not found.entity.identity(self.variants, what):
+            return Access(space, base, offset, stride, f"{found.entity.name}.{what}")
+        return Access(space, base, offset, stride)
+
+    def axis(self, place: Place) -> int:
+        """The axis of a place along which a loop takes indices side by side; −1 if there is none."""
+        at = getattr(place, "at", ())
+        axes = [i for i, (b, _) in enumerate(at) if isinstance(b, Position) and b.role is self.side_by_side]
+        return axes[0] if axes else -1
+
+    def dimensions(self, place: Input | Output) -> tuple[str | int, ...]:
+        """What the axes of an input or output run over."""
+        arguments = self.algorithm.inputs if isinstance(place, Input) else self.algorithm.outputs
+        return arguments[place.number].dimensions
+
+    def length(self, dimension: str | int) -> Op:
+        """The length of an axis."""
+        return self.fixed(dimension) if isinstance(dimension, int) else self.size(dimension)
+
+
+def _text(key: Any) -> str:
+    """Part of a variant, for readers."""
+    return key if isinstance(key, str) else "frame" if key is None else str(key)
+
+
+def _is(op: Op, number: int) -> bool:
+    return op.code == "int" and bool(op.attr == number)
+
+
+def _bases(place: Any) -> list[Position]:
+    """The positions that a place depends on."""
+    return [base for base, _ in getattr(place, "at", ()) if isinstance(base, Position)]
+
+
+def _independent(body: Block, index: Role) -> bool:
+    """Whether indices can be taken side by side: no loop inside, and none reads or writes another's place."""
+    if any(isinstance(item, Loop) for item in body.items):
+        return False
+    stored: list[Any] = [item.place for item in body.items if isinstance(item, Store)]
+    loaded: list[Any] = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
+    if any(len(_along(place, index)) > 1 for place in stored + loaded):
+        return False  # neighbours on a diagonal
+    for place in stored:
+        own = _along(place, index)
+        read = [p for p in loaded if type(p) is type(place) and p.number == place.number]
+        if not own or any(_along(p, index) != own for p in read):
+            return False
+    return True
+
+
+def _along(place: Place, role: Role) -> list[Any]:
+    """The axes of a place that run with an index, with what is taken of it: indices differ in what they find there."""
+    at = enumerate(getattr(place, "at", ()))
+    return [(axis, index) for axis, index in at if isinstance(index[0], Position) and index[0].role is role]

@@ -1,0 +1,120 @@
+"""Functions of a robot as C99 source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kinetree.algorithms.operational_space import inertia, inverse_inertia
+from kinetree.algorithms.operational_space.choice import choose
+from kinetree.engines.c99.source import SCALARS, Quantity, Source
+from kinetree.engines.function import FrameFunction
+from kinetree.engines.native.kernels import bind
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.singularity import require_invertible
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Site
+
+if TYPE_CHECKING:
+    from kinetree.model.model import Model
+
+#: Functions of task frames, with what they compute.
+TASK_FUNCTIONS = {
+    "inverse_inertia": (inverse_inertia, "Inverse operational-space inertia of all rows of all frames together."),
+    "inertia": (
+        inertia,
+        "Operational-space inertia of all rows of all frames together; spread estimates its squared weighted norm.",
+    ),
+}
+
+
+def export_c(
+    robot: Model, functions: Iterable[str], names: Sequence[str], directory: Any, frames: Any, scalar: str, version: str
+) -> tuple[Path, Path]:
+    """Write a header and a source.
+
+    Args:
+        robot: The robot.
+        functions: What to export.
+        names: All functions that there are.
+        directory: Where to; made if it does not exist.
+        frames: Names of frames, for functions of frames.
+        scalar: "double" or "float".
+        version: Of the library.
+
+    Returns:
+        The paths of both files.
+    """
+    if scalar not in SCALARS:
+        raise UnknownNameError("scalar", scalar, SCALARS)
+    wanted = tuple(dict.fromkeys([functions] if isinstance(functions, str) else functions))
+    if not wanted:
+        raise InputError("export_c: functions is empty; name at least one")
+    chosen = [robot.site(name) for name in ([frames] if isinstance(frames, str) else frames or ())]
+    quantities = [_quantity(robot, name, names, tuple(chosen)) for name in wanted]
+    provenance = [
+        f"{robot.name}: {', '.join(wanted)}",
+        "",
+        f"Written by Kinetree {version}. To change it, export it again.",
+    ]
+    source = Source(robot.name, robot.mechanism, quantities, scalar, provenance, _labels(robot))
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    header, code = folder / f"{source.stem}.h", folder / f"{source.stem}.c"
+    header.write_text(source.header(), encoding="utf-8")
+    code.write_text(source.source(), encoding="utf-8")
+    return header, code
+
+
+def _labels(robot: Model) -> list[str]:
+    """For each node, its body and the joint that carries it."""
+    joints: dict[int, str] = {}
+    for joint in robot.joints:
+        joints.update(dict.fromkeys(range(joint.v_start, joint.v_start + joint.nv), joint.name))
+    starts = robot.mechanism.v_starts
+    found = [(body, joints.get(start, body)) for body, start in zip(robot.mechanism.names, starts, strict=False)]
+    return [body if joint == body else f"{body} (joint {joint})" for body, joint in found]
+
+
+def _quantity(robot: Model, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Quantity:
+    if name in TASK_FUNCTIONS:
+        if not frames:
+            raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
+        require_invertible(robot.mechanism)
+        make, text = TASK_FUNCTIONS[name]
+        return _sampled(robot, name, make(choose(robot.mechanism, frames), "local"), frames, text)
+    exportable = (*names, *TASK_FUNCTIONS)
+    if name not in exportable:
+        raise UnknownNameError("function", name, exportable)
+    function = attrgetter(name)(robot)
+    if not function.is_recursion:
+        raise InputError(f"export_c: {name} is computed in Python from another function, and has no C")
+    function.require()
+    sites: tuple[Site, ...] = ()
+    if isinstance(function, FrameFunction):
+        sites = frames or tuple(robot.site(frame) for frame in robot.frames)
+    return _sampled(robot, name, function.algorithm, sites, _summary(function.__doc__ or name))
+
+
+def _summary(docstring: str) -> str:
+    """The first paragraph of a docstring."""
+    paragraph = " ".join(docstring.strip().split("\n\n")[0].split())
+    return paragraph.replace("`", "").replace("(…, ", "(").replace("(…)", "a number")
+
+
+def _sampled(robot: Model, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Quantity:
+    """The function, with results of the native engine for a random state."""
+    rng = np.random.default_rng(0)
+    sizes = algorithm.sizes(robot.mechanism, sites)
+    inputs = [
+        robot.random_configuration(rng) if argument.name == "q" else rng.uniform(-1.0, 1.0, argument.shape(sizes))
+        for argument in algorithm.inputs
+        if sites or "frames" not in argument.dimensions
+    ]
+    results = bind(algorithm, robot.mechanism, sites, name)(*inputs)
+    outputs = results if isinstance(results, tuple) else (results,)
+    return Quantity(name, algorithm, sites, text, (inputs, outputs))

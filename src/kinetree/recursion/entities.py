@@ -1,0 +1,254 @@
+"""What loops visit: nodes, frames, groups of rows, columns; and the roles in which bodies of loops see them.
+
+An `Entity` is known by its number. Its further numbers are all that engines can ask about it: where its part of q
+starts, where the columns of its descendants end. Compiled code finds them in tables.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinetree.recursion.roles import Cell, ColumnRole, FrameRole, GroupRole, Index, Ledger, NodeRole, RowRole
+from kinetree.recursion.setup import Setup
+from kinetree.recursion.topology import WORLD
+from kinetree.recursion.variants import WORLD_CLASS, Variants, port_of
+from kinetree.spatial.value import Array
+
+Number = Callable[[Setup, int], int]
+
+
+class Engine(ABC):
+    """What an engine does for the loops. It knows nodes, frames and indices by handles of its own."""
+
+    @abstractmethod
+    def visit(self, loop: Any, over: Any, start: Index | None) -> Iterator[Any]:
+        """Run a loop.
+
+        Args:
+            loop: A `kinetree.recursion.loops.Loop`.
+            over: Handle of what it is over, if it is over anything.
+            start: Index to start at, if not at the beginning.
+        """
+
+    @abstractmethod
+    def number(self, entity: Entity, handle: Any, what: str) -> Any:
+        """One of the numbers of an entity, or what stands for it."""
+
+    @abstractmethod
+    def cell(self, node: Node, handle: Any, key: Any) -> Cell:
+        """A node's memory.
+
+        Args:
+            node: The role through which it is seen.
+            handle: Which node.
+            key: The variant of the node.
+        """
+
+    @abstractmethod
+    def placement(self, handle: Any) -> Array:
+        """The placement of a frame."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entity:
+    """What a loop visits, by number.
+
+    Attributes:
+        name: For error messages and for names of tables.
+        count: How many there are.
+        numbers: What can be asked about one of them. Loops over it add where they start and end.
+    """
+
+    name: str
+    count: Callable[[Setup], int]
+    numbers: dict[str, Number] = field(default_factory=dict)
+
+
+#: All kinds of indices, by name.
+INDICES: dict[str, IndexEntity] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class IndexEntity(Entity):
+    """A single index along a dimension: a column, or a row of a task. Its number `index` is itself.
+
+    Attributes:
+        dimension: The dimension that it is an index of.
+        maps: Further dimensions that it has an index of, by the name of that number.
+        identity: Whether a number is the index itself for all mechanisms with these variants.
+        shared: Whether several indices can have this number in common.
+        exists: Whether mechanisms with these variants have any.
+        role: Makes what the loop yields from the index along each dimension.
+    """
+
+    dimension: str = ""
+    maps: tuple[str, ...] = ()
+    identity: Callable[[Variants, str], bool] = lambda _, what: what == "index"
+    shared: Callable[[Variants, str], bool] = lambda *_: False
+    exists: Callable[[Variants], bool] = lambda _: True
+    role: Callable[[dict[str, Index]], Any] = RowRole
+
+    def __post_init__(self) -> None:
+        INDICES[self.name] = self
+
+    def of(self, tree: Engine, handle: Any) -> Any:
+        """What the loop yields for an index."""
+        own = {self.dimension: (tree.number(self, handle, "index"), 0)}
+        return self.role({**own, **{what: (tree.number(self, handle, what), 0) for what in self.maps}})
+
+
+NODE = Entity(
+    "node",
+    lambda setup: len(setup.mechanism.kinds),
+    {
+        "node": lambda _, k: k + 1,
+        "depth": lambda setup, k: setup.topology.depths[k],
+        "q": lambda setup, k: setup.mechanism.q_starts[k],
+        "v": lambda setup, k: setup.mechanism.v_starts[k],
+    },
+)
+FRAME = Entity(
+    "frame",
+    lambda setup: len(setup.sites),
+    {
+        "frame": lambda _, i: i,
+        "row": lambda setup, i: setup.rows.starts[i],
+        "rows": lambda setup, i: setup.rows.asked[i],
+    },
+)
+#: The rows of a frame, in the order in which rows are numbered.
+GROUP = Entity(
+    "group",
+    lambda setup: len(setup.rows.groups),
+    {
+        "row": lambda setup, g: setup.rows.groups[g].start,
+        "rows": lambda setup, g: setup.rows.places[setup.rows.groups[g].start],
+        "beyond": lambda setup, g: setup.rows.groups[g].stop,
+    },
+)
+#: The rows of a task, in the order asked for.
+TASK = Entity("task", lambda setup: len(setup.rows.tasks), {"rows": lambda setup, t: setup.rows.tasks[t].start})
+COLUMN = IndexEntity(
+    "column",
+    lambda setup: setup.mechanism.nv,
+    {"index": lambda _, c: c},
+    dimension="v",
+    exists=lambda variants: bool(variants.nodes),
+    role=lambda at: ColumnRole(at["v"]),
+)
+ROW = IndexEntity(
+    "row",
+    lambda setup: setup.rows.count,
+    {"index": lambda _, r: r, "rows": lambda setup, r: setup.rows.places[r]},
+    dimension="row",
+    maps=("rows",),
+    identity=lambda variants, what: what == "index" or variants.in_order,
+    shared=lambda variants, what: what == "rows" and bool(variants.relatives),  # both ends of a task have one place
+    exists=lambda variants: bool(variants.frames),
+)
+PLACE = IndexEntity(
+    "place",
+    lambda setup: setup.rows.places_count,
+    {"index": lambda _, r: r},
+    dimension="rows",
+    exists=lambda variants: bool(variants.frames),
+)
+
+
+# What the rows of a table are made of
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node.
+
+    Attributes:
+        name: Of its role, for error messages.
+        right: "set", "add" or "read": what the body may do to its fields.
+        by: "kind": the body knows its kind, and gets what the kind supplies; "port": no more than the port.
+        world: It may be the world.
+    """
+
+    name: str
+    right: str = "read"
+    by: str = "port"
+    world: bool = False
+    entity = NODE
+
+    def keys(self, variants: Variants) -> list[Any]:
+        """What variants of it there are."""
+        if self.by == "kind":
+            return list(dict.fromkeys(kind.name for kind, _ in variants.nodes))
+        return [*([WORLD_CLASS] if self.world else []), *variants.ports]
+
+    def key(self, setup: Setup, k: int) -> Any:
+        """The variant of one."""
+        return setup.mechanism.kinds[k].name if self.by == "kind" else port_of(setup.mechanism, k)
+
+    def role(self, tree: Engine, handle: Any, key: Any, ledger: Ledger) -> NodeRole:
+        """What the body gets to see."""
+        return NodeRole(tree.cell(self, handle, key), self.name, self.right, ledger, self.by == "kind")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame.
+
+    Attributes:
+        name: Of its role.
+        known: The body knows its rows and its part in a task.
+    """
+
+    name: str
+    known: bool = False
+    entity = FRAME
+
+    def keys(self, _: Variants) -> list[Any]:
+        """What variants of it there are. Of what carries known frames depends which: loops say so by `cases`."""
+        return [None]
+
+    def key(self, setup: Setup, i: int) -> Any:
+        """The variant of one."""
+        return (setup.sites[i].rows, setup.sites[i].part) if self.known else None
+
+    def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> FrameRole:
+        """What the body gets to see."""
+        at = {what: tree.number(FRAME, handle, what) for what in ("frame", "row", "rows")}
+        return FrameRole(handle, tree.placement(handle), at, key[0] if self.known else ())
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are visited together.
+
+    Attributes:
+        name: Of its role.
+        entity: What it is a number of.
+        at: For each dimension that its rows are indices of, the number at which they start.
+        size: How many rows one has.
+        keys: What sizes there are.
+    """
+
+    name: str
+    entity: Entity
+    at: Mapping[str, str]
+    size: Number
+    keys: Callable[[Variants], list[Any]] = lambda variants: sorted(variants.sizes)
+
+    def key(self, setup: Setup, n: int) -> Any:
+        """The variant of one."""
+        return self.size(setup, n)
+
+    def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> GroupRole:
+        """What the body gets to see."""
+        starts = {dimension: tree.number(self.entity, handle, what) for dimension, what in self.at.items()}
+        rows = (RowRole({dimension: (start, i) for dimension, start in starts.items()}) for i in range(key))
+        return GroupRole(handle, tuple(rows))
+
+
+def number_of(setup: Setup, entity: Entity, n: int, what: str) -> int:
+    """A number of an entity. All those of the world are 0."""
+    return 0 if n == WORLD else entity.numbers[what](setup, n)

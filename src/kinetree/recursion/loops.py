@@ -1,0 +1,304 @@
+"""Loops as data: what a loop yields, and what it visits on a mechanism.
+
+There are four shapes of loops. Engines know these shapes and no loop in particular:
+
+    Table   rows of nodes, frames or groups of rows; the body is traced once for each variant of a row
+    Range   contiguous indices: from a number of what the loop is over, or from an index, to another number
+    Runs    several ranges, one after the other
+    Chain   from index to index along links, until there is none
+
+`kinetree.recursion.tree` states the loops of the library. A loop is a value: `loop(tree, k)` runs it, and a loop that
+is an attribute of `Tree` runs as `tree.loop(k)`. So an algorithm can bring loops of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, product
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+from kinetree.recursion.contract import refuse
+from kinetree.recursion.entities import Engine, Entity, Frame, Group, IndexEntity, Node, Number
+from kinetree.recursion.roles import Index, Ledger, handle_of
+from kinetree.recursion.setup import Setup
+from kinetree.recursion.variants import Variants
+
+_T = TypeVar("_T")
+
+
+class Loop(ABC, Generic[_T]):
+    """A loop of any shape.
+
+    Args:
+        name: Unique among loops; an attribute of `Tree` takes its name from there.
+        over: What inner loops are over: the node, frame or task that the loop is called with.
+    """
+
+    def __init__(self, name: str, over: Entity | None) -> None:
+        self.name, self.over = "", over
+        if name:
+            self.__set_name__(Loop, name)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self.name:
+            return
+        if name in LOOPS:
+            raise ValueError(f"there is a loop with the name {name} already")
+        self.name = name
+        LOOPS[name] = self
+        if self.over is not None:
+            self.over.numbers.update({f"{name}.{what}": number for what, number in self._numbers().items()})
+
+    def _numbers(self) -> dict[str, Number]:
+        """What has to be known of each entity that the loop is over."""
+        return {}
+
+    @overload
+    def __get__(self, tree: None, owner: type) -> Loop[_T]: ...
+    @overload
+    def __get__(self, tree: Engine, owner: type) -> Callable[..., Iterator[_T]]: ...
+    def __get__(self, tree: Engine | None, owner: type) -> Any:
+        return self if tree is None else lambda *arguments: self(tree, *arguments)
+
+    def __call__(self, tree: Engine, *arguments: Any) -> Iterator[_T]:
+        """Run over a tree.
+
+        Args:
+            tree: The mechanism.
+            *arguments: The role that the loop is over, if it is over one; then, if it can, the index to start at.
+        """
+        over = None
+        if self.over is not None:
+            over, *rest = arguments
+            over, arguments = handle_of(over), tuple(rest)
+        first: Any = arguments[0] if arguments else None
+        return tree.visit(self, over, None if first is None else self._index_of(first))
+
+    def _index_of(self, _: Any) -> Index:
+        return refuse(f"the loop {self.name} cannot start at an index")
+
+    @abstractmethod
+    def visits(self, setup: Setup, over: int, start: int | None = None) -> Sequence[Any]:
+        """What the loop visits, in order: rows of numbers of entities, or indices.
+
+        Args:
+            setup: The mechanism.
+            over: Number of what the loop is over; anything if it is over nothing.
+            start: Where to start, if not at the beginning.
+        """
+
+
+#: All loops, by name.
+LOOPS: dict[str, Loop[Any]] = {}
+
+
+class Inner(NamedTuple):
+    """A loop over indices that a row of a table comes with.
+
+    Attributes:
+        loop: The loop. It is over the row's own entity, or else over what the table's loop is over.
+        own: Whether it is over the row's own entity.
+        start: Number of the entity at which it starts, if not where it starts by itself.
+    """
+
+    loop: Loop[Any]
+    own: bool = True
+    start: str = ""
+
+
+class Table(Loop[_T]):
+    """A loop over rows of entities, with one body per variant of a row.
+
+    Args:
+        *roles: What a row is made of.
+        rows: All rows, each with one number per role.
+        of: A loop that has the same rows, or more.
+        backwards: Whether the last row comes first.
+        direction: "outward" if a node comes after its parent, "inward" if before, "" if it does not matter.
+        cases: What variants there are. The default combines those of each role.
+        where: Which variants of rows it visits, if not all.
+        over: What an inner loop is over.
+        part: The range of `rows` that belongs to what the loop is over.
+        inner: Loops that the body gets to see besides the roles.
+        name: Of the loop.
+    """
+
+    def __init__(
+        self,
+        *roles: Node | Frame | Group,
+        rows: Callable[[Setup], Sequence[tuple[int, ...]]] | None = None,
+        of: Table[Any] | None = None,
+        backwards: bool = False,
+        direction: str = "",
+        cases: Callable[[Variants], Sequence[tuple[Any, ...]]] | None = None,
+        where: Callable[[tuple[Any, ...]], bool] | None = None,
+        over: Entity | None = None,
+        part: Callable[[Setup, int], range] | None = None,
+        inner: tuple[Inner, ...] = (),
+        name: str = "",
+    ) -> None:
+        self.roles, self.backwards, self.direction, self.inner = roles, backwards, direction, inner
+        self.source: Table[Any] = self if of is None else of.source
+        self._rows, self._cases, self._where, self._part = rows, cases, where, part
+        super().__init__(name, over)
+
+    def _numbers(self) -> dict[str, Number]:
+        part = self._part
+        if part is None:
+            raise TypeError(f"a table over {self.over} must tell which part of it that is")
+        return {"begin": lambda setup, n: part(setup, n).start, "end": lambda setup, n: part(setup, n).stop}
+
+    def cases(self, variants: Variants) -> list[tuple[Any, ...]]:
+        """The variants of rows. Their places in those of `source` are their numbers in compiled code."""
+        if self.source is not self:
+            return [case for case in self.source.cases(variants) if self._where is None or self._where(case)]
+        if self._cases is not None:
+            return list(self._cases(variants))
+        return list(product(*(role.keys(variants) for role in self.roles)))
+
+    def variant(self, setup: Setup, row: Sequence[int]) -> tuple[Any, ...]:
+        """The variant of a row."""
+        return tuple(role.key(setup, n) for role, n in zip(self.roles, row, strict=True))
+
+    def rows(self, setup: Setup) -> Sequence[tuple[int, ...]]:
+        """All rows."""
+        if self.source._rows is None:
+            raise TypeError(f"the loop {self.source.name} does not tell its rows")
+        return setup.derived(self.source._rows)
+
+    def visits(self, setup: Setup, over: int, _: int | None = None) -> Sequence[tuple[int, ...]]:
+        rows = self.rows(setup)
+        if self._part is not None:
+            part = self._part(setup, over)
+            rows = rows[part.start : part.stop]
+        if self._where is not None:
+            rows = [row for row in rows if self._where(self.variant(setup, row))]
+        return rows[::-1] if self.backwards else rows
+
+    def yielded(self, tree: Engine, handles: Sequence[Any], variant: tuple[Any, ...], over: Any) -> Any:
+        """What the body gets to see of a row."""
+        ledger = Ledger()
+        seen: list[Any] = [r.role(tree, h, key, ledger) for r, h, key in zip(self.roles, handles, variant, strict=True)]
+        for loop, own, start in self.inner:
+            at = (tree.number(self.roles[0].entity, handles[0], start), 0) if start else None
+            seen.append(tree.visit(loop, handles[0] if own else over, at))
+        return tuple(seen) if len(seen) > 1 else seen[0]
+
+
+class IndexLoop(Loop[_T]):
+    """A loop over indices.
+
+    Args:
+        index: What it yields.
+        over: What it is over.
+        skip: How far after a given index it starts.
+        name: Of the loop.
+    """
+
+    def __init__(self, index: IndexEntity, over: Entity | None, skip: int, name: str) -> None:
+        self.index, self.skip = index, skip
+        super().__init__(name, over)
+
+    def _index_of(self, first: Any) -> Index:
+        base, offset = first.start(self.index.dimension)
+        return base, offset + self.skip
+
+
+class Range(IndexLoop[_T]):
+    """A loop over contiguous indices, which may be computed side by side.
+
+    Args:
+        index: What it yields.
+        over: What it is over.
+        start: Where it starts; 0 if not given.
+        stop: The index after its last; that of the whole dimension if not given.
+        skip: How far after a given index it starts.
+        name: Of the loop.
+    """
+
+    def __init__(
+        self,
+        index: IndexEntity,
+        over: Entity | None = None,
+        start: Number | None = None,
+        stop: Number | None = None,
+        skip: int = 0,
+        name: str = "",
+    ) -> None:
+        self.bounds = {what: number for what, number in (("start", start), ("stop", stop)) if number is not None}
+        super().__init__(index, over, skip, name)
+
+    def _numbers(self) -> dict[str, Number]:
+        return self.bounds
+
+    def visits(self, setup: Setup, over: int, start: int | None = None) -> range:
+        first = self.bounds["start"](setup, over) if "start" in self.bounds else 0
+        stop = self.bounds["stop"](setup, over) if "stop" in self.bounds else self.index.count(setup)
+        return range(first if start is None else max(start, first), stop)
+
+
+class Runs(IndexLoop[_T]):
+    """A loop over several ranges of indices.
+
+    Args:
+        index: What it yields.
+        over: What it is over.
+        runs: The ranges of each entity.
+        name: Of the loop.
+    """
+
+    def __init__(
+        self, index: IndexEntity, over: Entity, runs: Callable[[Setup, int], Sequence[range]], name: str = ""
+    ) -> None:
+        self.runs = runs
+        super().__init__(index, over, 0, name)
+
+    def _numbers(self) -> dict[str, Number]:
+        return {
+            "begin": lambda setup, n: setup.derived(self._ends)[n],
+            "end": lambda setup, n: setup.derived(self._ends)[n + 1],
+        }
+
+    def all_runs(self, setup: Setup) -> list[range]:
+        """The ranges of all entities."""
+        count = self.over.count(setup) if self.over is not None else 0
+        return [run for n in range(count) for run in self.runs(setup, n)]
+
+    def _ends(self, setup: Setup) -> list[int]:
+        ends = [0]
+        for n in range(self.over.count(setup) if self.over is not None else 0):
+            ends.append(ends[-1] + len(self.runs(setup, n)))
+        return ends
+
+    def visits(self, setup: Setup, over: int, _: int | None = None) -> Sequence[int]:
+        return list(chain(*self.runs(setup, over)))
+
+
+class Chain(IndexLoop[_T]):
+    """A loop from index to index.
+
+    Args:
+        index: What it yields.
+        over: What it is over.
+        start: The first index, or −1.
+        links: For each index the next one, or −1.
+        name: Of the loop.
+    """
+
+    def __init__(
+        self, index: IndexEntity, over: Entity, start: Number, links: Callable[[Setup], Sequence[int]], name: str = ""
+    ) -> None:
+        self.start, self.links = start, links
+        super().__init__(index, over, 0, name)
+
+    def _numbers(self) -> dict[str, Number]:
+        return {"start": self.start}
+
+    def visits(self, setup: Setup, over: int, start: int | None = None) -> Sequence[int]:
+        links, found = self.links(setup), []
+        index = self.start(setup, over) if start is None else start
+        while index >= 0:
+            found.append(index)
+            index = links[index]
+        return found

@@ -1,0 +1,173 @@
+"""Exported C has the bits of the native engine, with every compiler at hand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, UnknownNameError
+from tests.trees import mixed, random_mechanism
+
+COMPILERS = ("gcc", "clang")
+STRICT = ("-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Werror")
+FUNCTIONS = (
+    "inverse_dynamics",
+    "forward_dynamics",
+    "mass_matrix",
+    "mass_matrix_inverse",
+    "bias_forces",
+    "energy",
+    "center_of_mass",
+    "velocity",
+    "jacobian",
+    "inverse_inertia",
+)
+ROBOTS = {
+    "fixed": lambda: kt.zoo.random_tree(6, kinds=("revolute", "prismatic"), seed=2),
+    "floating": lambda: kt.zoo.random_tree(7, kinds=("floating", "revolute"), seed=4),
+    "every kind": lambda: random_mechanism("every kind", mixed(10, 2), 2).kinetree(),
+}
+
+
+def compiler(name: str) -> str:
+    found = shutil.which(name)
+    if found is None and os.environ.get("CI"):
+        pytest.fail(f"{name} is not installed")
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+@cache
+def robot(name: str) -> kt.Model:
+    return ROBOTS[name]()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    sources = {}
+    for name in ROBOTS:
+        model = robot(name)
+        moving = [frame for frame in model.frames if model.site(frame).node >= 0]
+        frames = [moving[-1], moving[0]]
+        _, sources[name] = model.export_c(FUNCTIONS, tmp_path_factory.mktemp("c"), frames=frames)
+    return sources
+
+
+def checked(source: Path, cc: str, *options: str) -> list[str]:
+    """What the check in a source prints."""
+    program = source.with_suffix(f".{cc}")
+    macro = f"-D{source.stem.upper()}_CHECK"
+    subprocess.run([compiler(cc), *options, macro, str(source), "-o", str(program), "-lm"], check=True)
+    run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "cc", "level"),
+    [
+        *((name, cc, "-O2") for name in ROBOTS for cc in COMPILERS),
+        *(("fixed", cc, level) for cc in COMPILERS for level in ("-O0", "-O3")),
+    ],
+)
+def test_same_bits(exported: dict[str, Path], name: str, cc: str, level: str) -> None:
+    lines = checked(exported[name], cc, level, "-std=c99", *STRICT)
+    assert len(lines) == len(FUNCTIONS) + 1  # energies are two
+    for line in lines:
+        assert re.search(r" 0 of \d+ numbers differ$", line)
+
+
+def test_the_check_finds_a_wrong_number(exported: dict[str, Path], tmp_path: Path) -> None:
+    source = exported["fixed"]
+    text = source.read_text(encoding="utf-8")
+    place = text.index("static const real tau_expected")
+    digit = re.compile(r"\d\.\d*?([1-8])\d*,").search(text, place)
+    assert digit is not None
+    spoiled = text[: digit.start(1)] + str(int(digit[1]) + 1) + text[digit.end(1) :]
+    (tmp_path / source.name).write_text(spoiled, encoding="utf-8")
+    shutil.copy(source.with_suffix(".h"), tmp_path)
+    program = tmp_path / "check"
+    macro = f"-D{source.stem.upper()}_CHECK"
+    subprocess.run([compiler("gcc"), macro, str(tmp_path / source.name), "-o", str(program), "-lm"], check=True)
+    run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert re.search(r"inverse_dynamics +1 of \d+ numbers differ", run.stdout)
+
+
+def test_called_from_another_program(exported: dict[str, Path], tmp_path: Path) -> None:
+    """Other states than the one in the source, through the header, and from C++."""
+    import ctypes
+
+    source, model = exported["floating"], robot("floating")
+    library = tmp_path / "robot.so"
+    subprocess.run(
+        [compiler("gcc"), "-O2", "-shared", "-fPIC", "-ffp-contract=off", str(source), "-o", str(library), "-lm"],
+        check=True,
+    )
+    loaded = ctypes.CDLL(str(library))
+    rng = np.random.default_rng(5)
+
+    def pointer(array: Any) -> Any:
+        return array.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+
+    for _ in range(20):
+        q, v, tau = model.random_configuration(rng), *rng.uniform(-3.0, 3.0, (2, model.nv))
+        a = np.empty(model.nv)
+        loaded[f"{source.stem}_forward_dynamics"](*map(pointer, (q, v, tau, a)))
+        assert np.array_equal(a, model.forward_dynamics(q, v, tau))
+
+
+def test_single_precision(tmp_path: Path) -> None:
+    model = robot("fixed")
+    _, source = model.export_c(["forward_dynamics", "mass_matrix", "inverse_dynamics"], tmp_path, scalar="float")
+    assert "double" not in source.read_text(encoding="utf-8")
+    checked(source, "gcc", "-O2", "-std=c99", *STRICT)
+
+
+def test_readers_find_joints_frames_and_origin(exported: dict[str, Path]) -> None:
+    source = exported["fixed"].read_text(encoding="utf-8")
+    header = exported["fixed"].with_suffix(".h").read_text(encoding="utf-8")
+    model = robot("fixed")
+    for body in model.mechanism.names:
+        assert f"/* {body}" in source
+        assert body in header
+    assert f"Written by Kinetree {kt.__version__}" in source
+    assert f"double M[{model.nv**2}]" in header
+    assert "accelerations" in header.lower()
+    assert "malloc" not in source
+    assert not re.search(r"\b(sin|cos|exp|pow)\(", source)
+
+
+def test_the_same_files_every_time(tmp_path: Path) -> None:
+    first, second = (robot("fixed").export_c(["mass_matrix"], tmp_path / name) for name in ("a", "b"))
+    for one, other in zip(first, second):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
+    model = robot("fixed")
+    with pytest.raises(UnknownNameError, match="function"):
+        model.export_c(["forward_dynamic"], tmp_path)
+    with pytest.raises(UnknownNameError, match="scalar"):
+        model.export_c(["mass_matrix"], tmp_path, scalar="half")
+    with pytest.raises(UnknownNameError, match="frame"):
+        model.export_c(["jacobian"], tmp_path, frames=["nowhere"])
+    with pytest.raises(
+        InputError, match=re.escape("inverse_inertia needs frames: export_c(['inverse_inertia'], frames=")
+    ):
+        model.export_c(["inverse_inertia"], tmp_path)
+    with pytest.raises(InputError, match="mass_matrix_determinant is computed in Python"):
+        model.export_c(["mass_matrix_determinant"], tmp_path)
+    with pytest.raises(InputError, match="functions is empty"):
+        model.export_c([], tmp_path)
+    assert not list(tmp_path.iterdir())
