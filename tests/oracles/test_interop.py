@@ -382,3 +382,50 @@ def test_nan_stays_in_its_sample() -> None:
         spoilt = other.to_v(v, q)
     assert np.isnan(spoilt[1]).any()
     assert np.array_equal(spoilt[[0, 2]], clean[[0, 2]])
+
+
+# -- things that are no models -----------------------------------------------------------------------------------------
+
+THINGS = ["x", None, 5, [], {}, object(), np.zeros(3), np.array(3.0), {1: 2}, {"a": "b"}, b"x", 1j * np.ones(7)]
+
+
+@pytest.mark.parametrize("library", ["pinocchio", "mujoco"])
+def test_things_that_are_no_models(library: str) -> None:
+    name = {"pinocchio": "pinocchio.Model", "mujoco": "mujoco.MjModel"}[library]
+    copied, counterpart = getattr(kt, f"from_{library}"), getattr(kt.interop, library)
+    for thing in [*THINGS, kt.zoo.double_pendulum()]:
+        with pytest.raises(InputError, match=rf"from_{library} takes a {name}, got "):
+            copied(thing)
+        with pytest.raises(InputError, match=rf"interop.{library} takes a {name}, got "):
+            counterpart(kt.zoo.double_pendulum(), thing)
+        if not isinstance(thing, kt.Model):
+            with pytest.raises(InputError, match=f"interop.{library} takes a kinetree.Model first, got "):
+                counterpart(thing, None)
+        if not (thing is None or (isinstance(thing, dict) and 1 not in thing)):
+            with pytest.raises(InputError, match="joints is not a dictionary of names|takes a kinetree.Model"):
+                counterpart(kt.zoo.double_pendulum(), None, thing)
+
+
+def test_the_way_from_what_people_have_is_told() -> None:
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+    with pytest.raises(InputError, match=r"got mujoco.MjSpec; give spec.compile\(\)"):
+        kt.from_mujoco(mujoco.MjSpec())
+    with pytest.raises(InputError, match="got mujoco.MjData; give data.model"):
+        kt.from_mujoco(mujoco.MjData(model))
+    with pytest.raises(InputError, match="got builtins.str; give a path or a text to kinetree.load"):
+        kt.from_pinocchio("robot.urdf")
+
+
+def test_arguments_of_conversions_that_are_none() -> None:
+    """No error but the library's own comes out."""
+    robot = kt.from_pinocchio(pin.buildSampleModelManipulator())
+    other = kt.interop.pinocchio(robot, pin.buildSampleModelManipulator())
+    for name in dir(other):
+        if name.startswith(("to_", "from_", "read_", "frame_id")):
+            for thing in THINGS:
+                with pytest.raises(InputError):
+                    getattr(other, name)(thing)
+    with pytest.raises(InputError, match="give a list of names"):
+        other.read_poses(pin.Data(other.model), 5)
+    with pytest.raises(InputError, match="q is one number"):
+        other.to_matrix(np.eye(robot.nv), 5.0)

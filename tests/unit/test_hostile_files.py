@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kinetree.errors import LoadError
+import kinetree as kt
+from kinetree.errors import InputError, LoadError
 from tests.fuzz.mutations import ROBOT, mutated
 from tests.fuzz.run import fault_of
 from tests.fuzz.urdf import options_of
@@ -142,3 +144,73 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(file)], preexec_fn=limit, capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "0\n", done.stderr
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(2**42)
+    for name, message in {
+        "pipe": "is no regular file",
+        "folder": "is a directory",
+        "zero": "is no regular file",
+        "loop": "cannot be read",
+        "huge": "has 4398046511104 bytes",
+        "absent": "there is no such file",
+        "a" * 10_000: "cannot be read",
+        "a\0b": "cannot be read",
+    }.items():
+        with pytest.raises(LoadError, match=message):
+            kt.load(str(tmp_path / name))
+
+
+SIMPLE = "<robot name='r'><link name='é'/></robot>"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SIMPLE.encode(),
+        bytearray(SIMPLE.encode()),
+        memoryview(SIMPLE.encode()),
+        SIMPLE.encode("utf-8-sig"),
+        SIMPLE.encode("utf-16"),
+        ("<?xml version='1.0' encoding='iso-8859-1'?>" + SIMPLE).encode("latin-1"),
+        "\ufeff" + SIMPLE,
+        "\n\n " + SIMPLE,
+    ],
+)
+def test_encodings_that_are_read(data: Any) -> None:
+    assert kt.load(data).frames == ("world", "é")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (SIMPLE.encode("utf-32"), "UTF-32 is not supported; save it as UTF-8"),
+        (SIMPLE.encode("latin-1"), "is not encoded as utf-8"),
+        (SIMPLE.replace("é", "\0").encode(), "invalid character"),
+        (SIMPLE.replace("é", "\ud800"), "lone surrogate"),
+        (b"", "is empty"),
+        (" \n", "is empty"),
+        ("<robot>" + "<![CDATA[\n" * 10, "CData section not finished"),
+    ],
+)
+def test_encodings_that_are_refused(data: Any, message: str) -> None:
+    with pytest.raises(LoadError, match=message) as caught:
+        kt.load(data)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["floating_base", "root", "mimic", "lock", "joint_order", "gravity", "directory"])
+def test_options_that_are_none(option: str) -> None:
+    """Whatever is given for an option, no error but the library's own comes out."""
+    things = ["x", 5, object(), np.zeros(3), np.zeros((2, 2)), np.array(3.0), {1: 2}, {"a", "b"}, float("nan"), b"x"]
+    for thing in things:
+        if option == "gravity" and np.shape(thing) == (3,):
+            continue
+        with pytest.raises(InputError):
+            kt.load("<mujoco/>" if option == "directory" else SIMPLE, **{option: thing})

@@ -161,8 +161,16 @@ class Counterpart(ABC):
             frames: By default `frames`.
         """
 
+    def _chosen(self, frames: Any) -> tuple[str, ...]:
+        """Names of frames that were given, or all of them."""
+        if frames is None:
+            return self.frames
+        if isinstance(frames, str) or not isinstance(frames, (Sequence, np.ndarray)) or np.ndim(frames) != 1:
+            raise InputError(f"frames is {type(frames).__name__}; give a list of names")
+        return tuple(frames)
+
     def _require(self, frame: str) -> None:
-        if frame not in self.frames:
+        if not isinstance(frame, str) or frame not in self.frames:
             raise UnknownNameError(f"frame of both Kinetree's robot and {self.library}'s model", frame, self.frames)
 
     # -- the change of basis v = T v', with T a permutation, then a rotation of the linear part of free joints ---------
@@ -285,7 +293,12 @@ def _with(x: Array, start: int, part: Array) -> Array:
 
 def _rows(q: Any) -> Any:
     """Configurations with an axis for the rows of a matrix."""
-    return None if q is None else numbers("q", q)[..., None, :]
+    if q is None:
+        return None
+    array = numbers("q", q)
+    if not array.ndim:
+        raise InputError("q is one number; give a configuration")
+    return array[..., None, :]
 
 
 def _square(name: str, matrix: Any, size: int) -> Array:

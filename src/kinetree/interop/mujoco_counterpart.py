@@ -10,6 +10,7 @@ import numpy as np
 from kinetree.errors import InputError
 from kinetree.interop.codec import Codec, same
 from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.foreign import MUJOCO_HINTS, require_instance, require_pair
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.model import Model
 from kinetree.model.placement import pose
@@ -71,7 +72,8 @@ class MujocoCounterpart(Counterpart):
             data: MuJoCo's results, brought up to date by the caller.
             frames: By default `frames`.
         """
-        where = [self.frame_id(frame) for frame in (self.frames if frames is None else frames)]
+        require_instance("read_poses", data, "mujoco", "MjData", {})
+        where = [self.frame_id(frame) for frame in self._chosen(frames)]
         places = {"body": (data.xpos, data.xmat), "site": (data.site_xpos, data.site_xmat)}
         return np.array([pose(places[what][1][i].reshape(3, 3), places[what][0][i]) for what, i in where])
 
@@ -95,4 +97,6 @@ def mujoco(robot: Model, model: Any, joints: Mapping[str, str] | None = None) ->
     Raises:
         InputError: If a joint has no counterpart; names it.
     """
+    require_pair("interop.mujoco", robot, joints)
+    require_instance("interop.mujoco", model, "mujoco", "MjModel", MUJOCO_HINTS)
     return MujocoCounterpart(robot, model, joints)

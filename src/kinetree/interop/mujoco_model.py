@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ModelWarning
+from kinetree.interop.foreign import MUJOCO_HINTS, require_instance
 from kinetree.interop.mujoco_counterpart import CODECS
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.body import Frame
@@ -39,7 +40,11 @@ def from_mujoco(model: Any) -> Model:
 
     Args:
         model: A `mujoco.MjModel`. It is copied, and may be changed afterwards.
+
+    Raises:
+        InputError: If it is something else.
     """
+    require_instance("from_mujoco", model, "mujoco", "MjModel", MUJOCO_HINTS)
     robot, notes = converted(model)
     if notes:
         warnings.warn(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.foreign import PINOCCHIO_HINTS, require_instance, require_pair
 from kinetree.interop.pinocchio_frames import Frames
 from kinetree.interop.pinocchio_joints import parts_of
 from kinetree.model.model import Model
@@ -49,8 +50,8 @@ class PinocchioCounterpart(Counterpart):
             data: Pinocchio's results, brought up to date by the caller.
             frames: By default `frames`.
         """
-        chosen = self.frames if frames is None else frames
-        return np.array([data.oMf[self.frame_id(frame)].homogeneous for frame in chosen])
+        require_instance("read_poses", data, "pinocchio", "Data", {})
+        return np.array([data.oMf[self.frame_id(frame)].homogeneous for frame in self._chosen(frames)])
 
 
 def pinocchio(robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> PinocchioCounterpart:
@@ -70,4 +71,6 @@ def pinocchio(robot: Model, model: Any, joints: Mapping[str, str] | None = None)
     Raises:
         InputError: If a joint has no counterpart; names it.
     """
+    require_pair("interop.pinocchio", robot, joints)
+    require_instance("interop.pinocchio", model, "pinocchio", "Model", PINOCCHIO_HINTS)
     return PinocchioCounterpart(robot, model, joints)

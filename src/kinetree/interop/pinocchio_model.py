@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ModelWarning
+from kinetree.interop.foreign import PINOCCHIO_HINTS, require_instance
 from kinetree.interop.pinocchio_frames import Frames
 from kinetree.interop.pinocchio_joints import Part, parts_of
 from kinetree.model.builder import WORLD_NAME, Builder
@@ -36,8 +37,10 @@ def from_pinocchio(model: Any) -> Model:
         model: A `pinocchio.Model`. It is copied, and may be changed afterwards.
 
     Raises:
+        InputError: If it is something else.
         ModelError: If it has a joint that Kinetree has not.
     """
+    require_instance("from_pinocchio", model, "pinocchio", "Model", PINOCCHIO_HINTS)
     parts = parts_of(model)
     frames = Frames(model)
     builder = Builder(model.name or "robot", np.array(model.gravity.linear), strict=False)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kinetree.errors import InputError, LoadError
+from kinetree.errors import LoadError
 from kinetree.loading.findings import Findings
-from kinetree.loading.options import MIMIC, Options
+from kinetree.loading.options import Options
 from kinetree.loading.source import Source, clipped
 from kinetree.model.model import Model
 
@@ -57,11 +55,7 @@ def load(
         LoadError: If anything is wrong with the file, with its line.
         InputError: If an argument is.
     """
-    if mimic not in MIMIC:
-        raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
-    options = Options(
-        bool(floating_base), root, mimic, dict(lock or {}), _names(joint_order), _vector(gravity), directory
-    )
+    options = Options.checked(floating_base, root, mimic, lock, joint_order, gravity, directory)
     text = Source.of(source)
     findings = Findings(text.file)
     kind = text.root.rpartition(":")[2]
@@ -81,27 +75,3 @@ def load(
         )
     findings.warn(stacklevel=2)
     return model
-
-
-def _names(joint_order: Sequence[str] | None) -> tuple[str, ...]:
-    if joint_order is None:
-        return ()
-    if isinstance(joint_order, str):
-        raise InputError("joint_order is one name; give a list of them")
-    names = tuple(joint_order)
-    twice = sorted(str(name) for name, count in Counter(names).items() if count > 1)
-    if twice:
-        raise InputError(f"joint_order names {', '.join(twice)} more than once")
-    return names
-
-
-def _vector(gravity: Any) -> tuple[float, ...] | None:
-    if gravity is None:
-        return None
-    try:
-        x, y, z = (float(component) for component in gravity)
-    except (TypeError, ValueError):
-        raise InputError(f"gravity={gravity!r} is not three numbers") from None
-    if not all(map(math.isfinite, (x, y, z))):
-        raise InputError(f"gravity={gravity!r} is not finite")
-    return x, y, z

@@ -60,7 +60,7 @@ class Document:
         try:
             return etree.fromstring(text.encode(), parser)
         except etree.XMLSyntaxError as error:
-            what = _DETAILS.sub("", error.msg or "not well-formed").strip()
+            what = " ".join(_DETAILS.sub("", error.msg or "not well-formed").split())
             line = error.lineno or 1
             if "xacro" in what:
                 raise self.xacro(line) from None

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
 
 #: What `load(mimic=…)` takes.
 MIMIC = ("independent", "lock")
@@ -20,3 +27,46 @@ class Options:
     joint_order: tuple[str, ...] = ()
     gravity: Any = None
     directory: Any = None
+
+    @classmethod
+    def checked(
+        cls, floating_base: Any, root: Any, mimic: Any, lock: Any, joint_order: Any, gravity: Any, directory: Any
+    ) -> Options:
+        """The options, if each is what it should be."""
+        if not isinstance(floating_base, (bool, np.bool_)):
+            raise InputError(f"floating_base={floating_base!r} is neither True nor False")
+        if root is not None and not isinstance(root, str):
+            raise InputError(f"root={root!r} is not the name of a link")
+        if not isinstance(mimic, str) or mimic not in MIMIC:
+            raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
+        if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
+            raise InputError(f"lock={lock!r} is not a dictionary of configurations by names of joints")
+        order, down = _names(joint_order), _vector(gravity)
+        return cls(bool(floating_base), root, mimic, dict(lock or {}), order, down, directory)
+
+
+def _names(joint_order: Any) -> tuple[str, ...]:
+    if joint_order is None:
+        return ()
+    if isinstance(joint_order, str):
+        raise InputError("joint_order is one name; give a list of them")
+    ordered = isinstance(joint_order, (Sequence, np.ndarray)) and np.ndim(joint_order) == 1
+    names = tuple(joint_order) if ordered else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"joint_order={joint_order!r} is not a list of names")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InputError(f"joint_order names {', '.join(twice)} more than once")
+    return names
+
+
+def _vector(gravity: Any) -> tuple[float, ...] | None:
+    if gravity is None:
+        return None
+    try:
+        x, y, z = (float(component) for component in gravity)
+    except (TypeError, ValueError):
+        raise InputError(f"gravity={gravity!r} is not three numbers") from None
+    if not all(map(math.isfinite, (x, y, z))):
+        raise InputError(f"gravity={gravity!r} is not finite")
+    return x, y, z

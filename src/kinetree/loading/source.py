@@ -111,6 +111,8 @@ def _here() -> str:
 
 
 def _decoded(data: bytes, file: str) -> str:
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise LoadError("its encoding UTF-32 is not supported; save it as UTF-8", file, 1)
     for mark, name in _MARKS.items():
         if data.startswith(mark):
             return _decode(data.removeprefix(mark), name, file)
