@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,12 +15,30 @@ from kinetree.engines.c99.source import SCALARS, Quantity, Source
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Site
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.spatial.value import Array
 
-if TYPE_CHECKING:
-    from kinetree.model.model import Model
+
+class Robot(Protocol):
+    """What is needed of a model."""
+
+    name: str
+    mechanism: Mechanism
+    joints: tuple[Joint, ...]
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Names of all frames."""
+
+    def site(self, frame: str) -> Site:
+        """A frame."""
+
+    def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
+        """A configuration."""
+
 
 #: Functions of task frames, with what they compute.
 TASK_FUNCTIONS = {
@@ -33,7 +51,7 @@ TASK_FUNCTIONS = {
 
 
 def export_c(
-    robot: Model, functions: Iterable[str], names: Sequence[str], directory: Any, frames: Any, scalar: str, version: str
+    robot: Robot, functions: Iterable[str], names: Sequence[str], directory: Any, frames: Any, scalar: str, version: str
 ) -> tuple[Path, Path]:
     """Write a header and a source.
 
@@ -70,7 +88,7 @@ def export_c(
     return header, code
 
 
-def _labels(robot: Model) -> list[str]:
+def _labels(robot: Robot) -> list[str]:
     """For each node, its body and the joint that carries it."""
     joints: dict[int, str] = {}
     for joint in robot.joints:
@@ -80,7 +98,7 @@ def _labels(robot: Model) -> list[str]:
     return [body if joint == body else f"{body} (joint {joint})" for body, joint in found]
 
 
-def _quantity(robot: Model, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Quantity:
+def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Quantity:
     if name in TASK_FUNCTIONS:
         if not frames:
             raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
@@ -106,7 +124,7 @@ def _summary(docstring: str) -> str:
     return paragraph.replace("`", "").replace("(…, ", "(").replace("(…)", "a number")
 
 
-def _sampled(robot: Model, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Quantity:
+def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Quantity:
     """The function, with results of the native engine for a random state."""
     rng = np.random.default_rng(0)
     sizes = algorithm.sizes(robot.mechanism, sites)
