@@ -10,7 +10,7 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from kinetree import errors, interop, operational_space, viewer, zoo
+from kinetree import control, errors, interop, operational_space, viewer, zoo
 from kinetree.engines.count import Count
 from kinetree.engines.native.threads import get_threads, set_threads
 from kinetree.interop.mujoco_model import from_mujoco
@@ -47,6 +47,7 @@ __all__ = [
     "OperationalSpace",
     "RelativeTask",
     "Task",
+    "control",
     "errors",
     "from_mujoco",
     "from_pinocchio",
