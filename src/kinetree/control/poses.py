@@ -65,8 +65,8 @@ def inverse(pose: Any) -> Array:
 def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -> Array:
     """The twist that leads from a pose to a target in unit time: (…, 4, 4) twice to (…, 6) [rad, m].
 
-    It has the coordinates of `robot.jacobian(q, frame, reference)`: close to the target, a joint motion δq lessens it by
-    J δq.
+    It has the coordinates of `robot.jacobian(q, frame, reference)`: close to the target, a joint motion δq lessens it
+    by J δq.
 
     Args:
         pose: Where the frame is.
