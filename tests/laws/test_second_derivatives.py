@@ -11,7 +11,7 @@ from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.engines import reference
 from kinetree.engines.count import count
-from kinetree.recursion.along import along
+from kinetree.recursion.forward_mode import directional_derivative
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.laws.linearization import H, directions, peak, wrenches
 from tests.tolerance import assert_close
@@ -82,7 +82,7 @@ def test_symmetry(case: Case, function: str) -> None:
 def test_the_derivative_of_a_text_is_the_one_written_by_hand() -> None:
     """`along` of inverse dynamics is [JR] Algorithm 1, in more operations."""
     case = Case("every kind, armature", "reference", ())
-    made = along(inverse_dynamics, "made", "dq", {"dv": "v", "da": "a"}, ("dtau",))
+    made = directional_derivative(inverse_dynamics, "made", "dq", {"dv": "v", "da": "a"}, ("dtau",))
     mechanism, none = case.robot.mechanism, np.zeros((0, 6))
     (by_hand,) = reference.run(inverse_dynamics_jvp, mechanism, (), [*case.state, *directions(case), none])
     (from_text,) = reference.run(made, mechanism, (), [*case.state, *directions(case), none])

@@ -54,10 +54,10 @@ def on_both_engines(one: Algorithm) -> Any:
 
 
 def test_ends_share_their_places() -> None:
-    assert ROWS.asked == (0, 0, 2, 8, 10, 10)
-    assert (ROWS.count, ROWS.places_count) == (18, 13)
+    assert ROWS.task_starts == (0, 0, 2, 8, 10, 10)
+    assert (ROWS.count, ROWS.task_row_count) == (18, 13)
     assert ROWS.relatives == ((0, 1), (4, 5))
-    assert sorted(ROWS.places) == sorted([0, 1, 0, 1, *range(2, 10), 10, 11, 12, 10, 11, 12])
+    assert sorted(ROWS.task_rows) == sorted([0, 1, 0, 1, *range(2, 10), 10, 11, 12, 10, 11, 12])
 
 
 def test_what_moves_both_ends_supports_neither() -> None:
@@ -75,17 +75,17 @@ def test_places_sum_up_what_their_rows_add() -> None:
 
     @square
     def sums(tree: Any, q: Any, seen: Any) -> None:
-        weight = tree.array("row")
+        weight = tree.array("sorted_rows")
         for frame, _ in tree.frames():
             for i, row in enumerate(frame.rows()):
                 weight[row] = 1.0 + i
-        for one in tree.rows():
-            for other in tree.rows():
+        for one in tree.sorted_rows():
+            for other in tree.sorted_rows():
                 seen[one, other] = seen[one, other] + weight[one] * weight[other]
 
-    W = np.zeros(ROWS.places_count)
+    W = np.zeros(ROWS.task_row_count)
     for i, each in enumerate(SITES):
-        W[ROWS.asked[i] : ROWS.asked[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
+        W[ROWS.task_starts[i] : ROWS.task_starts[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
     assert np.array_equal(on_both_engines(sums), np.outer(W, W))
 
 
@@ -93,23 +93,23 @@ def test_rows_in_the_order_asked_for() -> None:
     @line
     def asked(tree: Any, q: Any, seen: Any) -> None:
         total, of_nodes = tree.array("rows"), tree.array("node", "rows")
-        for row in tree.asked():
+        for row in tree.task_rows():
             total[row] = 0.0
             of_nodes[tree.world, row] = 1.0
         for frame, _ in tree.frames():
             for i, row in enumerate(frame.rows()):
                 total[row] = total[row] + (1.0 + i)
         for k, parent in tree.scatter():
-            for row in tree.asked():
+            for row in tree.task_rows():
                 of_nodes[k, row] = of_nodes[parent, row] + total[row]
                 seen[row] = seen[row] + of_nodes[k, row]
 
-    W = np.zeros(ROWS.places_count)
+    W = np.zeros(ROWS.task_row_count)
     for i, each in enumerate(SITES):
-        W[ROWS.asked[i] : ROWS.asked[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
+        W[ROWS.task_starts[i] : ROWS.task_starts[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
     nodes = len(TOPOLOGY)
     assert np.array_equal(on_both_engines(asked), nodes + sum(TOPOLOGY.depths) * W)
-    assert count(asked, ROBOT.mechanism, SITES).additions == 2 * nodes * ROWS.places_count + ROWS.count
+    assert count(asked, ROBOT.mechanism, SITES).additions == 2 * nodes * ROWS.task_row_count + ROWS.count
 
 
 @pytest.mark.parametrize(("part", "sites"), [("", range(6)), ("frame", (2,)), ("mass", (3,)), ("far", (1, 5))])
@@ -120,9 +120,9 @@ def test_frames_with_a_part(part: str, sites: Any) -> None:
                 seen[row] = seen[row] + 1.0
 
     marked.__name__ = f"marked_{part}"
-    expected = np.zeros(ROWS.places_count)
+    expected = np.zeros(ROWS.task_row_count)
     for i in sites:
-        expected[ROWS.asked[i] : ROWS.asked[i] + len(SITES[i].rows)] += 1.0
+        expected[ROWS.task_starts[i] : ROWS.task_starts[i] + len(SITES[i].rows)] += 1.0
     made = line(marked)
     assert np.array_equal(on_both_engines(made), expected)
     assert count(made, ROBOT.mechanism, SITES).additions == expected.sum()
@@ -140,11 +140,11 @@ def test_ends_come_with_their_carriers() -> None:
             for row in far.rows():
                 seen[row] = seen[row] + far.X.r[1]
 
-    expected = np.zeros(ROWS.places_count)
+    expected = np.zeros(ROWS.task_row_count)
     for near, far in ROWS.relatives:
         a, b = SITES[near], SITES[far]
         deep = [0 if s.node == WORLD else TOPOLOGY.depths[s.node] for s in (a, b)]
-        own = slice(ROWS.asked[near], ROWS.asked[near] + len(a.rows))
+        own = slice(ROWS.task_starts[near], ROWS.task_starts[near] + len(a.rows))
         expected[own] = (100.0 * deep[0] + deep[1] + a.placement[9]) + b.placement[10]
     np.testing.assert_allclose(on_both_engines(depths), expected, rtol=1e-15)
 
@@ -157,8 +157,8 @@ def test_paths_of_ends_go_through_what_moves_both() -> None:
                 for row in frame.rows():
                     seen[row, c] = seen[row, c] + 1.0
 
-    starts, expected = ROBOT.mechanism.v_starts, np.zeros((ROWS.places_count, ROBOT.nv))
-    for first, one in zip(ROWS.asked, SITES, strict=True):
+    starts, expected = ROBOT.mechanism.v_starts, np.zeros((ROWS.task_row_count, ROBOT.nv))
+    for first, one in zip(ROWS.task_starts, SITES, strict=True):
         for k in TOPOLOGY.support(one.node) if one.node != WORLD else ():
             expected[first : first + len(one.rows), starts[k] : starts[k + 1]] += 1.0
     assert expected.max() == 2.0
@@ -176,31 +176,31 @@ def test_support_of_ends() -> None:
                         seen[row, c] = seen[row, c] + mark
 
     starts = ROBOT.mechanism.v_starts
-    expected = np.zeros((ROWS.places_count, ROBOT.nv))
+    expected = np.zeros((ROWS.task_row_count, ROBOT.nv))
     for near, far in ROWS.relatives:
         for end, mark in ((near, -1.0), (far, 1.0)):
             for k in TOPOLOGY.support(SITES[end].node):
-                own = slice(ROWS.asked[end], ROWS.asked[end] + len(SITES[end].rows))
+                own = slice(ROWS.task_starts[end], ROWS.task_starts[end] + len(SITES[end].rows))
                 expected[own, starts[k] : starts[k + 1]] += mark
     assert np.array_equal(on_both_engines(marks), expected)
     assert count(marks, ROBOT.mechanism, SITES).additions == np.count_nonzero(expected)
 
 
 def numbered(tree: Any, q: Any, seen: Any) -> None:
-    numbers = tree.array("row")
-    for row in tree.asked():
+    numbers = tree.array("sorted_rows")
+    for row in tree.task_rows():
         numbers[row] = 1.0
 
 
 def started(tree: Any, q: Any, seen: Any) -> None:
-    for row in tree.asked():
-        for _ in tree.rows(row):
+    for row in tree.task_rows():
+        for _ in tree.sorted_rows(row):
             seen[row] = 1.0
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
-    [(numbered, "a row with an index over rows has none over row"), (started, "can start only at a row that")],
+    [(numbered, "a row with an index over rows has none over sorted_rows"), (started, "can start only at a row that")],
 )
 def test_places_are_no_numbers_of_rows(run: Any, message: str) -> None:
     with pytest.raises(ContractError, match=message):

@@ -1,4 +1,4 @@
-"""Loops over rows of tasks, ancestors of columns, ways of pairs and stations: what they visit, on every engine."""
+"""Loops over rows of tasks, ancestors of columns, branches of pairs and stations: what they visit, on every engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_both_engines(one: Algorithm) -> Any:
 def in_order_asked(numbers: Any) -> Any:
     """A matrix over rows, given over rows as numbered."""
     result = np.zeros_like(numbers)
-    result[np.ix_(ROWS.places, ROWS.places)] = numbers
+    result[np.ix_(ROWS.task_rows, ROWS.task_rows)] = numbers
     return result
 
 
@@ -120,21 +120,21 @@ def test_rows_that_follow_a_node() -> None:
 
 
 @pytest.mark.parametrize("to", ["one", "other"])
-def test_ways_lead_from_the_meeting_to_a_frame(to: str) -> None:
+def test_branches_lead_from_the_common_ancestor_to_a_frame(to: str) -> None:
     @declare
-    def ways(tree: Any, q: Any, seen: Any) -> None:
+    def branches(tree: Any, q: Any, seen: Any) -> None:
         length = tree.array("frames", "frames")
-        for _, one, other in tree.meetings():
+        for _, one, other in tree.common_ancestors():
             length[one, other] = 0.0
-        for _, one, other in tree.ways(to):
+        for _, one, other in tree.branches(to):
             length[one, other] = length[one, other] + 1.0
-        for _, one, other in tree.meetings():
+        for _, one, other in tree.common_ancestors():
             for r in tree.rows_of(one):
                 for s in tree.rows_of(other, r):
                     seen[r, s] = length[one, other]
 
     expected = np.zeros((ROWS.count, ROWS.count))
-    for node, one, other in ROWS.meetings:
+    for node, one, other in ROWS.common_ancestors:
         end = SITES[one if to == "one" else other].node
         steps = len(TOPOLOGY.support(end)) - len(TOPOLOGY.support(node))
         for r in ROWS.of(one):
@@ -142,7 +142,7 @@ def test_ways_lead_from_the_meeting_to_a_frame(to: str) -> None:
                 if s >= r:
                     expected[r, s] = steps
     assert expected.any()
-    assert np.array_equal(on_both_engines(ways), in_order_asked(expected))
+    assert np.array_equal(on_both_engines(branches), in_order_asked(expected))
 
 
 def test_rows_pass_as_they_are_or_as_units() -> None:
@@ -164,9 +164,9 @@ def test_rows_pass_as_they_are_or_as_units() -> None:
 def test_stations_are_visited_both_ways() -> None:
     @declare
     def visited(tree: Any, q: Any, seen: Any) -> None:
-        weight, order = tree.array("passing"), tree.array("node", "row")
+        weight, order = tree.array("passing"), tree.array("node", "sorted_rows")
         tree.world.depth = np.zeros(1)
-        for row in tree.rows():
+        for row in tree.sorted_rows():
             order[tree.world, row] = 0.0
             weight[row] = 0.0
         for k, above in stations.scatter(tree):
@@ -200,8 +200,8 @@ def groups_of(loop: str) -> Algorithm:
 
     def groups(tree: Any, q: Any, seen: Any) -> None:
         marks = tree.array("passing", "passing")
-        for one in tree.rows():
-            for other in tree.rows(one):
+        for one in tree.sorted_rows():
+            for other in tree.sorted_rows(one):
                 marks[one, other] = 0.0
         for k, _ in stations.gather(tree):
             units = stations.units(tree, k)
@@ -216,8 +216,8 @@ def groups_of(loop: str) -> Algorithm:
                 for other in later:
                     for one in group.rows:
                         marks[one, other] = marks[one, other] + 2.0
-        for one in tree.rows():
-            for other in tree.rows(one):
+        for one in tree.sorted_rows():
+            for other in tree.sorted_rows(one):
                 seen[one, other] = marks[one, other]
 
     groups.__name__ = loop
@@ -242,8 +242,8 @@ def test_tasks_in_the_order_asked_for() -> None:
     @declare
     def blocks(tree: Any, q: Any, seen: Any) -> None:
         marks = tree.array("rows", "rows")
-        for one in tree.asked():
-            for other in tree.asked():
+        for one in tree.task_rows():
+            for other in tree.task_rows():
                 marks[one, other] = 0.0
         for task, before, beyond in tree.tasks():
             for i, one in enumerate(task.rows):
@@ -254,13 +254,13 @@ def test_tasks_in_the_order_asked_for() -> None:
             for other in beyond:
                 for i, one in enumerate(task.rows):
                     marks[other, one] = marks[other, one] - (1.0 + i)
-        for one in tree.asked():
-            for other in tree.asked():
+        for one in tree.task_rows():
+            for other in tree.task_rows():
                 seen[one, other] = marks[one, other]
-            for other in tree.asked(one):
+            for other in tree.task_rows(one):
                 seen[one, other] = seen[one, other] + 20.0
 
-    n = ROWS.places_count
+    n = ROWS.task_row_count
     expected = 20.0 * np.triu(np.ones((n, n)))
     for task in ROWS.tasks:
         for i, row in enumerate(task):
@@ -286,15 +286,15 @@ def test_operations_of_new_loops_are_counted() -> None:
 
 
 def units_in_an_array_of_rows(tree: Any, q: Any, seen: Any) -> None:
-    rows = tree.array("row")
+    rows = tree.array("sorted_rows")
     for k, _ in stations.gather(tree):
         rows[stations.units(tree, k)[0]] = 0.0
 
 
 def test_units_are_rows_of_nobody() -> None:
-    with pytest.raises(ContractError, match="a row with an index over passing has none over row"):
+    with pytest.raises(ContractError, match="a row with an index over passing has none over sorted_rows"):
         trace(declare(units_in_an_array_of_rows), Variants.of(ROBOT.mechanism, SITES))
-    with pytest.raises(ContractError, match="a row with an index over passing has none over row"):
+    with pytest.raises(ContractError, match="a row with an index over passing has none over sorted_rows"):
         reference.run(declare(units_in_an_array_of_rows), ROBOT.mechanism, SITES, [ROBOT.neutral()])
 
 
@@ -303,7 +303,7 @@ def test_loops_start_at_any_row() -> None:
     def from_own_rows(tree: Any, q: Any, seen: Any) -> None:
         for frame, _ in tree.frames():
             for row in frame.rows():
-                for other in tree.rows(row):
+                for other in tree.sorted_rows(row):
                     seen[row, other] = 1.0
 
     expected = np.triu(np.ones((ROWS.count, ROWS.count)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.engines.native import target
-from kinetree.engines.native.assembly import Function
 from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.writer import FunctionWriter
 
 GAIN = 1.1
 BAND = 3
@@ -49,7 +49,7 @@ def toy_text(width: int) -> str:
     scalar = "double" if width == 1 else f"<{width} x double>"
     suffix = "f64" if width == 1 else f"v{width}f64"
     outs = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
-    f = Function(f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {outs})")
+    f = FunctionWriter(f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {outs})")
     align = 8 * width
 
     def load(pointer: str, index: str) -> str:

@@ -115,8 +115,8 @@ FRAME = Entity(
     lambda setup: len(setup.sites),
     {
         "frame": lambda _, i: i,
-        "row": lambda setup, i: setup.rows.starts[i],
-        "rows": lambda setup, i: setup.rows.asked[i],
+        "sorted_rows": lambda setup, i: setup.rows.starts[i],
+        "rows": lambda setup, i: setup.rows.task_starts[i],
     },
 )
 #: The rows of a frame, in the order in which rows are numbered.
@@ -124,8 +124,8 @@ GROUP = Entity(
     "group",
     lambda setup: len(setup.rows.groups),
     {
-        "row": lambda setup, g: setup.rows.groups[g].start,
-        "rows": lambda setup, g: setup.rows.places[setup.rows.groups[g].start],
+        "sorted_rows": lambda setup, g: setup.rows.groups[g].start,
+        "rows": lambda setup, g: setup.rows.task_rows[setup.rows.groups[g].start],
         "beyond": lambda setup, g: setup.rows.groups[g].stop,
     },
 )
@@ -140,10 +140,10 @@ COLUMN = IndexEntity(
     role=lambda at: ColumnRole(at["v"]),
 )
 ROW = IndexEntity(
-    "row",
+    "sorted_rows",
     lambda setup: setup.rows.count,
-    {"index": lambda _, r: r, "rows": lambda setup, r: setup.rows.places[r]},
-    dimension="row",
+    {"index": lambda _, r: r, "rows": lambda setup, r: setup.rows.task_rows[r]},
+    dimension="sorted_rows",
     maps=("rows",),
     identity=lambda variants, what: what == "index" or variants.in_order,
     shared=lambda variants, what: what == "rows" and bool(variants.relatives),  # both ends of a task have one place
@@ -151,7 +151,7 @@ ROW = IndexEntity(
 )
 PLACE = IndexEntity(
     "place",
-    lambda setup: setup.rows.places_count,
+    lambda setup: setup.rows.task_row_count,
     {"index": lambda _, r: r},
     dimension="rows",
     exists=lambda variants: bool(variants.frames),
@@ -216,7 +216,7 @@ class Frame:
 
     def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> FrameRole:
         """What the body gets to see."""
-        at = {what: tree.number(FRAME, handle, what) for what in ("frame", "row", "rows")}
+        at = {what: tree.number(FRAME, handle, what) for what in ("frame", "sorted_rows", "rows")}
         return FrameRole(handle, tree.placement(handle), at, key[0] if self.known else ())
 
 

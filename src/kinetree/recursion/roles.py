@@ -258,7 +258,7 @@ class FrameRole:
     def rows(self) -> Iterator[RowRole]:
         """The rows of the frame's task, one by one."""
         for local, component in enumerate(self._components):
-            yield RowRole({dimension: (self._at[dimension], local) for dimension in ("row", "rows")}, component)
+            yield RowRole({dimension: (self._at[dimension], local) for dimension in ("sorted_rows", "rows")}, component)
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
         """Its position among the frames asked for."""

@@ -27,20 +27,20 @@ class Rows:
 
     Attributes:
         starts: For each frame, the number of its first row.
-        asked: For each frame, where its rows start in the order asked for.
+        task_starts: For each frame, where its rows start in the order of the tasks.
         count: Number of rows.
-        places_count: Number of rows asked for, which is less if some share their places.
+        task_row_count: Number of rows of tasks, which is less if both ends of some share theirs.
     """
 
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._topology, self._sites = mechanism.topology, sites
         ends = tuple(accumulate(0 if site.part == "near" else len(site.rows) for site in sites))
         # a near end starts where the one before ends, and so does its far end, which comes next
-        self.asked = tuple(
+        self.task_starts = tuple(
             end - (0 if site.part == "near" else len(site.rows)) for end, site in zip(ends, sites, strict=True)
         )
         self.count = sum(len(site.rows) for site in sites)
-        self.places_count = ends[-1] if ends else 0
+        self.task_row_count = ends[-1] if ends else 0
         # Ends of relative tasks share places, and rows of the centre of mass come first.
         kept = all(site.part == "frame" for site in sites) and self._together()
         self._order = sorted(range(len(sites)), key=lambda i: 0 if kept else sites[i].node)
@@ -51,14 +51,14 @@ class Rows:
         self.starts = tuple(starts)
 
     @cached_property
-    def places(self) -> tuple[int, ...]:
+    def task_rows(self) -> tuple[int, ...]:
         """For each row, its place in the order asked for."""
-        return tuple(self.asked[i] + local for i in self._order for local in range(len(self._sites[i].rows)))
+        return tuple(self.task_starts[i] + local for i in self._order for local in range(len(self._sites[i].rows)))
 
     @property
     def in_order(self) -> bool:
         """Whether rows are numbered in the order asked for."""
-        return self.places == tuple(range(self.count))
+        return self.task_rows == tuple(range(self.count))
 
     @cached_property
     def _spans(self) -> dict[int, range]:
@@ -107,7 +107,9 @@ class Rows:
     @cached_property
     def tasks(self) -> tuple[range, ...]:
         """The places of each task's rows in the order asked for."""
-        tasks = ((start, site) for start, site in zip(self.asked, self._sites, strict=True) if site.part != "near")
+        tasks = (
+            (start, site) for start, site in zip(self.task_starts, self._sites, strict=True) if site.part != "near"
+        )
         return tuple(range(start, start + len(site.rows)) for start, site in tasks)
 
     @cached_property
@@ -128,7 +130,7 @@ class Rows:
         return self._topology.support(self._sites[frame].node)
 
     @cached_property
-    def meetings(self) -> tuple[tuple[int, int, int], ...]:
+    def common_ancestors(self) -> tuple[tuple[int, int, int], ...]:
         """Pairs of frames, each once and with itself, with the last node that supports both; none if that is the world.
 
         In a pair, the first frame's rows come first.
@@ -141,14 +143,14 @@ class Rows:
                     found.append((node, one, other))
         return tuple(found)
 
-    def ways(self, to: str) -> tuple[tuple[int, int, int], ...]:
+    def branches(self, to: str) -> tuple[tuple[int, int, int], ...]:
         """For each pair that meets, the nodes from there (exclusive) out to one of the two frames, with the pair.
 
         Args:
             to: "one" or "other".
         """
         found = []
-        for node, one, other in self.meetings:
+        for node, one, other in self.common_ancestors:
             path = self._topology.support(self._sites[one if to == "one" else other].node)
             found += [(k, one, other) for k in path if k > node]
         return tuple(found)

@@ -70,8 +70,8 @@ Dimension("depth", lambda setup: max(setup.topology.depths, default=0) + 1)
 Dimension("q", lambda setup: setup.mechanism.nq)
 Dimension("v", lambda setup: setup.mechanism.nv)
 Dimension("frames", lambda setup: len(setup.sites))
-Dimension("row", lambda setup: setup.rows.count)
-Dimension("rows", lambda setup: setup.rows.places_count)
+Dimension("sorted_rows", lambda setup: setup.rows.count)
+Dimension("rows", lambda setup: setup.rows.task_row_count)
 
 
 def length(setup: Setup, dimension: str) -> int:

@@ -62,8 +62,8 @@ def _has_part(part: str, variant: tuple[Any, ...]) -> bool:
     return bool(variant[0][1] == part)
 
 
-def _ways(to: str, setup: Setup) -> Sequence[tuple[int, ...]]:
-    return setup.rows.ways(to)
+def _branches(to: str, setup: Setup) -> Sequence[tuple[int, ...]]:
+    return setup.rows.branches(to)
 
 
 _SCATTER: Table[tuple[NodeRole, NodeRole]] = Table(
@@ -92,17 +92,19 @@ _FRAMES |= {
     )
     for part in PARTS
 }
-_WAYS: dict[str, Table[tuple[NodeRole, FrameRole, FrameRole]]] = {
+_BRANCHES: dict[str, Table[tuple[NodeRole, FrameRole, FrameRole]]] = {
     to: Table(
         Node("k", by="kind"),
         Frame("one"),
         Frame("other"),
-        rows=partial(_ways, to),
-        name=f"ways.{to}",
+        rows=partial(_branches, to),
+        name=f"branches.{to}",
     )
     for to in ("one", "other")
 }
-_GROUP = Group("group", GROUP, {"row": "row", "rows": "rows"}, lambda setup, place: len(setup.rows.groups[place]))
+_GROUP = Group(
+    "group", GROUP, {"sorted_rows": "sorted_rows", "rows": "rows"}, lambda setup, place: len(setup.rows.groups[place])
+)
 _TASK = Group("task", TASK, {"rows": "rows"}, lambda setup, place: len(setup.rows.tasks[place]))
 
 
@@ -147,19 +149,17 @@ class Tree(Engine):
         cases=lambda variants: variants.relatives,
     )
     #: Pairs of frames, each once and with itself, with the last node that supports both; none for the world.
-    meetings: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
-        Node("meeting"), Frame("one"), Frame("other"), rows=lambda setup: setup.rows.meetings
+    common_ancestors: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
+        Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: setup.rows.common_ancestors
     )
 
-    def ways(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        """For each pair of frames that meet, the nodes on the way from there out to the first or the second of them.
-
-        The node where they meet is not on the way.
+    def branches(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
+        """For each pair with a common ancestor, the nodes from there, exclusive, out to the first or the second frame.
 
         Args:
             to: "one" or "other".
         """
-        return _WAYS[to](self)
+        return _BRANCHES[to](self)
 
     # Degrees of freedom
 
@@ -193,10 +193,10 @@ class Tree(Engine):
 
     # Rows of tasks; those that a subtree carries are contiguous
 
-    #: All rows of all tasks, or those from a row on.
-    rows: Range[RowRole] = Range(ROW)
-    #: The rows in the order asked for, or those from one on. Ends of a relative task share theirs.
-    asked: Range[RowRole] = Range(PLACE)
+    #: All rows of all frames, depth first, or those from a row on.
+    sorted_rows: Range[RowRole] = Range(ROW)
+    #: The rows in the order of the tasks, or those from one on. Both ends of a relative task share theirs.
+    task_rows: Range[RowRole] = Range(PLACE)
     #: The rows of one frame, or those of them from a row on.
     rows_of: Range[RowRole] = Range(
         ROW, FRAME, lambda setup, i: setup.rows.of(i).start, lambda setup, i: setup.rows.of(i).stop
@@ -216,7 +216,7 @@ class Tree(Engine):
         inner=(Inner(Range(ROW, NODE, stop=_carried_stop, name="beyond_group"), own=False, start="beyond"),),
     )
     #: All tasks, in the order asked for, each with loops over the rows before it and over those that follow. Their rows
-    #: are those of `asked`, but with all rows of one task at a time.
+    #: are those of `task_rows`, but with all rows of one task at a time.
     tasks: Table[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]] = Table(
         _TASK,
         rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))],
@@ -233,8 +233,8 @@ class Tree(Engine):
         An entry is set before it is read.
 
         Args:
-            *over: Dimensions (`kinetree.recursion.setup`): "v" (columns), "row" (rows of tasks), "rows" (those in the
-                order asked for), "frames"; "node" as the first of two.
+            *over: Dimensions (`kinetree.recursion.setup`): "v" (columns), "sorted_rows" (rows of frames, depth first),
+                "rows" (rows in the order of the tasks), "frames"; "node" as the first of two.
         """
 
 

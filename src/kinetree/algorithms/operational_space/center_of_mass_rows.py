@@ -35,7 +35,7 @@ def fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
         tips: The rows of all tasks where they act; zero for those of the centre of mass.
         block: Λ⁻¹.
     """
-    side = tree.array("row")
+    side = tree.array("sorted_rows")
     tree.world.A = np.zeros((6, 3))
     tree.world.total = np.zeros(7)
 
@@ -60,5 +60,5 @@ def fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
             side[row] = corner @ row.unit().linear
     for mass, _ in tree.frames("mass"):
         for row in mass.rows():
-            for other in tree.rows():
+            for other in tree.sorted_rows():
                 block[row, other] = side[other] @ row.unit().linear

@@ -44,12 +44,12 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        f, a = tree.array("node", "row"), tree.array("node", "row")
-        block = tree.array("row", "row")
+        f, a = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
+        block = tree.array("sorted_rows", "sorted_rows")
         task_space.clear(tree, block)
         tree.world.P = ArticulatedInertia.zero()
         tree.world.V = Compliance.zero()  # V(root, root) = 0
-        for row in tree.rows():
+        for row in tree.sorted_rows():
             a[tree.world, row] = Motion.zero()
 
         # Step 1
@@ -82,7 +82,7 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         # Step 5
         for frame, carrier in tree.frames():
             for one in tree.rows_of(frame):
-                for other in tree.rows(one):
+                for other in tree.sorted_rows(one):
                     block[one, other] = f[carrier, one].data @ a[carrier, other].data  # Eq. 22
 
         task_space.finish(tree, view, block, inverse_inertia, parts)

@@ -32,10 +32,10 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def definition(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block = tree.array("row"), tree.array("row", "row")
+        chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
         S, X = tree.array("v"), tree.array("v")
-        M, Y = tree.array("v", "v"), tree.array("v", "row")
-        pivot_row, pivot_rows = tree.array("v"), tree.array("row")
+        M, Y = tree.array("v", "v"), tree.array("v", "sorted_rows")
+        pivot_row, pivot_rows = tree.array("v"), tree.array("sorted_rows")
         tree_frame.start(tree)
         tree.world.R = RigidInertia.zero()
         task_space.clear(tree, block)
@@ -43,7 +43,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             M[c, c] = 0.0
             for other in tree.columns(c):
                 M[c, other] = 0.0
-            for row in tree.rows():
+            for row in tree.sorted_rows():
                 Y[c, row] = 0.0
 
         for k, parent in tree.scatter():
@@ -85,18 +85,18 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             reciprocal = 1.0 / M[p, p]
             for c in tree.columns(p):
                 pivot_row[c] = M[p, c]
-            for row in tree.rows():
+            for row in tree.sorted_rows():
                 pivot_rows[row] = Y[p, row]
             for c in tree.columns(p):
                 factor = pivot_row[c] * reciprocal
                 M[c, c] = M[c, c] - factor * pivot_row[c]
                 for other in tree.columns(c):
                     M[c, other] = M[c, other] - factor * pivot_row[other]
-                for row in tree.rows():
+                for row in tree.sorted_rows():
                     Y[c, row] = Y[c, row] - factor * pivot_rows[row]
-            for row in tree.rows():
+            for row in tree.sorted_rows():
                 factor = pivot_rows[row] * reciprocal
-                for column in tree.rows(row):
+                for column in tree.sorted_rows(row):
                     block[row, column] = block[row, column] + factor * pivot_rows[column]
 
         task_space.hand_over(tree, block, inverse_inertia, parts)

@@ -16,11 +16,11 @@ is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
     K = Φ D⁻¹ Φᵀ        L = 1 − K I^A = 1 − Φ Gᵀ        Lᵀ I^A = I^A − G Φᵀ I^A = P⁺
 
 so that neither K nor L is formed. ES(i), the end-effectors that joint i supports, Eq. 2, is `tree.carried(k)`; GCA(i),
-the pairs whose greatest common ancestor is i, Eq. 15, is `tree.meetings()`.
+the pairs whose greatest common ancestor is i, Eq. 15, is `tree.common_ancestors()`.
 
-Departures. (15) asks for k₁ < k₂; `meetings` also has each end-effector with itself, at p(k). There χ is still X, and
-the product of Eq. 14 is that of the fourth loop, which is therefore not written again. Table I leaves the blocks of
-end-effectors on different trees of a fixed base unset, for they are in no GCA(i): they are zero.
+Departures. (15) asks for k₁ < k₂; `common_ancestors` also has each end-effector with itself, at p(k). There χ is still
+X, and the product of Eq. 14 is that of the fourth loop, which is therefore not written again. Table I leaves the blocks
+of end-effectors on different trees of a fixed base unset, for they are in no GCA(i): they are zero.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -43,8 +43,8 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, Lambda = tree.array("node", "row"), tree.array("node", "row")
-        block = tree.array("row", "row")
+        chi, Lambda = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
+        block = tree.array("sorted_rows", "sorted_rows")
 
         # Initialize
         tree_frame.start(tree)
@@ -53,7 +53,7 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             tree_frame.move(k, parent, q)
             k.S = k.H.basis(k.C, k.armature)
             k.P = k.C.congruence(k.M).articulated()  # I^A = I
-        for row in tree.rows():
+        for row in tree.sorted_rows():
             Lambda[tree.world, row] = Motion.zero()
         task_space.clear(tree, block)  # different trees: not in the paper
 
@@ -75,7 +75,7 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 Lambda[k, row] = moved + k.S @ (k.D.solve(k.S.T @ chi[k, row]) - k.G.T @ moved)
 
         # Cross terms, and the fourth loop
-        for k, one, other in tree.meetings():  # GCA(i)
+        for k, one, other in tree.common_ancestors():  # GCA(i)
             for r in tree.rows_of(one):
                 for s in tree.rows_of(other, r):
                     block[r, s] = chi[k, r].data @ Lambda[k, s].data  # Eq. 14

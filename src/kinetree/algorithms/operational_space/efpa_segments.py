@@ -33,11 +33,11 @@ def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
     def efpa_segments(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
-        reach, response = tree.array("node", "row"), tree.array("node", "row")
+        reach, response = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
         sweep(tree, q, view, chi, block, parts)
 
         extend(tree, chi, reach)  # Eq. 11 over segments
-        for row in tree.rows():
+        for row in tree.sorted_rows():
             response[tree.world, row] = Motion.zero()
         for k, above in stations.scatter(tree):
             P, K = propagator(tree, k, chi), own(tree, k, block)

@@ -48,19 +48,19 @@ def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inerti
         spread: At least ‖W^(½) Λ W^(½)‖², at most twice that, ().
     """
     B, weight = tree.array("rows", "rows"), tree.array("rows")
-    for one in tree.asked():
+    for one in tree.task_rows():
         weight[one] = 0.0
-        for other in tree.asked(one):
+        for other in tree.task_rows(one):
             B[one, other] = A[one, other]
-    for one in tree.asked():
+    for one in tree.task_rows():
         own = scale[one, one]
-        for other in tree.asked():
+        for other in tree.task_rows():
             weight[other] = weight[other] + own * means[one, other]
 
     sweep(tree, B)
     distrust(tree, B, weight, spread)
-    for one in tree.asked():
-        for other in tree.asked(one):
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
             inertia[one, other] = -B[one, other]
 
 
@@ -75,8 +75,8 @@ def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[.
         weigh(tree, B, weight)
         sweep(tree, B)
         distrust(tree, B, weight, spread)
-        for one in tree.asked():
-            for other in tree.asked(one):
+        for one in tree.task_rows():
+            for other in tree.task_rows(one):
                 inertia[one, other] = -B[one, other]
 
     return inertia
@@ -84,8 +84,8 @@ def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[.
 
 def clear(tree: Tree, B: Indexed) -> None:
     """Entries start at zero, because what the ends of relative tasks feel is added up."""
-    for one in tree.asked():
-        for other in tree.asked():
+    for one in tree.task_rows():
+        for other in tree.task_rows():
             B[one, other] = 0.0
 
 
@@ -127,21 +127,21 @@ def sweep(tree: Tree, B: Indexed) -> None:
             for n in range(len(own)):
                 crossing[n][row] = turned[n][row] = 0.0  # what follows is for the rest
 
-        for one in tree.asked():
+        for one in tree.task_rows():
             entries = [array[one] for array in crossing[: len(own)]]
-            for other in tree.asked(one):
+            for other in tree.task_rows(one):
                 B[one, other] = B[one, other] - sum(x * y[other] for x, y in zip(entries, turned, strict=False))
 
 
 def distrust(tree: Tree, B: Indexed, weight: Indexed, spread: Indexed) -> None:
     """Add up `spread`, which starts at zero."""
     squares = tree.array("rows")
-    for one in tree.asked():
+    for one in tree.task_rows():
         squares[one] = 0.0
-    for one in tree.asked():
+    for one in tree.task_rows():
         share = weight[one]
-        for other in tree.asked(one):
+        for other in tree.task_rows(one):
             squares[other] = squares[other] + share * (B[one, other] * B[one, other])
     # Entries off the diagonal count twice; twice the sum of all is enough.
-    for one in tree.asked():
+    for one in tree.task_rows():
         spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])

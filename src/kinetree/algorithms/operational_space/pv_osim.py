@@ -38,8 +38,8 @@ def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def pv_osim(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block = tree.array("row"), tree.array("row", "row")
-        scaled = [tree.array("row") for _ in range(6)]
+        chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
+        scaled = [tree.array("sorted_rows") for _ in range(6)]
         tree_frame.start(tree)
         tree.world.P = ArticulatedInertia.zero()
         task_space.clear(tree, block)

@@ -40,7 +40,7 @@ def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
     def pv_osim_r(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
-        reach, response = tree.array("node", "row"), tree.array("node", "row")
+        reach, response = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
         sweep(tree, q, view, chi, block, parts)
 
         tree.world.V = Compliance.zero()

@@ -33,9 +33,11 @@ from kinetree.spatial.motion import Motion
 
 def _response(view: View, parts: Parts) -> Callable[..., None]:
     def response(tree: Tree, q: Indexed, response: Indexed) -> None:
-        together, numbered = (tree.asked, "rows") if parts.relative else (tree.rows, "row")
-        chi, A = tree.array("row"), tree.array("node", numbered)
-        own = [tree.array("row") for _ in range(6)] if parts.relative else []  # one per degree of freedom of a joint
+        together, numbered = (tree.task_rows, "rows") if parts.relative else (tree.sorted_rows, "sorted_rows")
+        chi, A = tree.array("sorted_rows"), tree.array("node", numbered)
+        own = (
+            [tree.array("sorted_rows") for _ in range(6)] if parts.relative else []
+        )  # one per degree of freedom of a joint
         task_space.place(tree, q, view, chi, parts)
         for row in together():
             A[tree.world, row] = Motion.zero()

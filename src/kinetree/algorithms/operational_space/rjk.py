@@ -36,8 +36,8 @@ def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹, seen through a reference."""
 
     def rjk(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block = tree.array("row"), tree.array("row", "row")
-        Omega, moved = tree.array("frames", "frames"), tree.array("row")
+        chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
+        Omega, moved = tree.array("frames", "frames"), tree.array("sorted_rows")
         tree_frame.start(tree)
         tree.world.P = ArticulatedInertia.zero()
         tree.world.V = Compliance.zero()
@@ -56,14 +56,14 @@ def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for k, parent in tree.scatter():
             k.V = mobility.beyond(parent.V, k)  # Eq. 24
 
-        for k, one, other in tree.meetings():
+        for k, one, other in tree.common_ancestors():
             Omega[one, other] = k.V.matrix()  # Alg. 4.3 (1)
-        for k, one, other in tree.ways("other"):
+        for k, one, other in tree.branches("other"):
             Omega[one, other] = Omega[one, other] - (Omega[one, other] @ k.G.matrix()) @ k.S.matrix().T  # (3)
-        for k, one, other in tree.ways("one"):
+        for k, one, other in tree.branches("one"):
             Omega[one, other] = Omega[one, other] - k.S.matrix() @ (k.G.matrix().T @ Omega[one, other])  # (2)
 
-        for _, one, other in tree.meetings():
+        for _, one, other in tree.common_ancestors():
             for r in tree.rows_of(one):
                 moved[r] = chi[r].data @ Omega[one, other]
             for r in tree.rows_of(one):

@@ -41,9 +41,13 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
     """Λ⁻¹, seen through a reference."""
 
     def sparse_factorization(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block, Y = tree.array("row"), tree.array("row", "row"), tree.array("v", "row")
+        chi, block, Y = (
+            tree.array("sorted_rows"),
+            tree.array("sorted_rows", "sorted_rows"),
+            tree.array("v", "sorted_rows"),
+        )
         X, H = tree.array("v"), tree.array("v", "v")
-        scaled = [tree.array("row") for _ in range(6)]  # one per degree of freedom that a joint may have
+        scaled = [tree.array("sorted_rows") for _ in range(6)]  # one per degree of freedom that a joint may have
         ell = [tree.array("v") for _ in range(6)]
         tree_frame.start(tree)
         tree.world.R = RigidInertia.zero()

@@ -142,7 +142,7 @@ class Stations:
     @cached_property
     def joins(self) -> tuple[tuple[int, int, int], ...]:
         """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
-        found = ((self._nearest[node], one, other) for node, one, other in self._rows.meetings)
+        found = ((self._nearest[node], one, other) for node, one, other in self._rows.common_ancestors)
         return tuple(join for join in found if join[0] != WORLD)
 
 
@@ -159,13 +159,13 @@ def stations_of(setup: Setup) -> Stations:
 
 
 #: Rows of tasks, then the unit forces of stations.
-Dimension("passing", lambda setup: stations_of(setup).count, within="row")
+Dimension("passing", lambda setup: stations_of(setup).count, within="sorted_rows")
 NODE.numbers["units"] = lambda setup, k: stations_of(setup).units(k)
 _GROUPS = Entity(
     "passing group",
     lambda setup: len(stations_of(setup).groups),
     {
-        "row": lambda setup, g: stations_of(setup).groups[g].start,
+        "sorted_rows": lambda setup, g: stations_of(setup).groups[g].start,
         "beyond": lambda setup, g: stations_of(setup).groups[g].stop,
     },
 )
@@ -181,7 +181,7 @@ passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
     Group(
         "group",
         _GROUPS,
-        {"passing": "row"},
+        {"passing": "sorted_rows"},
         lambda setup, g: len(stations_of(setup).groups[g]),
         lambda variants: sorted({UNITS, *variants.sizes}),
     ),
@@ -214,7 +214,7 @@ gather: Table[tuple[NodeRole, NodeRole]] = Table(
 )
 #: Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one.
 joins: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
-    Node("meeting"), Frame("one"), Frame("other"), rows=lambda setup: stations_of(setup).joins, name="joins"
+    Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: stations_of(setup).joins, name="joins"
 )
 
 

@@ -36,8 +36,12 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     def task_dynamics(
         tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed, consistent: Indexed, nullspace: Indexed
     ) -> None:
-        chi, block, scaled = tree.array("row"), tree.array("row", "row"), [tree.array("row") for _ in range(6)]
-        S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "row")
+        chi, block, scaled = (
+            tree.array("sorted_rows"),
+            tree.array("sorted_rows", "sorted_rows"),
+            [tree.array("sorted_rows") for _ in range(6)],
+        )
+        S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "sorted_rows")
         B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
         J_bar, N, momentum = tree.array("v", "rows"), tree.array("v", "v"), tree.array("v")
         task_space.place(tree, q, view, chi, parts)
@@ -65,14 +69,14 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         inversion.weigh(tree, B, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
-        for one in tree.asked():
-            for other in tree.asked(one):
+        for one in tree.task_rows():
+            for other in tree.task_rows(one):
                 B[other, one] = B[one, other]
-        for one in tree.asked():
-            for other in tree.asked():
+        for one in tree.task_rows():
+            for other in tree.task_rows():
                 inertia[one, other] = -B[one, other]
 
-        for row in tree.asked():
+        for row in tree.task_rows():
             A[tree.world, row] = Motion.zero()
         if parts.mass:
             share = 1.0 / column_momenta(tree, momentum)
@@ -80,24 +84,24 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 for row in center.rows():
                     for c in tree.columns():
                         J[row, c] = momentum[c].data[row.component] * share
-                for other in tree.asked():
+                for other in tree.task_rows():
                     # a force on all masses alike is an acceleration of the world, see `response`
                     lift = sum(row.unit().data * (B[row, other] * share) for row in center.rows())
                     A[tree.world, other] = A[tree.world, other] + Motion(lift)
 
         for c in tree.columns():
-            for row in tree.asked():
+            for row in tree.task_rows():
                 J_bar[c, row] = 0.0
         for frame, _ in tree.frames():
             rows = list(frame.rows())
             for c in tree.path(frame):
                 entries = [answer[c, row] for row in rows]
-                for other in tree.asked():
+                for other in tree.task_rows():
                     given = sum(x * B[row, other] for x, row in zip(entries, rows, strict=True))
                     J_bar[c, other] = J_bar[c, other] - given
 
         for k, parent in tree.scatter():
-            for row in tree.asked():
+            for row in tree.task_rows():
                 own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.T @ A[parent, row]  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):
                     J_bar[c, row] = entry

@@ -151,15 +151,15 @@ def _dot(one: list[Any], other: list[Any]) -> Any:
 
 def clear(tree: Tree, block: Indexed) -> None:
     """Start from zero, which pairs of tasks keep that no moving body supports together."""
-    for one in tree.rows():
-        for other in tree.rows(one):
+    for one in tree.sorted_rows():
+        for other in tree.sorted_rows(one):
             block[one, other] = 0.0
 
 
 def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
     """Fill in the rows of the centre of mass, P, D and G being known, and hand over."""
     if parts.mass:
-        tips = tree.array("row")
+        tips = tree.array("sorted_rows")
         rows(tree, view, tips, parts)
         center_of_mass_rows.fill(tree, tips, block)
     hand_over(tree, block, inverse_inertia, parts)
@@ -168,13 +168,13 @@ def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, par
 def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed, parts: Parts = PLAIN) -> None:
     """Put the result into the order of the call's tasks; add up the ends of relative ones."""
     if not parts.relative:
-        for one in tree.rows():
-            for other in tree.rows(one):
+        for one in tree.sorted_rows():
+            for other in tree.sorted_rows(one):
                 inverse_inertia[one, other] = block[one, other]
                 inverse_inertia[other, one] = block[one, other]
         return
-    for one in tree.rows():
+    for one in tree.sorted_rows():
         block[one, one] = 0.5 * block[one, one]  # added twice
-        for other in tree.rows(one):
+        for other in tree.sorted_rows(one):
             inverse_inertia[one, other] = inverse_inertia[one, other] + block[one, other]
             inverse_inertia[other, one] = inverse_inertia[other, one] + block[one, other]

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from kinetree.engines.native.assembly import Function, transpose
 from kinetree.engines.native.binding import HEADER_WORDS, MAX_OUTPUTS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.target import Target
+from kinetree.engines.native.writer import FunctionWriter, transpose
 
 _ALIGNMENT = 64
 
@@ -69,7 +69,7 @@ def driver_text(width: int, target: Target) -> str:
 class _Core:
     """Dimensions and strides of one sample of an operand, padded on the left to three axes."""
 
-    def __init__(self, f: Function, operand: str, steps: str) -> None:
+    def __init__(self, f: FunctionWriter, operand: str, steps: str) -> None:
         self.f = f
         self.size = f.word(operand, OperandWord.SIZE)
         self.dims = [f.word(operand, OperandWord.DIM + axis) for axis in range(3)]
@@ -108,7 +108,7 @@ class _Core:
 _SIGNATURE = "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %steps)"
 
 
-def _lane_pointers(f: Function, width: int) -> list[str]:
+def _lane_pointers(f: FunctionWriter, width: int) -> list[str]:
     """Where the samples of a block start; spare lanes repeat the last sample."""
     pointers = []
     for lane in range(width):
@@ -119,7 +119,7 @@ def _lane_pointers(f: Function, width: int) -> list[str]:
     return pointers
 
 
-def _mask(f: Function, width: int, count: str) -> str:
+def _mask(f: FunctionWriter, width: int, count: str) -> str:
     """A mask of the first `count` elements of a vector."""
     vector = f"<{width} x i64>"
     splat = f.let(f"insertelement {vector} poison, i64 {count}, i64 0")
@@ -129,7 +129,7 @@ def _mask(f: Function, width: int, count: str) -> str:
 
 
 def _take(width: int) -> str:
-    f = Function(f"define internal void @take{_SIGNATURE}")
+    f = FunctionWriter(f"define internal void @take{_SIGNATURE}")
     core = _Core(f, "%operand", "%steps")
     pointers = _lane_pointers(f, width)
     if width == 1:
@@ -171,7 +171,7 @@ def _take(width: int) -> str:
 
 
 def _put(width: int) -> str:
-    f = Function(f"define internal void @put{_SIGNATURE}")
+    f = FunctionWriter(f"define internal void @put{_SIGNATURE}")
     core = _Core(f, "%operand", "%steps")
     pointers = _lane_pointers(f, width)
     if width == 1:
@@ -209,7 +209,7 @@ def _put(width: int) -> str:
 def _mirror_lanes(width: int) -> str:
     """Mirror a square of n x n lane vectors."""
     lanes, align = f"<{width} x double>", 8 * width
-    f = Function("define internal void @mirror(ptr %area, i64 %n)")
+    f = FunctionWriter("define internal void @mirror(ptr %area, i64 %n)")
     with f.loop(0, "%n") as i:
         start = f.let(f"add i64 {i}, 1")
         row = f.let(f"mul i64 {i}, %n")
@@ -222,7 +222,7 @@ def _mirror_lanes(width: int) -> str:
 
 def _mirror(block: int) -> str:
     """Mirror a square of n x n doubles in blocks; the last block of a row overlaps the one before it."""
-    f = Function("define internal void @mirror(ptr %area, i64 %n)")
+    f = FunctionWriter("define internal void @mirror(ptr %area, i64 %n)")
     vector = f"<{block} x double>"
     small = f.let(f"icmp slt i64 %n, {block}")
     with f.returning_when(small), f.loop(0, "%n") as i:
@@ -267,7 +267,7 @@ def _mirror(block: int) -> str:
 
 
 def _standard(target: Target) -> str:
-    f = Function("define i64 @standard()")
+    f = FunctionWriter("define i64 @standard()")
     if target.is_x86:
         register = f.let("alloca i32, align 4")
         f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {register})")
@@ -287,7 +287,7 @@ def _standard(target: Target) -> str:
 
 
 def _restore(target: Target) -> str:
-    f = Function("define void @restore(i64 %found)")
+    f = FunctionWriter("define void @restore(i64 %found)")
     if target.is_x86:
         register = f.let("alloca i32, align 4")
         f.do(f"store i32 {f.let('trunc i64 %found to i32')}, ptr {register}, align 4")
@@ -301,7 +301,7 @@ def _restore(target: Target) -> str:
 
 
 def _drive(width: int) -> str:
-    f = Function("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
+    f = FunctionWriter("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
     outs = f.let(f"alloca [{MAX_OUTPUTS} x ptr], align 8")
     samples = f.word("%dims")
     with f.returning_when(f.let(f"icmp slt i64 {samples}, 1")):

@@ -14,9 +14,9 @@ from typing import Any
 
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
 from kinetree.engines.lower import Lowered
-from kinetree.engines.native.assembly import Function
 from kinetree.engines.native.binding import MAX_OUTPUTS
 from kinetree.engines.native.sincos import sincos_text
+from kinetree.engines.native.writer import FunctionWriter
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
@@ -75,7 +75,7 @@ class _Emitter:
         self.sincos_widths: set[int] = set()
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
         pointers += [f"ptr noalias %out{i}" for i in range(MAX_OUTPUTS)]
-        self.f = Function(f"define void @kernel(ptr noalias %ws, {', '.join(pointers)}) nounwind")
+        self.f = FunctionWriter(f"define void @kernel(ptr noalias %ws, {', '.join(pointers)}) nounwind")
         self.head = {name: place for place, name in enumerate(lowered.head)}
         self.sizes = {name: self.word("%tables", self.head[name]) for name in lowered.sizes}
         self.tables = {name: self.start("%tables", f"table {name}", "i64") for name in lowered.tables}

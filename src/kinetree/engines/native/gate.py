@@ -26,11 +26,11 @@ import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from kinetree.engines.native import cache, target
-from kinetree.engines.native.assembly import Function
 from kinetree.engines.native.binding import Binding, plan
 from kinetree.engines.native.gufunc import c_table
 from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.writer import FunctionWriter
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,7 +70,7 @@ _OPERAND_WORDS = 4  # rank and up to three dimensions
 
 def gate_text() -> str:
     """LLVM IR of `gate`, a vectorcall function for all gates."""
-    f = Function("define ptr @gate(ptr %self, ptr %args, i64 %nargsf, ptr %names)")
+    f = FunctionWriter("define ptr @gate(ptr %self, ptr %args, i64 %nargsf, ptr %names)")
     arguments = f.let(f"alloca [{_MAX_OPERANDS} x ptr], align 8")
     one = f.let("alloca i64, align 8")
     answer = f.let("alloca ptr, align 8")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
-class Function:
+class FunctionWriter:
     """The text of one function.
 
     Args:
@@ -162,7 +162,7 @@ class Function:
         return self._count
 
 
-def transpose(f: Function, rows: list[str]) -> list[str]:
+def transpose(f: FunctionWriter, rows: list[str]) -> list[str]:
     """Transpose a square of doubles held as W row vectors of W doubles, W = 2, 4 or 8.
 
     First pairs of rows are interleaved, then 128-bit pieces are transposed: each step is one instruction on x86.

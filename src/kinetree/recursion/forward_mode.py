@@ -1,11 +1,11 @@
-"""The derivative of an algorithm along a direction, from its text: the same loops, run on dual numbers.
+"""Forward-mode differentiation of an algorithm: the same loops, run on dual numbers.
 
-A `Dual` carries a value and its rate of change. The tree's fields hold values, so each field of the text becomes two:
-itself, and one with its rates. Configurations change along the tangent: while q moves with dq, the weight X of a joint
-turns with H dq, whatever its coordinates are, because H is constant in the node's own. So no joint has to know how to
-differentiate itself, and any engine can run what comes out.
+A `Dual` carries a value and its rate of change. The tree's fields hold values, so each field of the algorithm becomes
+two: itself, and one with its rates. Configurations change along the tangent: while q moves with dq, the weight X of a
+joint turns with H dq, whatever its coordinates are, because H is constant in the node's own. So no joint has to know
+how to differentiate itself, and any engine can run what comes out.
 
-For texts of plain sweeps: `scatter`, `gather` and `frames`.
+For algorithms of plain sweeps: `scatter`, `gather` and `frames`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kinetree.spatial.dual import Dual
 from kinetree.spatial.value import Array, Value
 
 
-def along(
+def directional_derivative(
     algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...]
 ) -> Algorithm:
     """Differentiate an algorithm along directions of some of its inputs; the others stay as they are.
