@@ -14,7 +14,7 @@ import kinetree as kt
 pytest.importorskip("rich")
 
 from benchmarks.papers.link_coordinates import ALGORITHMS, links_of, operations
-from benchmarks.papers.link_coordinates.links import Links
+from benchmarks.papers.link_coordinates.links import Links, add, inverse
 from benchmarks.papers.link_coordinates.number import Number, Tally, values
 from benchmarks.papers.link_coordinates.screw import Screw, X, Z
 from kinetree.engines.count import Count
@@ -112,17 +112,46 @@ def test_published_costs() -> None:
         for column in tally.numbers(matrix).T:
             Screw(Z, 0.7, 0.0, False, tally).motion(column)
 
+    def accumulated(tally: Tally) -> None:
+        held = matrix + matrix.T
+        held[2, :] = held[:, 2] = 0.0
+        add(tally.numbers(matrix + matrix.T), Screw(Z, 0.7, 0.0, False, tally).inertia(tally.numbers(held)))
+
+    def one_row_less(tally: Tally) -> None:
+        propagator = tally.numbers(matrix)
+        propagator[2] = 0
+        tally.numbers(matrix) @ propagator
+
     assert cost(lambda t: through(t, "force", t.numbers(vector))) == (20, 12)
     assert cost(rigid) == (32, 33)
     assert cost(privileged) == (22, 25)
+    assert cost(accumulated) == (22, 25 + 15)
     assert cost(columns) == (48, 24)
     assert cost(lambda t: t.numbers(matrix) @ t.numbers(matrix)) == (216, 180)
+    assert cost(one_row_less) == (216 - 36, 180 - 36)
     links = links_of("hands_feet")
     with links.tally.part("pair"):
         for k in (0, 1):
             for column in links.tally.numbers(matrix):
                 links.at_effector(k, column)
     assert links.tally.parts()["pair"] == Count(288, 216)
+
+
+def test_the_inverse_of_the_base_takes_231_operations() -> None:
+    rng, tally = np.random.default_rng(3), Tally()
+    root = rng.uniform(-1, 1, (6, 6))
+    matrix = root @ root.T + np.eye(6)
+    with tally.part("K"):
+        found = inverse(tally.numbers(matrix))
+    assert_close(values(found) @ matrix, np.eye(6), bound(6, condition(matrix)))
+    assert tally.parts()["K"] == Count(120, 90, 21)
+    assert tally.total == 231
+
+
+def test_a_privileged_child_needs_less_than_is_published() -> None:
+    """X Λ⁻¹ Xᵀ of the privileged child: 63m + 54a in the paper's appendix."""
+    matrix = np.random.default_rng(4).uniform(1, 2, (6, 6))
+    assert cost(lambda t: Screw(Z, 0.7, 0.0, False, t).compliance(t.numbers(matrix + matrix.T))) == (30, 29)
 
 
 @pytest.mark.parametrize("method", ["inertia", "compliance"])

@@ -141,16 +141,14 @@ class Hinges:
         for i in reversed(range(len(links.parents))):
             I, parent = inertias[i], links.parents[i]
             if links.is_floating(i):
-                self.base = links.tally.numbers(np.linalg.inv(values(I)))
-                # The paper factors it as L D Lᵀ, and gives 231 flops without telling multiplications from additions.
-                links.tally.charge(multiplications=231)
+                self.base = inverse(I)
                 continue
             self.reciprocal[i] = 1 / I[2, 2]
             G = I[:, 2] * self.reciprocal[i]
             G[2] = 1
             self.G[i] = G
             if parent >= 0:
-                inertias[parent] = _sum(inertias[parent], _through(links, i, I, G))
+                inertias[parent] = add(inertias[parent], _through(links, i, I, G))
 
     def propagated(self, links: Links, i: int, motion: Array) -> Array:
         """L X m, from the parent to the link, which gives way."""
@@ -164,6 +162,32 @@ class Hinges:
         return given
 
 
+def inverse(I: Array) -> Array:
+    """Of a symmetric matrix, by factors L D Lᵀ that are inverted: 120m + 90a and 21 divisions, the paper's 231."""
+    order = len(I)
+    L, d, scaled = np.zeros((order, order), dtype=object), np.empty(order, dtype=object), I.copy()
+    for j in range(order):
+        d[j] = I[j, j]
+        for k in range(j):
+            scaled[j, k] = L[j, k] * d[k]
+            d[j] = d[j] - scaled[j, k] * L[j, k]
+        for i in range(j + 1, order):
+            L[i, j] = (I[i, j] - sum(L[i, k] * scaled[j, k] for k in range(j))) / d[j]
+    K = np.zeros((order, order), dtype=object)  # L⁻¹
+    for j in range(order):
+        for i in range(j + 1, order):
+            K[i, j] = -L[i, j] - sum(L[i, k] * K[k, j] for k in range(j + 1, i))
+    reciprocals = [1 / pivot for pivot in d]
+    lower = np.array([[K[i, j] * reciprocals[i] for j in range(order)] for i in range(order)], dtype=object)
+    result = np.empty((order, order), dtype=object)
+    for j in range(order):
+        result[j, j] = reciprocals[j] + sum(lower[k, j] * K[k, j] for k in range(j + 1, order))
+        for i in range(j):
+            own = lower[j, i] + sum(lower[k, i] * K[k, j] for k in range(j + 1, order))
+            result[i, j] = result[j, i] = own
+    return result
+
+
 def _through(links: Links, i: int, I: Array, G: Array) -> Array:
     """Xᵀ Lᵀ I^A X: what the parent feels of a link and all that it carries."""
     felt = np.zeros((6, 6), dtype=object)
@@ -175,7 +199,7 @@ def _through(links: Links, i: int, I: Array, G: Array) -> Array:
     return felt
 
 
-def _sum(one: Array, other: Array) -> Array:
+def add(one: Array, other: Array) -> Array:
     """Of two symmetric matrices."""
     result: Array = one.copy()
     for j in range(6):
