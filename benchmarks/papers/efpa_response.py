@@ -1,0 +1,109 @@
+"""M⁻¹Jᵀ by extended force propagators, beside Λ⁻¹: what J̄ = M⁻¹Jᵀ Λ takes. Cost O(n·d + n·m).
+
+    pass       loop                       leaves                                                    source
+    Table I    as in `efpa.py`            χ(k, i), Λ⁻¹(i, k), Λ⁻¹; q̈ of the joints that support k    [W12] Eqs. 6–14
+    reach      gather, columns            w(j, i): the row of each joint, taken inward               as Eq. 11
+    apart      pairs of joint and task    q̈ of all other joints, at the last common ancestor         as Eq. 14
+
+[W12] §VI leaves J̄ by extended propagators open. Eqs. 6 to 8 give the acceleration of joint j per unit force at k,
+
+    q̈(j) = D⁻¹ Φᵀ χᵀ(k, j) − Gᵀ(j) X Λ⁻¹(p(j), k)
+
+which is an entry of M⁻¹Jᵀ. Its first term is there if j supports k, and then both are by-products of Eq. 13. Else only
+the second is: joint j is an end-effector with the single row Gᵀ(j), fixed to p(j). So it has an extended propagator
+w(j, i) too, and by Eq. 14 its acceleration is −w(j, i) Λ⁻¹(i, k) at the last body i that carries both. Nothing has to
+be taken outward to bodies that carry no end-effector.
+
+In the frame of the tree, X = 1; see `efpa.py` for the notation.
+
+[W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
+      operational-space inertia matrix", ICRA 2012.
+"""
+
+from __future__ import annotations
+
+from kinetree.algorithms import tree_frame
+from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space.task_space import PLAIN
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.entities import Frame, Node
+from kinetree.recursion.loops import Table
+from kinetree.recursion.roles import FrameRole, NodeRole
+from kinetree.recursion.setup import Setup
+from kinetree.recursion.topology import WORLD
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.motion import Motion
+
+
+def _apart(setup: Setup) -> list[tuple[int, int, int]]:
+    """Last common ancestor, node and frame, for all nodes that do not support the frame."""
+    found = []
+    for frame, site in enumerate(setup.sites):
+        support = setup.topology.support(site.node)
+        for k in set(setup.nodes) - set(support):
+            ancestor = k
+            while ancestor != WORLD and ancestor not in support:
+                ancestor = setup.mechanism.parents[ancestor]
+            if ancestor != WORLD:
+                found.append((ancestor, k, frame))
+    return sorted(found)
+
+
+#: Nodes that do not support a frame, with the last node that carries both: `for a, k, frame in apart(tree)`.
+apart: Table[tuple[NodeRole, NodeRole, FrameRole]] = Table(
+    Node("ancestor"), Node("k", by="kind"), Frame("frame"), rows=_apart, name="apart"
+)
+
+
+@algorithm(q=("q",), inverse_inertia=("rows", "rows"), response=("v", "rows"),
+    outputs=("inverse_inertia", "response"), sparse=("response",))  # fmt: skip
+def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: Indexed) -> None:
+    """Λ⁻¹ and M⁻¹Jᵀ of frames, seen from themselves.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        inverse_inertia: Λ⁻¹, (r, r).
+        response: M⁻¹Jᵀ, (nv, r).
+    """
+    chi, Lambda, W = tree.array("node", "row"), tree.array("node", "row"), tree.array("node", "v")
+    block = tree.array("row", "row")
+    tree_frame.start(tree)
+    tree.world.P = ArticulatedInertia.zero()
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        k.P = k.C.congruence(k.M).articulated()
+    for row in tree.rows():
+        Lambda[tree.world, row] = Motion.zero()
+    task_space.clear(tree, block)
+    task_space.seed(tree, VIEWS["local"], chi)
+
+    for k, parent in tree.gather():
+        k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
+        parent.P += P_plus
+        for row in tree.carried(k):
+            chi[parent, row] = chi[k, row] - k.G @ (k.S.T @ chi[k, row])  # Eq. 11
+        for c in k.columns():
+            W[parent, c] = c.of(k.G)
+        for c in tree.descendants(k):
+            W[parent, c] = W[k, c] - k.G @ (k.S.T @ W[k, c])  # Eq. 11
+
+    for k, parent in tree.scatter():
+        for row in tree.carried(k):
+            moved = Lambda[parent, row]
+            own = k.D.solve(k.S.T @ chi[k, row]) - k.G.T @ moved
+            response[k, row] = own
+            Lambda[k, row] = moved + k.S @ own  # Eq. 13
+
+    for k, one, other in tree.meetings():
+        for r in tree.rows_of(one):
+            for s in tree.rows_of(other, r):
+                block[r, s] = chi[k, r].data @ Lambda[k, s].data  # Eq. 14
+    for ancestor, k, frame in apart(tree):
+        for row in tree.rows_of(frame):
+            for c in k.columns():
+                response[c, row] = -(W[ancestor, c].data @ Lambda[ancestor, row].data)  # Eq. 14
+
+    task_space.hand_over(tree, block, inverse_inertia, PLAIN)
