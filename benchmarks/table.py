@@ -1,7 +1,8 @@
-"""A table that prints in the terminal and as Markdown."""
+"""Tables for the terminal and for Markdown."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import rich.table
@@ -34,3 +35,18 @@ class Table:
         lines.append("|" + "|".join(["---"] + ["---:"] * (len(self.columns) - 1)) + "|")
         lines += [f"| {' | '.join(row)} |" for row in self.rows]
         return "\n".join(lines)
+
+
+def of_numbers(first: str, others: Iterable[str], gap: int = 2) -> rich.table.Table:
+    """An empty table.
+
+    Args:
+        first: Header of the names.
+        others: Headers of the numbers.
+        gap: Spaces between columns.
+    """
+    table = rich.table.Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=True)
+    for header in others:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table

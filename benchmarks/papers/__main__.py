@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -44,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture, e.g. operations.png")
     given = parser.parse_args(arguments)
+    if given.plot is not None:
+        if find_spec("matplotlib") is None:
+            parser.error("--plot needs matplotlib: pip install matplotlib")
+        if not given.plot.parent.is_dir():
+            parser.error(f"--plot: there is no folder {given.plot.parent}; make it first")
 
     console, comparison = Console(), PAPERS[given.paper]()
     if given.plot is not None:

@@ -20,8 +20,8 @@ from rich.console import Console
 from benchmarks.papers.link_coordinates import operations
 from benchmarks.papers.link_coordinates.number import Tally
 from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, growth, ratio, relations
+from benchmarks.table import of_numbers
 from kinetree.algorithms.operational_space import METHODS, inverse_inertia
-from kinetree.cli.tables import of_numbers
 from kinetree.engines.count import PASSES, Count, count_passes
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 

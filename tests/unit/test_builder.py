@@ -182,7 +182,7 @@ def test_rotations_with_a_few_digits_are_mended() -> None:
     rough = np.round(np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]]) @ np.eye(3) + 3e-8, 7)
     robot = Builder().add_body("a", placement=(rough, np.zeros(3)), **SOLID).build()
     R = robot.joint("a_joint").placement[:3, :3]
-    np.testing.assert_allclose(R.T @ R, np.eye(3), atol=1e-15)
+    np.testing.assert_allclose(R.T @ R, np.eye(3), rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -200,8 +200,8 @@ def test_alignment_is_a_rotation_whatever_the_axis() -> None:
     axes[:100, :2] *= 1e-9
     for axis in axes / np.linalg.norm(axes, axis=1, keepdims=True):
         R = alignment(axis)
-        np.testing.assert_allclose(R.T @ R, np.eye(3), atol=1e-15)
-        np.testing.assert_allclose(R[:, 2], axis, atol=1e-15)
+        np.testing.assert_allclose(R.T @ R, np.eye(3), rtol=0, atol=1e-15)
+        np.testing.assert_allclose(R[:, 2], axis, rtol=0, atol=1e-15)
         assert np.linalg.det(R) > 0
 
 

@@ -27,7 +27,7 @@ def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
 
 @algorithm(q=("q",), reciprocals=("v",), outputs=("reciprocals",))
 def mass_matrix_pivots(tree: Tree, q: Indexed, reciprocals: Indexed) -> None:
-    """Reciprocals of the pivots of D; det M = ∏ det D is the product of the pivots. [J11] Corollary 6.1, Eq. 52.
+    """Reciprocals of the pivots of D; det M = ∏ det D is the product of the pivots. [J11] Corollary 6.1, Eq. 53.
 
     Args:
         tree: The mechanism.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
-from rich.table import Table
 from rich.text import Text
 
 from kinetree.model.printing import printable
@@ -35,18 +34,3 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
         return _GAP.join(padded).rstrip()
 
     return Text("\n").join([*(Text(aligned(cells), "bold") for cells in head), *(Text(aligned(c)) for c in body)])
-
-
-def of_numbers(first: str, others: Iterable[str], gap: int = 2) -> Table:
-    """An empty table.
-
-    Args:
-        first: Header of the names.
-        others: Headers of the numbers.
-        gap: Spaces between columns.
-    """
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for header in others:
-        table.add_column(header, justify="right", no_wrap=True)
-    return table
