@@ -95,5 +95,5 @@ def test_the_sweep_moves_every_joint_through_its_range(make: object) -> None:
         if joint.nq == joint.nv:
             own = q[:, joint.q_slice]
             lower, upper = np.array(joint.limits.lower), np.array(joint.limits.upper)
-            np.testing.assert_allclose(own.min(axis=0)[np.isfinite(lower)], lower[np.isfinite(lower)])
-            np.testing.assert_allclose(own.max(axis=0)[np.isfinite(upper)], upper[np.isfinite(upper)])
+            np.testing.assert_allclose(own.min(axis=0)[np.isfinite(lower)], lower[np.isfinite(lower)], rtol=1e-12)
+            np.testing.assert_allclose(own.max(axis=0)[np.isfinite(upper)], upper[np.isfinite(upper)], rtol=1e-12)

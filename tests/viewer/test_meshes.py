@@ -125,7 +125,7 @@ def test_nodes_and_units_of_a_collada_file_place_its_polygons(tmp_path: Path) ->
     expected = 0.01 * (
         2.0 * np.add(TRIANGLE, [1.0, 0.0, 0.0]) @ np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]]) + [0, 0, 5.0]
     )
-    np.testing.assert_allclose(corners([part])[0], expected, atol=1e-15)
+    np.testing.assert_allclose(corners([part])[0], expected, rtol=0, atol=1e-15)
     assert part.color == (1.0, 0.5, 0.0, 1.0)
 
 

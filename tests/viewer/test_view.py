@@ -45,10 +45,10 @@ def test_bodies_are_where_the_robot_is(view: View, robot: kt.Model) -> None:
     for name in ("left_elbow_link", "right_wrist_link"):
         pose = robot.pose(q)[robot.frames.index(name)]
         node = view._scene._nodes[name]
-        np.testing.assert_allclose(node.position, pose[:3, 3], atol=1e-6)
+        np.testing.assert_allclose(node.position, pose[:3, 3], rtol=0, atol=1e-6)
         w, x, y, z = node.wxyz
         np.testing.assert_allclose(
-            [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], pose[:3, 0], atol=1e-6
+            [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], pose[:3, 0], rtol=0, atol=1e-6
         )
 
 
@@ -62,7 +62,7 @@ def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
     longest = 0.5 * view._scene.size
     expected = np.minimum(0.05 * view._scene.size * np.sqrt(masses), longest)
     np.testing.assert_allclose(radii, expected, rtol=1e-6)
-    np.testing.assert_allclose(view._overlays._center[0].position, robot.center_of_mass(q), atol=1e-6)
+    np.testing.assert_allclose(view._overlays._center[0].position, robot.center_of_mass(q), rtol=0, atol=1e-6)
     view.show(ellipsoids=[], center_of_mass=False)
     assert not handle.visible
     assert not view._overlays._center[0].visible
@@ -75,8 +75,8 @@ def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
         pose = dict(zip(robot.frames, robot.pose(q)))
         force, moment = view._overlays._arrows["left_hand"]
         start, end = force.points[0]
-        np.testing.assert_allclose(start, pose["left_hand"][:3, 3], atol=1e-6)
-        np.testing.assert_allclose(end - start, 0.01 * pose["left_hand"][:3, :3] @ [1.0, 2.0, 3.0], atol=1e-6)
+        np.testing.assert_allclose(start, pose["left_hand"][:3, 3], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(end - start, 0.01 * pose["left_hand"][:3, :3] @ [1.0, 2.0, 3.0], rtol=0, atol=1e-6)
         assert force.visible
         assert not moment.visible
         force, moment = view._overlays._arrows["right_hand"]
@@ -155,7 +155,7 @@ def test_a_floating_robot_stands_on_the_floor() -> None:
       <visual><origin xyz="0 0 -0.3"/><geometry><box size="1 1 1"/></geometry></visual></link></robot>"""
     robot = kt.load(text, floating_base=True)
     with View(robot, visuals=text, port=0) as view:
-        np.testing.assert_allclose(view.q, [0.0, 0.0, 0.8, 1.0, 0.0, 0.0, 0.0], atol=1e-12)
+        np.testing.assert_allclose(view.q, [0.0, 0.0, 0.8, 1.0, 0.0, 0.0, 0.0], rtol=0, atol=1e-12)
 
 
 def test_missing_meshes_are_told_and_replaced_by_capsules(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def test_shapes_and_colours_of_a_urdf() -> None:
     box, cylinder, sphere = found
     assert {visual.body for visual in found} == {"base"}
     assert (box.color, cylinder.color, sphere.color) == ((0.0, 0.0, 1.0, 0.5), None, (1.0, 0.0, 0.0, 1.0))
-    np.testing.assert_allclose(box.placement, [[0, -1, 0, 1], [1, 0, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]], atol=1e-15)
+    np.testing.assert_allclose(
+        box.placement, [[0, -1, 0, 1], [1, 0, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]], rtol=0, atol=1e-15
+    )
     for visual, extent in ((box, (1, 2, 3)), (cylinder, (0.2, 0.2, 2.0)), (sphere, (1.0, 1.0, 1.0))):
         np.testing.assert_allclose(np.ptp(visual.mesh.vertices, axis=0), extent, rtol=1e-12)
 
@@ -96,7 +98,7 @@ def test_meshes_are_scaled_and_mirrored_ones_keep_their_outside(tmp_path: Path) 
     mesh = found[-1].mesh
     first, second, third = mesh.vertices[mesh.faces[0]]
     assert np.cross(second - first, third - first)[2] > 0.0
-    np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), [1.0, 4.0, 0.0])
+    np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), [1.0, 4.0, 0.0], rtol=1e-12)
 
 
 def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +133,8 @@ def test_geoms_of_an_mjcf() -> None:
     assert capsule.color == (0.0, 1.0, 0.0, 1.0)
     assert box.color == (1.0, 0.0, 0.0, 0.5)
     np.testing.assert_allclose(np.ptp(capsule.mesh.vertices, axis=0), [0.2, 0.2, 0.8], rtol=1e-12)
-    np.testing.assert_allclose(np.ptp(box.mesh.vertices, axis=0), [2.0, 4.0, 6.0])
-    np.testing.assert_allclose(np.ptp(ellipsoid.mesh.vertices, axis=0), [2.0, 4.0, 6.0])
+    np.testing.assert_allclose(np.ptp(box.mesh.vertices, axis=0), [2.0, 4.0, 6.0], rtol=1e-12)
+    np.testing.assert_allclose(np.ptp(ellipsoid.mesh.vertices, axis=0), [2.0, 4.0, 6.0], rtol=1e-12)
     np.testing.assert_allclose(np.ptp(cylinder.mesh.vertices, axis=0), [0.2, 0.2, 1.0], rtol=1e-12)
     assert len(mesh.mesh.faces) == 4
     with warnings.catch_warnings():
