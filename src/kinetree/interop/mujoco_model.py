@@ -107,9 +107,9 @@ def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, 
         for body in range(1, model.nbody):
             at = pose(turns[body], np.array(model.body_pos[body]))
             _add_body(builder, model, names, body, at, principal[body], rotors)
-    for frame, body_name, placement in frames:
-        builder.add_frame(frame, body=body_name, placement=placement)
-    return builder.build(), _notes(model, names, unmodelled)
+        for frame, body_name, placement in frames:
+            builder.add_frame(frame, body=body_name, placement=placement)
+        return builder.build(), _notes(model, names, unmodelled)
 
 
 def _rotors(model: Any) -> Array:
