@@ -25,6 +25,8 @@ from kinetree.model.model import Model
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedForward, LinearizedInverse
 from kinetree.operational_space.space import OperationalSpace
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
+from kinetree.saving.mjcf import to_mjcf
+from kinetree.saving.urdf import to_urdf
 from kinetree.spatial.scalar import register_scalar
 
 __version__ = "0.1.0"
@@ -57,6 +59,8 @@ __all__ = [
     "operational_space",
     "register_scalar",
     "set_threads",
+    "to_mjcf",
+    "to_urdf",
     "viewer",
     "zoo",
 ]

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("operational_space",),
     ("model",),
-    ("interop", "control", "jax", "torch", "zoo"),
+    ("interop", "control", "jax", "saving", "torch", "zoo"),
     ("loading",),
     ("viewer",),
     ("cli",),

@@ -1,0 +1,1 @@
+"""Robots as files of other programs."""
