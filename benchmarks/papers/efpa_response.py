@@ -68,14 +68,14 @@ def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: In
         inverse_inertia: Λ⁻¹, (r, r).
         response: M⁻¹Jᵀ, (nv, r).
     """
-    chi, Lambda, W = tree.array("node", "row"), tree.array("node", "row"), tree.array("node", "v")
-    block = tree.array("row", "row")
+    chi, Lambda, W = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows"), tree.array("node", "v")
+    block = tree.array("sorted_rows", "sorted_rows")
     tree_frame.start(tree)
     tree.world.P = ArticulatedInertia.zero()
     for k, parent in tree.scatter():
         tree_frame.place(k, parent, q)
         k.P = k.C.congruence(k.M).articulated()
-    for row in tree.rows():
+    for row in tree.sorted_rows():
         Lambda[tree.world, row] = Motion.zero()
     task_space.clear(tree, block)
     task_space.seed(tree, VIEWS["local"], chi)
@@ -97,7 +97,7 @@ def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: In
             response[k, row] = own
             Lambda[k, row] = moved + k.S @ own  # Eq. 13
 
-    for k, one, other in tree.meetings():
+    for k, one, other in tree.common_ancestors():
         for r in tree.rows_of(one):
             for s in tree.rows_of(other, r):
                 block[r, s] = chi[k, r].data @ Lambda[k, s].data  # Eq. 14
