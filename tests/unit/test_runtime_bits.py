@@ -273,8 +273,9 @@ def test_some_operands_of_no_size() -> None:
     def kernel(width: int) -> Library:
         scalar = "double" if width == 1 else f"<{width} x double>"
         splat = "7.0" if width == 1 else "<" + ", ".join(["double 7.0"] * width) + ">"
-        head = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1, ptr %out2, ptr %out3)"
-        text = f"{head} {{\n  store {scalar} {splat}, ptr %out0, align 8\n  ret void\n}}\n"
+        head = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs)"
+        out = "  %out = load ptr, ptr %outs, align 8\n"
+        text = f"{head} {{\n{out}  store {scalar} {splat}, ptr %out, align 8\n  ret void\n}}\n"
         return Library(compile_text(text, target.current()), "kernel")
 
     binding = Binding("pose", (Operand("q", (0,)),), (Operand("p", (1,)),), np.zeros(0), np.zeros(0), 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.engines.native import cache, compiled
+from kinetree.engines.native import cache, compiled, libraries
 from kinetree.engines.native.compiled import load_driver
 from kinetree.errors import CacheWarning
 from tests.unit.toys import toy
@@ -82,7 +82,7 @@ def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(compiled, "_drivers", {})
     load_driver(1)
     monkeypatch.setattr(compiled, "_drivers", {})
-    monkeypatch.setattr(compiled, "compile_text", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(libraries, "compile_text", lambda *_: pytest.fail("compiled again"))
     load_driver(1)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from kinetree.engines.native import cache, gate, target
-from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
+from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.machine_code import Library, compile_text
@@ -26,8 +26,7 @@ from tests.unit.toys import toy, toy_kernel
 
 native = pytest.mark.skipif(not gate.NATIVE, reason="gates are switched off or not possible here")
 
-_OUTPUTS = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
-EMPTY = f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {_OUTPUTS}) {{\n  ret void\n}}\n"
+EMPTY = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs) {\n  ret void\n}\n"
 
 
 class Echo(Gate):

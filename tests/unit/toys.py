@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.engines.native import target
-from kinetree.engines.native.binding import MAX_OUTPUTS, Binding, Operand
+from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.machine_code import Library, compile_text
-from kinetree.engines.native.writer import FunctionWriter
+from kinetree.engines.native.writer import FunctionWriter, kernel_entry
 
 GAIN = 1.1
 BAND = 3
@@ -48,8 +48,7 @@ def values(n: int, q: np.ndarray, v: np.ndarray, s: np.ndarray) -> tuple[np.ndar
 def toy_text(width: int) -> str:
     scalar = "double" if width == 1 else f"<{width} x double>"
     suffix = "f64" if width == 1 else f"v{width}f64"
-    outs = ", ".join(f"ptr %out{i}" for i in range(MAX_OUTPUTS))
-    f = FunctionWriter(f"define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, {outs})")
+    f = FunctionWriter("define void @body(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1, ptr %out2)")
     align = 8 * width
 
     def load(pointer: str, index: str) -> str:
@@ -81,4 +80,4 @@ def toy_text(width: int) -> str:
         with f.loop(i, end) as j:
             place = f.let(f"add i64 {f.let(f'mul i64 {i}, {n}')}, {j}")
             store(f.let(f"fmul {scalar} {r}, {load('%ws', j)}"), "%out1", place)
-    return f"{f.text()}\ndeclare {scalar} @llvm.fma.{suffix}({scalar}, {scalar}, {scalar})\n"
+    return f"{kernel_entry(3)}\n{f.text()}\ndeclare {scalar} @llvm.fma.{suffix}({scalar}, {scalar}, {scalar})\n"

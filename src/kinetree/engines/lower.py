@@ -48,6 +48,7 @@ class Lowered:
         program: Its blocks.
         layout: Where fields are.
         inputs: Number of inputs.
+        outputs: Number of outputs.
         tables: The columns of each table that it reads.
         sizes: The sizes that it reads.
     """
@@ -55,6 +56,7 @@ class Lowered:
     program: Program
     layout: Layout
     inputs: int
+    outputs: int
     tables: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
 
@@ -130,7 +132,7 @@ class _Lowering:
     ) -> None:
         self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
         self.target = Program()
-        self.result = Lowered(self.target, layout, len(algorithm.inputs))
+        self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
         self.new: dict[int, Op] = {}
         self.found: dict[Role, _Row | _Count] = {}
         self.heads: dict[Block, int] = {}  # how many numbers of roles a block starts with

@@ -1,6 +1,7 @@
 """What a kernel computes on: its operands, numbers and tables, and the plan by which the driver feeds it.
 
-A kernel of lane width W is `void kernel(ws, params, tables, in, out0, …, out3)`. One call handles W samples; element
+A kernel of lane width W is `void kernel(ws, params, tables, in, outs)`, where `outs` are the addresses of all outputs.
+One call handles W samples; element
 e of lane l is at index e*W + l of `in` (all inputs one after the other), of each output and of the scratch `ws`.
 """
 
@@ -16,7 +17,6 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MAX_OUTPUTS = 4
 HEADER_WORDS = 8
 OPERAND_WORDS = 8
 
@@ -60,7 +60,7 @@ class Binding:
     Attributes:
         name: The function's name, for messages.
         inputs: At least one.
-        outputs: One to four.
+        outputs: At least one.
         parameters: The mechanism's numbers, float64.
         tables: The mechanism's index tables, int64.
         workspace: Numbers of scratch that one sample needs.
@@ -82,8 +82,8 @@ class Binding:
         return results if self.bundle is tuple else self.bundle(*results)
 
     def __post_init__(self) -> None:
-        if not self.inputs or not 1 <= len(self.outputs) <= MAX_OUTPUTS:
-            raise ValueError(f"{self.name}: a kernel has inputs and one to {MAX_OUTPUTS} outputs")
+        if not self.inputs or not self.outputs:
+            raise ValueError(f"{self.name}: a kernel has inputs and outputs")
         for field, dtype in (("parameters", np.float64), ("tables", np.int64)):
             constant = np.array(getattr(self, field), dtype=dtype)  # our own copy, which nobody else can change
             constant.flags.writeable = False

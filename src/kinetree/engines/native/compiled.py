@@ -16,18 +16,22 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import arguments
-from kinetree.engines.native import cache, target, threads
+from kinetree.engines.native import target, threads
 from kinetree.engines.native.binding import Array, Binding, Operand, plan
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gufunc import make_gufunc
+from kinetree.engines.native.libraries import find_or_compile
 from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.machine_code import Library
 from kinetree.errors import InputError
 
 Kernel = Callable[[int], Library]
 
 _FLOAT64 = np.dtype(np.float64)
+
+# More are too many for some versions of NumPy.
+_UFUNC_OPERANDS = 32
 
 # Fewer samples are faster one by one than in lanes that are mostly spare.
 _SMALLEST_BATCH = 3
@@ -88,7 +92,8 @@ class Compiled(Gate):
         with self._lock, target.use(self._target):
             if width not in self._runners:
                 driver, kernel = load_driver(width), self._kernel(width)
-                if any(operand.size == 0 for operand in self.binding.operands):
+                operands = self.binding.operands
+                if len(operands) > _UFUNC_OPERANDS or any(operand.size == 0 for operand in operands):
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
@@ -196,14 +201,9 @@ def load_driver(width: int) -> Library:
     with _drivers_lock:
         library = _drivers.get((width, chosen))
         if library is None:
-            name = cache.key("driver", width, chosen)
-            cached = cache.load(name)
-            if cached is None:
-                code = compile_text(driver_text(width, chosen), chosen)
-                cache.store(name, {}, code)
-            else:
-                code = cached[1]
-            library = _drivers[width, chosen] = Library(code, "drive", "standard", "restore")
+            symbols = ("drive", "standard", "restore")
+            library, _ = find_or_compile(("driver", width), chosen, lambda: (driver_text(width, chosen), {}), *symbols)
+            _drivers[width, chosen] = library
     return library
 
 
@@ -239,7 +239,7 @@ def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) 
 
 
 def _direct(binding: Binding, driver: Library, kernel: Library, width: int) -> Callable[..., Any]:
-    """Call the driver without NumPy, whose ufuncs have no core axes of length 0."""
+    """Call the driver without NumPy, whose ufuncs have no core axes of length 0, nor any number of operands."""
     words = plan(binding, kernel.address("kernel"), width)
     drive = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(driver.address("drive"))
 

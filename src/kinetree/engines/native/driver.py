@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from kinetree.engines.native.binding import HEADER_WORDS, MAX_OUTPUTS, OPERAND_WORDS, Flag, OperandWord, PlanWord
+from kinetree.engines.native.binding import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.target import Target
 from kinetree.engines.native.writer import FunctionWriter, transpose
 
@@ -302,7 +302,8 @@ def _restore(target: Target) -> str:
 
 def _drive(width: int) -> str:
     f = FunctionWriter("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
-    outs = f.let(f"alloca [{MAX_OUTPUTS} x ptr], align 8")
+    inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
+    outs = f.let(f"alloca ptr, i64 {outputs}, align 8")
     samples = f.word("%dims")
     with f.returning_when(f.let(f"icmp slt i64 {samples}, 1")):
         pass
@@ -321,7 +322,6 @@ def _drive(width: int) -> str:
 
     kernel = f.address("%plan", PlanWord.KERNEL)
     parameters, tables = f.address("%plan", PlanWord.PARAMETERS), f.address("%plan", PlanWord.TABLES)
-    inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
     operands = f.at("%plan", HEADER_WORDS, "i64")
     last = f.let(f"sub i64 {samples}, 1")
 
@@ -330,9 +330,6 @@ def _drive(width: int) -> str:
 
     def has(descriptor: str, flag: Flag) -> str:
         return f.let(f"icmp ne i64 {f.let(f'and i64 {f.word(descriptor, OperandWord.FLAGS)}, {flag.value}')}, 0")
-
-    for place in range(MAX_OUTPUTS):
-        f.do(f"store ptr null, ptr {f.at(outs, place, 'ptr')}, align 8")
 
     def zero(descriptor: str, area: str) -> None:
         size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {8 * width}")
@@ -363,8 +360,7 @@ def _drive(width: int) -> str:
             with f.when(has(sink, Flag.ZEROED)):
                 zero(sink, area)
 
-        results = [f.address(outs, place) for place in range(MAX_OUTPUTS)]
-        pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, *results))
+        pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, outs))
         f.do(f"call void {kernel}({pointers})")
 
         with f.loop(0, outputs) as o:

@@ -14,9 +14,8 @@ from typing import Any
 
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
 from kinetree.engines.lower import Lowered
-from kinetree.engines.native.binding import MAX_OUTPUTS
 from kinetree.engines.native.sincos import sincos_text
-from kinetree.engines.native.writer import FunctionWriter
+from kinetree.engines.native.writer import FunctionWriter, kernel_entry
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
@@ -74,13 +73,13 @@ class _Emitter:
         self.declared: set[str] = set()
         self.sincos_widths: set[int] = set()
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
-        pointers += [f"ptr noalias %out{i}" for i in range(MAX_OUTPUTS)]
-        self.f = FunctionWriter(f"define void @kernel(ptr noalias %ws, {', '.join(pointers)}) nounwind")
+        pointers += [f"ptr noalias %out{i}" for i in range(lowered.outputs)]
+        self.f = FunctionWriter(f"define internal void @body(ptr noalias %ws, {', '.join(pointers)}) nounwind noinline")
         self.head = {name: place for place, name in enumerate(lowered.head)}
         self.sizes = {name: self.word("%tables", self.head[name]) for name in lowered.sizes}
         self.tables = {name: self.start("%tables", f"table {name}", "i64") for name in lowered.tables}
         self.spaces = {("records", 0): "%ws", ("constants", 0): "%params"}
-        self.spaces |= {("output", i): f"%out{i}" for i in range(MAX_OUTPUTS)}
+        self.spaces |= {("output", i): f"%out{i}" for i in range(lowered.outputs)}
         for i in range(lowered.inputs):
             self.spaces["input", i] = self.start("%in", f"input {i}", self.element)
         for i in range(len(lowered.layout.arrays)):
@@ -98,7 +97,8 @@ class _Emitter:
     def text(self) -> str:
         self.block(self.lowered.program.top, _Scope(self.width))
         functions = [sincos_text(width) for width in sorted(self.sincos_widths)]
-        return "\n".join([self.f.text(), *functions, *sorted(self.declared), "!0 = !{}", ""])
+        parts = [kernel_entry(self.lowered.outputs), self.f.text(), *functions, *sorted(self.declared)]
+        return "\n".join([*parts, "!0 = !{}", ""])
 
     # Items
 

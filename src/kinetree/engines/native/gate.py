@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-from kinetree.engines.native import cache, target
+from kinetree.engines.native import target
 from kinetree.engines.native.binding import Binding, plan
 from kinetree.engines.native.gufunc import c_table
+from kinetree.engines.native.libraries import find_or_compile
 from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.machine_code import Library
 from kinetree.engines.native.writer import FunctionWriter
 
 if TYPE_CHECKING:
@@ -372,15 +373,7 @@ def _code() -> Library:
     global _library
     with _lock:
         if _library is None:
-            chosen = target.host()
-            name = cache.key("gate", chosen)
-            cached = cache.load(name)
-            if cached is None:
-                code = compile_text(gate_text(), chosen)
-                cache.store(name, {}, code)
-            else:
-                code = cached[1]
-            _library = Library(code, "gate")
+            _library, _ = find_or_compile(("gate",), target.host(), lambda: (gate_text(), {}), "gate")
         return _library
 
 

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from kinetree.engines.layout import Tables
-from kinetree.engines.native import cache, target
+from kinetree.engines.native import target
 from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.emit import emit
+from kinetree.engines.native.libraries import find_or_compile
 from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.machine_code import Library
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -27,7 +28,7 @@ class Kernels:
         self.algorithm, self.variants = algorithm, variants
         self._lock = Lock()
         self._libraries: dict[tuple[int, target.Target], Library] = {}
-        self._metadata: dict[str, Any] = {}
+        self._metadata: dict[str, Any] | None = None
 
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
@@ -35,36 +36,28 @@ class Kernels:
         return emit(program, width, chosen.width), program.metadata
 
     def library(self, width: int) -> Library:
-        """Machine code for a lane width on the current target."""
+        """Machine code for a lane width on the current target, loaded or compiled when first needed."""
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
-                name = _cache_name(self, width, chosen)
-                cached = cache.load(name) if name else None
-                if cached is None:
-                    text, metadata = self.text(width, chosen)
-                    code = compile_text(text, chosen)
-                    if name:
-                        cache.store(name, metadata, code)
-                else:
-                    metadata, code = cached
-                self._metadata = metadata
-                self._libraries[width, chosen] = Library(code, "kernel")
+                what = ("kernel", *self._name, width) if self._name else None
+                library, self._metadata = find_or_compile(what, chosen, lambda: self.text(width, chosen), "kernel")
+                self._libraries[width, chosen] = library
             return self._libraries[width, chosen]
 
+    @property
     def metadata(self) -> dict[str, Any]:
-        """Sizes of records and arrays, which are the same for all widths."""
-        if not self._metadata:
-            self.library(1)
+        """Sizes of records and arrays, the same for all widths; known once there is a library."""
+        if self._metadata is None:
+            raise RuntimeError(f"{self.algorithm.name}: no library was loaded yet")
         return self._metadata
 
-
-def _cache_name(kernels: Kernels, width: int, chosen: target.Target) -> str | None:
-    """Where compiled code is kept. Only the library's own: a change of anybody else's sources could go unnoticed."""
-    authors = {kernels.algorithm.run.__module__, *(type(kind).__module__ for kind, _ in kernels.variants.nodes)}
-    if not all(author.startswith("kinetree.") for author in authors):
-        return None
-    return cache.key("kernel", kernels.algorithm.name, kernels.variants.key, width, chosen)
+    @property
+    def _name(self) -> tuple[object, ...]:
+        """What distinguishes the code on disk. Only the library's own is kept: others' could change unnoticed."""
+        authors = {self.algorithm.run.__module__, *(type(kind).__module__ for kind, _ in self.variants.nodes)}
+        own = all(author.startswith("kinetree.") for author in authors)
+        return (self.algorithm.name, self.variants.key) if own else ()
 
 
 def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
@@ -99,7 +92,8 @@ def bind(
     """
     variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)
-    tables = Tables(algorithm, variants, mechanism, sites, made.metadata())
+    made.library(1)
+    tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
     sizes = algorithm.sizes(mechanism, sites)
 
@@ -109,6 +103,6 @@ def bind(
         return Operand(argument.name, shape, zeroed=argument.sparse, symmetric=argument.symmetric, unread=unread)
 
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
-    reread = made.metadata()["reread"]
+    reread = made.metadata["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
     return Compiled(Binding(name, inputs, outputs, tables.constants, packed, workspace, bundle), made.library)

@@ -162,6 +162,18 @@ class FunctionWriter:
         return self._count
 
 
+def kernel_entry(outputs: int) -> str:
+    """`kernel`, which hands the addresses of all outputs in a row to `body` as arguments, so that none aliases another.
+
+    Args:
+        outputs: Number of outputs.
+    """
+    f = FunctionWriter("define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs)")
+    addresses = [f.address("%outs", i) for i in range(outputs)]
+    f.do(f"call void @body({', '.join(f'ptr {p}' for p in ('%ws', '%params', '%tables', '%in', *addresses))})")
+    return f.text()
+
+
 def transpose(f: FunctionWriter, rows: list[str]) -> list[str]:
     """Transpose a square of doubles held as W row vectors of W doubles, W = 2, 4 or 8.
 
