@@ -1,9 +1,8 @@
 """Speed of operational-space quantities against Pinocchio and MuJoCo. `make bench`, or as a module.
 
-Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together (in one call of `task_dynamics`, and one by one
-from an `operational_space`). Numbers marked × say how many times as long the
-peer takes; µs are Kinetree's own. What a peer's user writes is in `_Pinocchio` and `_MuJoCo`; containers are prepared
-once.
+Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together (in one call of `dynamics`, and one by one from
+`at(q)`). Numbers marked × say how many times as long the peer takes; µs are Kinetree's own. What a peer's user writes
+is in `_Pinocchio` and `_MuJoCo`; containers are prepared once.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def table(robot: Robot, seconds: float) -> Table:
         names = FRAMES[robot.name][:count]
         pinocchio, muj = _Pinocchio(robot, names), _MuJoCo(robot, names)
         ours = [f"{name} BODY" for name in names]
-        own = robot.model.inverse_inertia(ours)
+        own = robot.model.tasks(ours).inverse_inertia
         ways = {"Pinocchio": pinocchio.delassus, "M⁻¹": pinocchio.dense, "MuJoCo": muj.inverse_inertia}
         _check(robot, ours, ways)
         _add(made, robot, "Λ⁻¹", count, own, ways, seconds)
@@ -152,7 +151,7 @@ def table(robot: Robot, seconds: float) -> Table:
             robot,
             "Λ",
             count,
-            robot.model.inertia(ours),
+            robot.model.tasks(ours).inertia,
             {"Pinocchio": pinocchio.inertia, "MuJoCo": muj.inertia},
             seconds,
         )
@@ -161,13 +160,13 @@ def table(robot: Robot, seconds: float) -> Table:
             "M⁻¹": pinocchio.everything,
             "MuJoCo": muj.everything,
         }
-        _add(made, robot, "Λ, J̄, N", count, robot.model.task_dynamics(ours), ways, seconds)
+        _add(made, robot, "Λ, J̄, N", count, robot.model.tasks(ours).dynamics, ways, seconds)
         _add(made, robot, "one by one", count, partial(_one_by_one, robot, ours), ways, seconds)
     return made
 
 
 def _one_by_one(robot: Robot, frames: list[str], q: Array) -> Any:
-    space = robot.model.operational_space(q, frames)
+    space = robot.model.tasks(frames).at(q)
     return space.inertia, space.dynamically_consistent_inverse, space.nullspace
 
 
@@ -176,7 +175,7 @@ def _check(robot: Robot, frames: list[str], ways: dict[str, Callable[..., Any]])
     q = robots.state_pool(robot.model, 1)[0][0]
     for name, way in ways.items():
         reference = "local_world_aligned" if name == "MuJoCo" else "local"
-        ours = robot.model.operational_space(q, frames, reference=reference).inverse_inertia
+        ours = robot.model.tasks(frames, reference=reference).at(q).inverse_inertia
         theirs = way(q if name == "MuJoCo" else robot.order.to_q(q))
         if name != "MuJoCo":  # linear components come first there
             order = np.arange(len(theirs)).reshape(-1, 2, 3)[:, ::-1].reshape(-1)

@@ -42,11 +42,11 @@ def main() -> None:
     task = [kt.Task("tip", (3, 4))]
     options = {"reference": "local_world_aligned"}
     along = {
-        f"singular={policy!r}": robot.operational_space(q, task, singular=policy, cut=CUT, **options).inertia[:, 0, 0]
+        f"singular={policy!r}": robot.tasks(task, singular=policy, cut=CUT, **options).at(q).inertia[:, 0, 0]
         for policy in ("damped", "truncated")
     }
-    space = robot.operational_space(q, task, cut=1e-15, **options)
-    rank = robot.operational_space(q, task, cut=CUT, **options).rank
+    space = robot.tasks(task, cut=1e-15, **options).at(q)
+    rank = robot.tasks(task, cut=CUT, **options).at(q).rank
 
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, height_ratios=(3, 1))
     top.semilogy(angle, space.inertia[:, 0, 0], color="0.6", linewidth=1.5, label="exact inverse")

@@ -27,7 +27,7 @@ def main() -> float:
     forward, up = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
     for name, contacts in (("in the air", []), ("on one foot", FEET[:1]), ("on two feet", FEET)):
-        space = robot.operational_space(q, chest, v, contacts=contacts, reference="local_world_aligned")
+        space = robot.tasks(chest, contacts=contacts, reference="local_world_aligned").at(q, v)
         # The mass that a push feels if nothing else holds the chest: one over what a unit force accelerates it.
         ahead, down = (1.0 / (axis @ space.inverse_inertia @ axis) for axis in (forward, up))
         free = round(float(np.trace(space.nullspace)))
@@ -39,7 +39,7 @@ def main() -> float:
 
     # No motor drives the base: the first six entries of tau must be left to the feet. Forces at feet that do not
     # move change nothing but what the floor answers, so they can be taken out of tau.
-    held = robot.operational_space(q, FEET, v, reference="local_world_aligned")
+    held = robot.tasks(FEET, reference="local_world_aligned").at(q, v)
     by_feet = np.linalg.lstsq(held.jacobian.T[:6], tau[:6], rcond=None)[0]
     tau = tau - held.jacobian.T @ by_feet
     print(f"Largest force that the base would need: {np.abs(tau[:6]).max():.0e} N or N m")

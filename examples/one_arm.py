@@ -35,7 +35,8 @@ def main() -> float:
     """Run for two seconds; returns the largest distance from the circle after the first half second [m]."""
     robot = arm()
     q, v = np.array([0.1, 0.7, 0.2, 1.2, -0.3, 0.9, 0.0]), np.zeros(7)
-    task = [kt.Task("tool", "position")]
+    # the tool's motion along the axes of the world, as the circle is given
+    tool = robot.tasks([kt.Task("tool", "position")], reference="local_world_aligned")
     start = robot.pose(q, "tool")[:3, 3]
     worst = 0.0
     for i in range(2000):
@@ -44,8 +45,7 @@ def main() -> float:
         velocity = 0.1 * speed * np.array([-np.sin(angle), np.cos(angle), 0.0])
         acceleration = 0.1 * speed**2 * np.array([-np.cos(angle), -np.sin(angle), 0.0])
 
-        # the tool's motion along the axes of the world, as the circle is given
-        space = robot.operational_space(q, task, v, reference="local_world_aligned")
+        space = tool.at(q, v)
         error = wanted - robot.pose(q, "tool")[:3, 3]
         rate = velocity - space.jacobian @ v
         # Λ makes the tool a free unit mass, bias takes gravity and Coriolis forces away

@@ -41,7 +41,7 @@ def main() -> float:
 
     # Λ⁻¹ of both hands at once: the blocks off its diagonal are what one hand feels of the other.
     # Rows 0 to 2 turn the left hand, 3 to 5 move it; 6 to 11 are the same of the right hand.
-    A = robot.operational_space(q, HANDS).inverse_inertia
+    A = robot.tasks(HANDS).at(q).inverse_inertia
     share = np.linalg.norm(A[9:12, 3:6]) / np.linalg.norm(A[3:6, 3:6])
     print(f"A push on one hand accelerates the other one, too: by {share:.1%} of its own acceleration.")
 
@@ -52,7 +52,7 @@ def main() -> float:
     slip = 0.0
     for i in range(round(DURATION / STEP)):
         height, speed, acceleration = lift(i * STEP)
-        space = robot.operational_space(q, tasks, v, reference="local_world_aligned")
+        space = robot.tasks(tasks, reference="local_world_aligned").at(q, v)
         rates = space.jacobian @ v
         error = start + height * UP - robot.pose(q, HANDS)[0, :3, 3]
         lifting = acceleration * UP + 400.0 * error + 40.0 * (speed * UP - rates[9:])

@@ -15,7 +15,7 @@ import numpy as np
 import kinetree as kt
 from kinetree.algorithms import tree_frame
 from kinetree.engines.function import Function
-from kinetree.operational_space.function import TaskFunction
+from kinetree.operational_space.task_function import TaskFunction
 from kinetree.operational_space.tasks import AnyTask
 from kinetree.recursion.algorithm import algorithm
 from kinetree.spatial.inertia import RigidInertia
@@ -103,8 +103,8 @@ class Composition:
         sites = tuple(site for frame in self.numbers for site in sites_of(frame, self.robot.site))
         return Placement(*TaskFunction("placements", self.robot.mechanism, placements, sites)(q))
 
-    def _base(self, q: Array, v: Array | None = None) -> kt.OperationalSpace:
-        return self.robot.operational_space(q, list(self.numbers), v, reference=_ALIGNED)
+    def _base(self, q: Array, v: Array | None = None) -> kt.operational_space.TaskState:
+        return self.robot.tasks(list(self.numbers), reference=_ALIGNED).at(q, v)
 
     def jacobian(self, q: Array) -> Array:
         """J = C J₀, (…, r, nv)."""

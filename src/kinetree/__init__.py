@@ -23,7 +23,6 @@ from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedForward, LinearizedInverse
-from kinetree.operational_space.space import OperationalSpace
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
 from kinetree.saving.mjcf import to_mjcf
 from kinetree.saving.urdf import to_urdf
@@ -46,7 +45,6 @@ __all__ = [
     "LinearizedForward",
     "LinearizedInverse",
     "Model",
-    "OperationalSpace",
     "RelativeTask",
     "Task",
     "control",

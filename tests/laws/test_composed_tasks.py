@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.operational_space.factory import Spaces
-from kinetree.operational_space.frames import FrameTasks
+from kinetree.operational_space.recursions import Recursions
 from tests.composition import Composition
 from tests.laws.cases import Array, model
 from tests.laws.test_dynamics import peak
@@ -56,9 +55,8 @@ def states(name: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
     return robot.random_configuration(rng, shape), rng.uniform(-1.0, 1.0, (*shape, robot.nv))
 
 
-def tasks_of(name: str, reference: str = "local") -> FrameTasks:
-    spaces: Spaces = model(name)._spaces
-    return spaces.tasks([kt.Task(task) if isinstance(task, str) else task for task in TASKS[name]], "auto", reference)
+def tasks_of(name: str, reference: str = "local") -> Recursions:
+    return model(name).tasks(TASKS[name], reference=reference).core.recursions
 
 
 def tolerance(name: str, q: Array) -> float:
@@ -76,7 +74,7 @@ def test_quantities_are_those_of_the_composition(name: str, reference: str) -> N
     assert_close(tasks.response(q), expected.response(q), solving, peak(np.abs(Minv) @ np.abs(np.swapaxes(J, -1, -2))))
     assert_close(tasks.inverse_inertia(q), expected.inverse_inertia(q), solving, felt)
     scale = peak(np.abs(J)) * robot.nv  # of velocities, whose squares are accelerations
-    assert_close(tasks.drift(q, v), expected.drift(q, v), bound(robot.nv), scale**2)
+    assert_close(tasks.jacobian_dot_v(q, v), expected.drift(q, v), bound(robot.nv), scale**2)
 
 
 @every_case
@@ -89,7 +87,7 @@ def test_engines_agree(name: str, reference: str) -> None:
         (tasks.jacobian, (q,), bound(model(name).nv), None),
         (tasks.response, (q,), solving, peak(J) * peak(model(name).mass_matrix_inverse(q))),
         (tasks.inverse_inertia, (q,), solving, peak(J) ** 2 * peak(model(name).mass_matrix_inverse(q))),
-        (tasks.drift, (q, v), bound(model(name).nv), (peak(J) * model(name).nv) ** 2),
+        (tasks.jacobian_dot_v, (q, v), bound(model(name).nv), (peak(J) * model(name).nv) ** 2),
     ):
         assert_close(function.engine("reference")(*arrays), function(*arrays), error, scale)
 
@@ -101,7 +99,7 @@ def test_methods_agree(method: str) -> None:
     expected = Composition(model(name), TASKS[name])
     J = expected.jacobian(q)
     scale = peak(np.abs(J) @ np.abs(model(name).mass_matrix_inverse(q)) @ np.abs(J.T))
-    function = model(name).inverse_inertia(TASKS[name], method=method)
+    function = model(name).tasks(TASKS[name], method=method).inverse_inertia
     for result in (function(q), function.engine("reference")(q)):
         assert_close(result, expected.inverse_inertia(q), tolerance(name, q), scale)
         assert np.array_equal(result, result.T)
@@ -115,7 +113,7 @@ def test_methods_agree_on_a_forest(method: str) -> None:
     expected = Composition(model("forest"), TASKS["forest"])
     J = expected.jacobian(q)
     scale = peak(np.abs(J) @ np.abs(model("forest").mass_matrix_inverse(q)) @ np.abs(J.T))
-    function = model("forest").inverse_inertia(TASKS["forest"], method=method).engine("reference")
+    function = model("forest").tasks(TASKS["forest"], method=method).inverse_inertia.engine("reference")
     assert_close(function(q), expected.inverse_inertia(q), tolerance("forest", q), scale)
 
 
@@ -127,7 +125,7 @@ def test_a_sample_has_the_same_bits_in_any_batch(name: str) -> None:
         (tasks.inverse_inertia, (q,)),
         (tasks.jacobian, (q,)),
         (tasks.response, (q,)),
-        (tasks.drift, (q, v)),
+        (tasks.jacobian_dot_v, (q, v)),
     ):
         together = function(*arrays)
         home = np.full_like(together, np.nan)
@@ -166,10 +164,10 @@ def test_one_kernel_for_inertia_inverse_and_null_space(name: str) -> None:
     elif name == "forest":
         tasks = tasks[:3]
     q, _ = states(name, (9,))
-    space = robot.operational_space(q, tasks)
+    space = robot.tasks(tasks).at(q)
     regular = space.rank == len(space.inverse_inertia[0])
     assert regular.any()
-    together, inertia = robot.task_dynamics(tasks), robot.inertia(tasks)
+    together, inertia = robot.tasks(tasks).dynamics, robot.tasks(tasks).inertia
     error = tolerance(name, q) * float(np.max(space.condition[regular]))
     results = together(q)
     oracle = Composition(robot, tasks)
@@ -192,7 +190,7 @@ def test_looking_the_other_way() -> None:
     robot = model("humanoid24")
     q, _ = states("humanoid24", (4,))
     there, back = (
-        robot.operational_space(q, [kt.RelativeTask(a, b)])
+        robot.tasks([kt.RelativeTask(a, b)]).at(q)
         for a, b in (("left_hand", "right_hand"), ("right_hand", "left_hand"))
     )
     poses = robot.pose(q, ["left_hand", "right_hand"])
@@ -214,7 +212,9 @@ def test_a_free_body_moves_its_center_of_mass_alone() -> None:
     q, _ = states("legged", (6,))
     mass = sum(body.mass for body in robot.bodies)
     expected = np.broadcast_to(np.eye(3) / mass, (6, 3, 3))
-    assert_close(robot.inverse_inertia([kt.CenterOfMassTask()])(q) * mass, expected * mass, tolerance("legged", q))
+    assert_close(
+        robot.tasks([kt.CenterOfMassTask()]).inverse_inertia(q) * mass, expected * mass, tolerance("legged", q)
+    )
 
 
 def test_heavy_rotors_hold_the_center_of_mass() -> None:
@@ -235,22 +235,22 @@ def test_heavy_rotors_hold_the_center_of_mass() -> None:
     robot = b.build()
     q = np.array([0.3, -0.7])
     tasks = [kt.CenterOfMassTask((3, 4)), kt.Task("link1", "position")]
-    J = robot.operational_space(q, tasks).jacobian
+    J = robot.tasks(tasks).at(q).jacobian
     expected = J @ J.T / 1e12
-    np.testing.assert_allclose(robot.inverse_inertia(tasks)(q), expected, rtol=1e-11, atol=1e-11 * peak(expected))
+    np.testing.assert_allclose(robot.tasks(tasks).inverse_inertia(q), expected, rtol=1e-11, atol=1e-11 * peak(expected))
 
 
 def test_functions_are_like_others() -> None:
     robot = model("humanoid24")
-    function = robot.inverse_inertia(TASKS["humanoid24"])
+    function = robot.tasks(TASKS["humanoid24"]).inverse_inertia
     function.compile()
-    assert function.count().total < robot.inverse_inertia(["left_hand", "right_hand"]).count().total * 1.1
+    assert function.count().total < robot.tasks(["left_hand", "right_hand"]).inverse_inertia.count().total * 1.1
 
 
 def test_a_broken_sample_spoils_no_other() -> None:
     for name in ("humanoid24", "asimo35"):
         q = states(name, (9,))[0].copy()
-        function = model(name).inverse_inertia(TASKS[name])
+        function = model(name).tasks(TASKS[name]).inverse_inertia
         whole = function(q)
         q[4, -1] = np.nan
         broken = function(q)
@@ -265,4 +265,4 @@ def test_the_center_of_no_mass() -> None:
     robot = b.build()
     for quantity in ("jacobian", "inverse_inertia"):
         with pytest.raises(kt.errors.KinetreeError, match="mass"):
-            getattr(robot.operational_space(np.zeros(1), [kt.CenterOfMassTask()]), quantity)
+            getattr(robot.tasks([kt.CenterOfMassTask()]).at(np.zeros(1)), quantity)

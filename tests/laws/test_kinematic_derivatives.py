@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kinetree as kt
 from kinetree.errors import InputError
-from tests.laws.cases import Case, cases, configuration_rate
+from tests.laws.cases import Case, cases, configuration_rate, model
 from tests.tolerance import assert_close
 
 H = 1e-30
@@ -54,10 +55,26 @@ def test_inverse_inertia_derivative(name: str, reference: str) -> None:
     moved = q + 1j * H * configuration_rate(case.robot, q, d)
     J = np.concatenate([case.exact("jacobian", moved, frame, reference=reference) for frame in frames])
     expected = (J @ np.linalg.solve(case.exact("mass_matrix", moved), J.T)).imag / H
-    actual = case.robot.inverse_inertia_derivative(q, d, frames, reference)
+    tasks = case.robot.tasks(frames, reference=reference)
+    actual = tasks.inverse_inertia_derivative(q, d)
     assert_close(actual, expected, case.solving_tolerance)
-    several = case.robot.inverse_inertia_derivative(np.stack([q, q]), d, frames, reference)
-    assert several.shape == (2, 12, 12)
-    for wrong in ("tip0", []):
-        with pytest.raises(InputError, match="sequence of names, at least one"):
-            case.robot.inverse_inertia_derivative(q, d, wrong)
+    several = tasks.inverse_inertia_derivative(np.stack([q, q]), d)
+    np.testing.assert_array_equal(several, [actual, actual])
+    some = case.robot.tasks([kt.Task(frames[1], (4, 0)), kt.Task(frames[0], (5,))], reference=reference)
+    np.testing.assert_allclose(
+        some.inverse_inertia_derivative(q, d), actual[np.ix_([10, 6, 5], [10, 6, 5])], rtol=1e-12
+    )
+
+
+def test_inverse_inertia_derivative_says_what_it_is_not_for() -> None:
+    robot = model("legged")
+    q, d = robot.neutral(), np.zeros(robot.nv)
+    for tasks in (
+        robot.tasks([kt.CenterOfMassTask()]),
+        robot.tasks([kt.RelativeTask("link5", "link12")]),
+        robot.tasks(["link5"], contacts=["link12"]),
+    ):
+        with pytest.raises(InputError, match="inverse_inertia_derivative is there for tasks of single frames"):
+            tasks.inverse_inertia_derivative(q, d)
+    with pytest.raises(InputError, match="inverse_inertia_derivative: dq has shape"):
+        robot.tasks(["link5"]).inverse_inertia_derivative(q, d[1:])

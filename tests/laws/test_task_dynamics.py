@@ -37,18 +37,18 @@ def dense(s: Scene) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("name", FRAMES)
 def test_same_as_dense_matrices(name: str, shape: tuple[int, ...]) -> None:
     s = frames_of(name, shape)
-    results = s.robot.task_dynamics(s.tasks)(s.q)
+    results = s.robot.tasks(s.tasks).dynamics(s.q)
     assert results._fields == QUANTITIES
     for result, expected in zip(results, dense(s), strict=True):
         assert_close(result, expected, s.solving)
     assert np.all(results.inertia == np.swapaxes(results.inertia, -1, -2))
-    assert_close(s.robot.inertia(s.tasks)(s.q), s.space.inertia, s.solving)
+    assert_close(s.robot.tasks(s.tasks).inertia(s.q), s.space.inertia, s.solving)
 
 
 @pytest.mark.parametrize("name", ["every kind", "humanoid24"])
 def test_engines_and_lanes_agree(name: str) -> None:
     s = frames_of(name, (19,))
-    for function in (s.robot.task_dynamics(s.tasks), s.robot.inertia(s.tasks)):
+    for function in (s.robot.tasks(s.tasks).dynamics, s.robot.tasks(s.tasks).inertia):
         whole = function(s.q)
         whole = whole if isinstance(whole, tuple) else (whole,)
         for i in (0, 18):
@@ -61,15 +61,15 @@ def test_engines_and_lanes_agree(name: str) -> None:
 @pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_inertia_by_every_method(method: str) -> None:
     s = frames_of("every kind")
-    assert_close(s.robot.inertia(s.tasks, method=method)(s.q), s.space.inertia, s.solving)
+    assert_close(s.robot.tasks(s.tasks, method=method).inertia(s.q), s.space.inertia, s.solving)
 
 
 @pytest.mark.parametrize("name", ["humanoid24", "legged"])
 def test_relative_tasks_and_the_center_of_mass(name: str) -> None:
     s = scene(name, (3, 3))
-    results = s.robot.task_dynamics(s.tasks)(s.q)
+    results = s.robot.tasks(s.tasks).dynamics(s.q)
     homes = tuple(np.empty_like(result) for result in results)
-    given = s.robot.task_dynamics(s.tasks)(s.q, out=homes)
+    given = s.robot.tasks(s.tasks).dynamics(s.q, out=homes)
     for home, result, expected in zip(given, results, dense(s), strict=True):
         assert_close(result, expected, s.solving)
         assert np.array_equal(home, result)
@@ -77,14 +77,14 @@ def test_relative_tasks_and_the_center_of_mass(name: str) -> None:
 
 def test_results_go_where_they_are_wanted() -> None:
     s = frames_of("humanoid24", (5,))
-    function = s.robot.task_dynamics(s.tasks)
+    function = s.robot.tasks(s.tasks).dynamics
     expected = function(s.q)
     homes = tuple(np.empty((5, *result.shape[1:][::-1])).swapaxes(-1, -2) for result in expected)
     given = function(s.q, out=homes)
     for home, result, wanted in zip(homes, given, expected, strict=True):
         assert result is home
         assert np.array_equal(home, wanted)
-    with pytest.raises(InputError, match=r"task_dynamics: out \(consistent\)"):
+    with pytest.raises(InputError, match=r"dynamics: out \(dynamically_consistent_inverse\)"):
         function(s.q, out=(homes[0], homes[0], homes[2]))
 
 
@@ -99,10 +99,10 @@ def singular_batch() -> tuple[kt.Model, Any, list[Any]]:
 @pytest.mark.parametrize("policy", ["damped", "truncated"])
 def test_singular_samples_keep_to_themselves(policy: str) -> None:
     robot, q, tasks = singular_batch()
-    space = robot.operational_space(q, tasks, singular=policy)
+    space = robot.tasks(tasks, singular=policy).at(q)
     assert space.rank[2] < 12
     solving = bound(robot.nv, condition(robot.mass_matrix(q[:2]))) * np.max(np.linalg.cond(space.inverse_inertia[:2]))
-    function = robot.task_dynamics(tasks, singular=policy)
+    function = robot.tasks(tasks, singular=policy).dynamics
     results = function(q)
     for result, quantity in zip(results, QUANTITIES, strict=True):
         expected = getattr(space, quantity)
@@ -110,15 +110,15 @@ def test_singular_samples_keep_to_themselves(policy: str) -> None:
         assert np.all(np.isnan(result[4]))
         assert np.all(np.isfinite(result[:4]))
         assert_close(result[:2], expected[:2], solving)
-    alone = robot.operational_space(q[2], tasks, singular=policy)
+    alone = robot.tasks(tasks, singular=policy).at(q[2])
     for result, quantity in zip(function(q[2]), QUANTITIES, strict=True):
         assert np.array_equal(result, getattr(alone, quantity))
-    assert np.array_equal(robot.inertia(tasks, singular=policy)(q)[2], space.inertia[2])
+    assert np.array_equal(robot.tasks(tasks, singular=policy).inertia(q)[2], space.inertia[2])
 
 
 def test_refused_samples_are_named() -> None:
     robot, q, tasks = singular_batch()
-    for function in (robot.task_dynamics(tasks, singular="raise"), robot.inertia(tasks, singular="raise")):
+    for function in (robot.tasks(tasks, singular="raise").dynamics, robot.tasks(tasks, singular="raise").inertia):
         with pytest.raises(SingularTaskError, match=r"samples \(2,\)") as raised:
             function(q)
         assert raised.value.samples == ((2,),)
@@ -127,10 +127,13 @@ def test_refused_samples_are_named() -> None:
 
 def test_compiled_and_counted() -> None:
     s = frames_of("humanoid24")
-    for function in (s.robot.task_dynamics(s.tasks), s.robot.inertia(s.tasks)):
+    for function in (s.robot.tasks(s.tasks).dynamics, s.robot.tasks(s.tasks).inertia):
         function.compile()
-        assert function.count().multiplications > s.robot.inverse_inertia(s.tasks, method="pv_osim").count().additions
+        assert (
+            function.count().multiplications
+            > s.robot.tasks(s.tasks, method="pv_osim").inverse_inertia.count().additions
+        )
     with pytest.raises(UnknownNameError, match="engine"):
-        s.robot.inertia(s.tasks).engine("none")
+        s.robot.tasks(s.tasks).inertia.engine("none")
     with pytest.raises(UnknownNameError, match="policy"):
-        s.robot.task_dynamics(s.tasks, singular="ignored")
+        s.robot.tasks(s.tasks, singular="ignored")

@@ -58,8 +58,8 @@ class Scene:
         #: rounding errors of the sweeps are not spread as the worst case would have them.
         self.solving = bound(self.robot.nv, solving_M + solving)
 
-    def at(self, q: Array, **options: Any) -> kt.OperationalSpace:
-        return self.robot.operational_space(q, self.tasks, self.v, reference=self.reference, **options)
+    def at(self, q: Array, **options: Any) -> kt.operational_space.TaskState:
+        return self.robot.tasks(self.tasks, reference=self.reference, **options).at(q, self.v)
 
 
 @cache
@@ -137,7 +137,7 @@ def test_rows_are_those_of_jacobian(name: str) -> None:
     robot = model(name)
     q = robot.random_configuration(2, (4,))
     for reference in REFERENCES:
-        space = robot.operational_space(q, ["tip0", kt.Task("tip1", (4, 0))], reference=reference)
+        space = robot.tasks(["tip0", kt.Task("tip1", (4, 0))], reference=reference).at(q)
         both = [robot.jacobian(q, "tip0", reference), robot.jacobian(q, "tip1", reference)[..., [4, 0], :]]
         assert_close(space.jacobian, np.concatenate(both, axis=-2), bound(robot.nv))
 
@@ -146,7 +146,7 @@ def test_an_offset_is_a_frame() -> None:
     robot = model("humanoid24")
     q = robot.random_configuration(0, (3,))
     wrist = robot.jacobian(q, "left_wrist_link")
-    at_hand = robot.operational_space(q, [kt.Task("left_wrist_link", offset=(0, 0, -0.16))])
+    at_hand = robot.tasks([kt.Task("left_wrist_link", offset=(0, 0, -0.16))]).at(q)
     assert_close(at_hand.jacobian, robot.jacobian(q, "left_hand"), bound(robot.nv))
     assert not np.allclose(wrist, at_hand.jacobian, rtol=1e-13)
 
@@ -162,14 +162,14 @@ def test_relative_task_is_the_rate_of_the_relative_pose() -> None:
     rate = relative.imag / H
     turn = rate[:3, :3] @ relative.real[:3, :3].T
     expected = [turn[2, 1], turn[0, 2], turn[1, 0], *rate[:3, 3]]
-    space = robot.operational_space(q, [kt.RelativeTask("left_hand", "right_hand")])
+    space = robot.tasks([kt.RelativeTask("left_hand", "right_hand")]).at(q)
     assert_close(space.jacobian @ v, np.array(expected), bound(robot.nv))
 
 
 def test_center_of_mass_task() -> None:
     robot = model("humanoid24")
     q = robot.random_configuration(1, (2,))
-    space = robot.operational_space(q, [kt.CenterOfMassTask(), "left_hand"])
+    space = robot.tasks([kt.CenterOfMassTask(), "left_hand"]).at(q)
     assert_close(space.jacobian[..., :3, :], robot.center_of_mass_jacobian(q), bound(robot.nv))
     assert_close(space.jacobian[..., 3:, :], robot.jacobian(q, "left_hand"), bound(robot.nv))
 
@@ -182,7 +182,7 @@ def test_distance_loses_no_digits() -> None:
     far = random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).kinetree()
     q = near.random_configuration(4, (5,))
     task = [kt.RelativeTask("link7", "link9")]
-    one, other = (robot.operational_space(q, task).inverse_inertia for robot in (near, far))
+    one, other = (robot.tasks(task).at(q).inverse_inertia for robot in (near, far))
     assert_close(one, other, bound(near.nv, condition(near.mass_matrix(q))))
 
 
@@ -191,8 +191,8 @@ def test_distance_loses_no_digits() -> None:
 def test_methods_give_the_same(name: str, method: str) -> None:
     s = scene(name)
     tasks = [task for task in s.tasks if isinstance(task, (str, kt.Task))]
-    function = s.robot.inverse_inertia(tasks, method=method)
-    expected = s.robot.operational_space(s.q, tasks).inverse_inertia
+    function = s.robot.tasks(tasks, method=method).inverse_inertia
+    expected = s.robot.tasks(tasks).at(s.q).inverse_inertia
     assert_close(function(s.q), expected, s.tolerance)
     assert_close(function.engine("reference")(s.q), expected, s.tolerance)
 
@@ -210,10 +210,10 @@ def test_batches_are_samples_side_by_side() -> None:
             "rank",
         )
         for i in ((0, 0), (2, 1)):
-            one = s.robot.operational_space(s.q[i], s.tasks, s.v[i])
+            one = s.robot.tasks(s.tasks).at(s.q[i], s.v[i])
             for quantity in names:
                 assert_close(getattr(one, quantity), getattr(s.space, quantity)[i], s.solving)
-        function = s.robot.inertia(s.tasks)
+        function = s.robot.tasks(s.tasks).inertia
         home = np.empty_like(s.space.inertia)
         assert function(s.q, out=home) is home
         assert_close(home, s.space.inertia, s.solving)  # another order of pivots
@@ -229,9 +229,9 @@ def test_contacts(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(11)
     q, (v, tau) = robot.random_configuration(rng, shape), rng.uniform(-1, 1, (2, *shape, robot.nv))
     feet, hands = ["left_foot", "right_foot"], [kt.Task("left_hand", "position"), kt.CenterOfMassTask((3,))]
-    space = robot.operational_space(q, hands, v, contacts=feet)
-    Minv, held = robot.mass_matrix_inverse(q), robot.operational_space(q, feet, v)
-    free = robot.operational_space(q, hands, v)
+    space = robot.tasks(hands, contacts=feet).at(q, v)
+    Minv, held = robot.mass_matrix_inverse(q), robot.tasks(feet).at(q, v)
+    free = robot.tasks(hands).at(q, v)
     solving = condition(robot.mass_matrix(q)) + condition(held.inverse_inertia)
     tolerance = bound(robot.nv, solving)
     assert_close(space.contact_nullspace, held.nullspace, tolerance)
@@ -261,8 +261,8 @@ def test_contacts_that_hold_a_direction_twice() -> None:
     robot = model("asimo35")
     q = robot.random_configuration(3)
     twice = ["left_foot", kt.Task("left_foot", "position", (0.1, 0.0, 0.0))]
-    once = robot.operational_space(q, ["left_hand"], contacts=twice[:1])
-    again = robot.operational_space(q, ["left_hand"], contacts=twice)
+    once = robot.tasks(["left_hand"], contacts=twice[:1]).at(q)
+    again = robot.tasks(["left_hand"], contacts=twice).at(q)
     assert_close(again.inverse_inertia, once.inverse_inertia, 1e-8)
     assert_close(again.nullspace, once.nullspace, 1e-8)
 
@@ -270,6 +270,6 @@ def test_contacts_that_hold_a_direction_twice() -> None:
 def test_a_task_that_contacts_hold_has_rank_zero() -> None:
     robot = model("asimo35")
     q = robot.random_configuration(3, (4,))
-    space = robot.operational_space(q, ["left_foot"], contacts=["left_foot"], singular="truncated")
+    space = robot.tasks(["left_foot"], contacts=["left_foot"], singular="truncated").at(q)
     assert np.all(space.rank == 0)
     assert np.all(space.inertia == 0.0)

@@ -51,7 +51,7 @@ ORDERS = {
 
 
 def sites(tasks: list[Any]) -> tuple[Any, ...]:
-    return ROBOT._spaces.tasks(tuple(tasks), "auto", "local")._sites
+    return ROBOT.tasks(tasks).core.recursions.sites
 
 
 def places(tasks: list[Any]) -> list[int]:
@@ -72,10 +72,10 @@ def test_which_orders_are_kept() -> None:
 @pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_inverse_inertia(method: str, order: str) -> None:
     q = ROBOT.random_configuration(1, (9,))
-    expected = ROBOT.inverse_inertia(ORDERS["mixed"], method="definition").engine("reference")(q[0])
+    expected = ROBOT.tasks(ORDERS["mixed"], method="definition").inverse_inertia.engine("reference")(q[0])
     back = np.argsort(places(ORDERS["mixed"]))
     rows = back[places(ORDERS[order])]
-    function = ROBOT.inverse_inertia(ORDERS[order], method=method)
+    function = ROBOT.tasks(ORDERS[order], method=method).inverse_inertia
     tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q)))
     result = function(q)
     assert_close(result[0], expected[np.ix_(rows, rows)], tolerance)
@@ -88,7 +88,7 @@ def test_other_quantities(order: str) -> None:
     tasks = [task for task in ORDERS[order] if task.frame in (BODIES[4], BODIES[6], BODIES[10])]
     same = [task for task in ORDERS["mixed"] if task in tasks]
     q, v = ROBOT.random_configuration(2), np.random.default_rng(2).uniform(-1, 1, ROBOT.nv)
-    space, other = ROBOT.operational_space(q, tasks, v), ROBOT.operational_space(q, same, v)
+    space, other = ROBOT.tasks(tasks).at(q, v), ROBOT.tasks(same).at(q, v)
     starts = dict(zip(same, np.cumsum([0, *(len(task.rows) for task in same)]), strict=False))
     rows = [starts[task] + i for task in tasks for i in range(len(task.rows))]
     tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))) * float(np.linalg.cond(space.inverse_inertia))
@@ -103,6 +103,6 @@ def test_other_quantities(order: str) -> None:
 def test_the_centre_of_mass_may_come_last(method: str) -> None:
     frames = [task for task in ORDERS["as numbered"] if task.frame in (BODIES[4], BODIES[10])]
     q = ROBOT.random_configuration(3)
-    first = ROBOT.inverse_inertia([kt.CenterOfMassTask(), *frames], method="definition").engine("reference")(q)
-    last = ROBOT.inverse_inertia([*frames, kt.CenterOfMassTask()], method=method)(q)
+    first = ROBOT.tasks([kt.CenterOfMassTask(), *frames], method="definition").inverse_inertia.engine("reference")(q)
+    last = ROBOT.tasks([*frames, kt.CenterOfMassTask()], method=method).inverse_inertia(q)
     assert_close(np.roll(last, 3, (0, 1)), first, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))))

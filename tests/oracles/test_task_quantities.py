@@ -29,7 +29,7 @@ def transposed(matrix: Array) -> Array:
 class Case:
     """A robot at three states, and what Pinocchio says of it."""
 
-    space: kt.OperationalSpace
+    space: kt.operational_space.TaskState
     J: Array
     M_inverse: Array
     drift: Array
@@ -53,7 +53,7 @@ class Case:
         J, M_inverse, drift, bias = map(np.stack, found)
         J, drift = J[:, rows], drift[:, rows]
         inertias = condition(robot.mass_matrix(q)), condition(J @ M_inverse @ transposed(J))
-        space = robot.operational_space(q, tasks, v, reference=reference)
+        space = robot.tasks(tasks, reference=reference).at(q, v)
         tolerances = bound(robot.nv, inertias[0]), bound(robot.nv, sum(inertias))
         return cls(space, J, M_inverse, drift, bias, *tolerances)
 

@@ -61,7 +61,7 @@ def twin(variant: str) -> tuple[kt.Model, tuple[str, ...]]:
 def test_inverse_inertia_is_that_of_the_library(variant: str, algorithm: str) -> None:
     robot, frames = twin(variant)
     q, links = robot.neutral(), links_of(variant)
-    expected = robot.operational_space(q, frames).inverse_inertia
+    expected = robot.tasks(frames).at(q).inverse_inertia
     tolerance = bound(robot.nv, condition(robot.mass_matrix(q)))
     assert_close(links.matrix(ALGORITHMS[algorithm](links)), expected, tolerance)
 

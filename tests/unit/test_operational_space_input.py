@@ -58,9 +58,8 @@ def bent(elbow: float) -> Array:
     ],
 )
 def test_impossible_tasks(frames: Any, said: str) -> None:
-    for ask in (lambda: arm().operational_space(BENT, frames), lambda: arm().inverse_inertia(frames)):
-        with pytest.raises(InputError, match=said):
-            ask()
+    with pytest.raises(InputError, match=said):
+        arm().tasks(frames)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +94,11 @@ def test_tasks_that_make_no_sense(make: Any, said: str) -> None:
         ({"cut": "small"}, "between 0 and 1"),
         ({"contacts": "tip"}, r"contacts is a sequence.*\['tip'\]"),
         ({"contacts": ["knee"]}, "no frame is called 'knee'"),
-        ({"v": np.zeros(4)}, r"v has shape \(4,\), expected \(..., 3\)"),
     ],
 )
 def test_impossible_choices(options: dict[str, Any], said: str) -> None:
     with pytest.raises((InputError, UnknownNameError), match=said):
-        arm().operational_space(BENT, ["tip"], **options)
+        arm().tasks(["tip"], **options)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +113,16 @@ def test_impossible_choices(options: dict[str, Any], said: str) -> None:
 )
 def test_impossible_configurations(q: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        arm().operational_space(q, ["tip"])
+        arm().tasks(["tip"]).at(q)
+
+
+def test_impossible_velocities() -> None:
+    with pytest.raises(InputError, match=r"v has shape \(4,\), expected \(..., 3\)"):
+        arm().tasks(["tip"]).at(BENT, np.zeros(4))
 
 
 def test_velocities_are_asked_for_when_needed() -> None:
-    space = arm().operational_space(BENT, [PLANE])
+    space = arm().tasks([PLANE]).at(BENT)
     assert space.inertia.shape == (3, 3)
     for quantity in ("bias", "jacobian_dot_v"):
         with pytest.raises(InputError, match="needs joint velocities"):
@@ -128,7 +131,7 @@ def test_velocities_are_asked_for_when_needed() -> None:
 
 def test_lists_tuples_and_generators_are_the_same() -> None:
     frames = ["tip", "link0"]
-    results = [arm().operational_space(list(BENT), f).inverse_inertia for f in (frames, tuple(frames), iter(frames))]
+    results = [arm().tasks(f).at(list(BENT)).inverse_inertia for f in (frames, tuple(frames), iter(frames))]
     for result in results:
         np.testing.assert_array_equal(result, results[0])
 
@@ -137,12 +140,12 @@ def test_lists_tuples_and_generators_are_the_same() -> None:
 def test_empty_batches_and_batches_of_velocities(contacts: tuple[str, ...]) -> None:
     for tasks in ([PLANE], [kt.RelativeTask("link0", "tip", (2,)), kt.CenterOfMassTask((3,))]):
         rows = sum(len(task.rows) for task in tasks)
-        empty = arm().operational_space(np.zeros((0, 3)), tasks, np.zeros((0, 3)), contacts=contacts)
+        empty = arm().tasks(tasks, contacts=contacts).at(np.zeros((0, 3)), np.zeros((0, 3)))
         assert empty.inertia.shape == (0, rows, rows)
         assert empty.nullspace.shape == (0, 3, 3)
         assert empty.bias.shape == (0, rows)
         assert empty.rank.shape == (0,)
-        many = arm().operational_space(BENT, tasks, np.ones((4, 3)), contacts=contacts)
+        many = arm().tasks(tasks, contacts=contacts).at(BENT, np.ones((4, 3)))
         assert many.bias.shape == (4, rows)
         assert many.inertia.shape == (rows, rows)
 
@@ -150,26 +153,26 @@ def test_empty_batches_and_batches_of_velocities(contacts: tuple[str, ...]) -> N
 def test_a_robot_that_cannot_move() -> None:
     builder = kt.Builder("stone")
     builder.add_body("rock", joint="fixed", mass=1.0)
-    space = builder.build().operational_space(np.zeros(0), ["rock"])
+    space = builder.build().tasks(["rock"]).at(np.zeros(0))
     assert space.rank == 0
     np.testing.assert_array_equal(space.inverse_inertia, np.zeros((6, 6)))
 
 
 def test_long_batches_are_samples_side_by_side() -> None:
     q = arm().random_configuration(0, (150,))
-    whole, early = (arm().operational_space(q, [PLANE]) for _ in range(2))
+    whole, early = (arm().tasks([PLANE]).at(q) for _ in range(2))
     assert early.jacobian.shape == (150, 3, 3)
     np.testing.assert_array_equal(whole.nullspace, early.nullspace)
-    one = arm().operational_space(q[140], [PLANE])
+    one = arm().tasks([PLANE]).at(q[140])
     np.testing.assert_array_equal(whole.dynamically_consistent_inverse[140], one.dynamically_consistent_inverse)
     np.testing.assert_array_equal(whole.nullspace[140], one.nullspace)
 
 
 def test_results_cannot_be_changed_and_keep_their_state() -> None:
     q = BENT.copy()
-    space = arm().operational_space(q, [PLANE])
+    space = arm().tasks([PLANE]).at(q)
     q[:] = 0.0
-    np.testing.assert_array_equal(space.inertia, arm().operational_space(BENT, [PLANE]).inertia)
+    np.testing.assert_array_equal(space.inertia, arm().tasks([PLANE]).at(BENT).inertia)
     with pytest.raises(ValueError, match="read-only"):
         space.inertia[0, 0] = 1.0
     with pytest.raises(AttributeError, match="frozen"):
@@ -181,19 +184,19 @@ def test_results_cannot_be_changed_and_keep_their_state() -> None:
 
 
 def test_more_rows_than_degrees_of_freedom() -> None:
-    space = arm().operational_space(BENT, ["tip"])
+    space = arm().tasks(["tip"]).at(BENT)
     assert space.rank == 3
     assert space.condition == np.inf or space.condition > 1e12
     assert np.isfinite(space.inertia).all()
-    exact = arm().operational_space(BENT, ["tip"], singular="truncated")
-    plane = arm().operational_space(BENT, [PLANE])
+    exact = arm().tasks(["tip"], singular="truncated").at(BENT)
+    plane = arm().tasks([PLANE]).at(BENT)
     np.testing.assert_allclose(exact.inertia[2:5, 2:5], plane.inertia, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(exact.nullspace, np.zeros((3, 3)), rtol=0, atol=1e-9)
 
 
 def test_a_task_that_nothing_moves() -> None:
     for policy in ("damped", "truncated"):
-        space = arm().operational_space(BENT, ["world"], singular=policy)
+        space = arm().tasks(["world"], singular=policy).at(BENT)
         assert space.rank == 0
         assert np.isfinite(space.inertia).all()
         np.testing.assert_array_equal(space.nullspace, np.eye(3))
@@ -201,7 +204,7 @@ def test_a_task_that_nothing_moves() -> None:
 
 def test_raising_names_samples_and_ranks() -> None:
     q = np.stack([BENT, STRETCHED, BENT, np.array([1.0, 0.0, 0.0])]).reshape(2, 2, 3)
-    space = arm().operational_space(q, [PLANE], singular="raise")
+    space = arm().tasks([PLANE], singular="raise").at(q)
     with pytest.raises(SingularTaskError, match=r"\(0, 1\) \(rank 2\), \(1, 1\) \(rank 2\)") as caught:
         _ = space.inertia
     assert caught.value.samples == ((0, 1), (1, 1))
@@ -209,35 +212,35 @@ def test_raising_names_samples_and_ranks() -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     np.testing.assert_array_equal(space.rank, [[3, 2], [3, 2]])
     with pytest.raises(SingularTaskError, match="rank 2"):
-        _ = arm().operational_space(STRETCHED, [PLANE], singular="raise").inertia
-    assert arm().operational_space(BENT, [PLANE], singular="raise").inertia.shape == (3, 3)
+        _ = arm().tasks([PLANE], singular="raise").at(STRETCHED).inertia
+    assert arm().tasks([PLANE], singular="raise").at(BENT).inertia.shape == (3, 3)
 
 
 @pytest.mark.parametrize("policy", ["damped", "truncated"])
 def test_one_bad_sample_spoils_no_other(policy: str) -> None:
     bad = np.array([np.nan, 0.0, 0.0])
     q = np.stack([BENT, STRETCHED, bad, BENT + 0.1, np.array([0.0, np.inf, 0.0])])
-    space = arm().operational_space(q, [PLANE], np.ones(3), singular=policy)
+    space = arm().tasks([PLANE], singular=policy).at(q, np.ones(3))
     np.testing.assert_array_equal(space.rank, [3, 2, -1, 3, -1])
     assert np.isnan(space.condition[[2, 4]]).all()
     for quantity in ("inverse_inertia", "inertia", "dynamically_consistent_inverse", "nullspace", "bias"):
         whole = getattr(space, quantity)
         assert np.isnan(whole[[2, 4]]).any(axis=tuple(range(1, whole.ndim))).all(), quantity
         for i in (0, 1, 3):
-            one = arm().operational_space(q[i], [PLANE], np.ones(3), singular=policy)
+            one = arm().tasks([PLANE], singular=policy).at(q[i], np.ones(3))
             np.testing.assert_allclose(whole[i], getattr(one, quantity), rtol=1e-12, atol=1e-12)
 
 
 def test_not_a_number_is_not_singular() -> None:
     q = np.stack([BENT, np.full(3, np.nan)])
-    assert np.isnan(arm().operational_space(q, [PLANE], singular="raise").inertia[1]).all()
+    assert np.isnan(arm().tasks([PLANE], singular="raise").at(q).inertia[1]).all()
 
 
 def test_damping_is_smooth_and_bounded() -> None:
     """Through a singular configuration Λ changes little from step to step; regular tasks are left alone."""
     angles = np.linspace(-0.02, 0.02, 4001)
     q = np.stack([bent(angle) for angle in angles])
-    damped, exact = arm().operational_space(q, [PLANE]), arm().operational_space(q, [PLANE], cut=1e-14)
+    damped, exact = arm().tasks([PLANE]).at(q), arm().tasks([PLANE], cut=1e-14).at(q)
     largest = np.linalg.norm(damped.inertia, axis=(1, 2))
     assert np.isfinite(largest).all()
     assert np.abs(np.diff(np.log(largest))).max() < 0.15
@@ -245,12 +248,12 @@ def test_damping_is_smooth_and_bounded() -> None:
     assert regular.any()
     assert not regular.all()
     np.testing.assert_allclose(damped.inertia[regular], exact.inertia[regular], rtol=1e-7)
-    truncated = arm().operational_space(q, [PLANE], singular="truncated")
+    truncated = arm().tasks([PLANE], singular="truncated").at(q)
     assert np.linalg.norm(truncated.inertia[~regular], axis=(1, 2)).max() < 100.0
 
 
 def test_truncation_moves_only_what_can_be_moved() -> None:
-    space = arm().operational_space(STRETCHED, [PLANE], singular="truncated")
+    space = arm().tasks([PLANE], singular="truncated").at(STRETCHED)
     A, L = space.inverse_inertia, space.inertia
     np.testing.assert_allclose(L @ A @ L, L, rtol=0, atol=1e-9)
     np.testing.assert_allclose(A @ L @ A, A, rtol=0, atol=1e-9)
@@ -271,25 +274,25 @@ def test_rank_does_not_depend_on_the_unit_of_length(unit: float) -> None:
         )
     builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.2 * unit, 0.0, 0.0)))
     q = np.stack([BENT, STRETCHED, bent(2e-3), bent(1e-5)])
-    one, other = (robot.operational_space(q, [PLANE]) for robot in (arm(), builder.build()))
+    one, other = (robot.tasks([PLANE]).at(q) for robot in (arm(), builder.build()))
     np.testing.assert_array_equal(one.rank, other.rank)
     np.testing.assert_allclose(one.condition[[0, 2]], other.condition[[0, 2]], rtol=1e-6)
 
 
 def test_functions_for_hot_loops() -> None:
     q = np.stack([BENT, BENT + 0.1])
-    functions = {"inverse_inertia": arm().inverse_inertia([PLANE]), "inertia": arm().inertia([PLANE])}
+    functions = {"inverse_inertia": arm().tasks([PLANE]).inverse_inertia, "inertia": arm().tasks([PLANE]).inertia}
     for quantity, function in functions.items():
-        expected = getattr(arm().operational_space(q, [PLANE]), quantity)
+        expected = getattr(arm().tasks([PLANE]).at(q), quantity)
         np.testing.assert_array_equal(function(q), expected)
         home = np.empty_like(expected)
         assert function(q, out=home) is home
         np.testing.assert_array_equal(home, expected)
         np.testing.assert_array_equal(function(q[0]), expected[0])
     with pytest.raises(SingularTaskError):
-        arm().inertia([PLANE], singular="raise")(STRETCHED)
+        arm().tasks([PLANE], singular="raise").inertia(STRETCHED)
     with pytest.raises(UnknownNameError):
-        arm().inertia([PLANE], singular="never")
+        arm().tasks([PLANE], singular="never")
 
 
 @pytest.mark.parametrize("name", ["inverse_inertia", "inertia"])
@@ -309,28 +312,28 @@ def test_functions_for_hot_loops() -> None:
 )
 def test_impossible_arrays_of_hot_functions(name: str, q: Any, out: Any, said: str) -> None:
     with pytest.raises(InputError, match=f"^{name}: .*{said}"):
-        getattr(arm(), name)([PLANE])(q, out=out)
+        getattr(arm().tasks([PLANE]), name)(q, out=out)
 
 
 def test_results_that_cannot_be_written() -> None:
     home = np.empty((3, 3))
     home.setflags(write=False)
-    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+    for function in (arm().tasks([PLANE]).inverse_inertia, arm().tasks([PLANE]).inertia):
         with pytest.raises(InputError, match="read-only"):
             function(BENT, out=home)
 
 
 @pytest.mark.parametrize("given", [np.empty((3, 3)), (np.empty((3, 3)),) * 2, "here"])
 def test_three_results_need_three_arrays(given: Any) -> None:
-    with pytest.raises(InputError, match="task_dynamics: out is a tuple of three arrays"):
-        arm().task_dynamics([PLANE])(BENT, out=given)
+    with pytest.raises(InputError, match="dynamics: out is a tuple of three arrays"):
+        arm().tasks([PLANE]).dynamics(BENT, out=given)
 
 
 @pytest.mark.parametrize("name", ["inverse_inertia", "inertia"])
 @pytest.mark.parametrize("q", [BENT, STRETCHED, np.stack([BENT, STRETCHED, BENT + 0.1, STRETCHED])], ids=str)
 def test_a_result_may_take_the_place_of_q(name: str, q: Array) -> None:
     """Also of singular samples, which are computed a second time."""
-    function = getattr(arm(), name)([PLANE])
+    function = getattr(arm().tasks([PLANE]), name)
     expected = function(q)
     memory = np.zeros(expected.size)
     memory[: q.size] = q.ravel()
@@ -342,19 +345,19 @@ def test_a_result_may_take_the_place_of_q(name: str, q: Array) -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0)], ids=str)
 def test_empty_batches_of_hot_functions(shape: tuple[int, ...]) -> None:
     q = np.zeros((*shape, 3))
-    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+    for function in (arm().tasks([PLANE]).inverse_inertia, arm().tasks([PLANE]).inertia):
         home = np.empty((*shape, 3, 3))
         assert function(q).shape == function(q, out=home).shape == (*shape, 3, 3)
-    assert [result.shape for result in arm().task_dynamics([PLANE])(q)] == [(*shape, 3, 3)] * 3
+    assert [result.shape for result in arm().tasks([PLANE]).dynamics(q)] == [(*shape, 3, 3)] * 3
 
 
 def test_numbers_of_any_real_type() -> None:
     whole = np.array([1, 0, 2])
-    for function in (arm().inverse_inertia([PLANE]), arm().inertia([PLANE])):
+    for function in (arm().tasks([PLANE]).inverse_inertia, arm().tasks([PLANE]).inertia):
         expected = function(whole.astype(np.float64))
         for q in (whole, whole.astype(np.float32), whole.astype(">f8"), whole.tolist(), np.repeat(whole, 2)[::2]):
             np.testing.assert_array_equal(function(q), expected)
-    assert arm().operational_space(bent(0.01), [PLANE], cut=np.float32(1e-2)).rank == 2
+    assert arm().tasks([PLANE], cut=np.float32(1e-2)).at(bent(0.01)).rank == 2
 
 
 def test_frames_at_the_same_place_are_dependent() -> None:
@@ -362,13 +365,13 @@ def test_frames_at_the_same_place_are_dependent() -> None:
     builder = kt.Builder("one place")
     builder.add_body("link", joint="spherical", mass=1.0, inertia=np.eye(3))
     builder.add_frame("same", body="link")
-    space = builder.build().operational_space([1.0, 0.0, 0.0, 0.0], [kt.Task("link", (0, 1)), kt.Task("same", (1, 2))])
+    space = builder.build().tasks([kt.Task("link", (0, 1)), kt.Task("same", (1, 2))]).at([1.0, 0.0, 0.0, 0.0])
     assert space.rank == 3
     assert np.isfinite(space.inertia).all()
 
 
 def test_tasks_that_only_the_world_has() -> None:
-    space = arm().operational_space(BENT, ["world"])
+    space = arm().tasks(["world"]).at(BENT)
     assert space.rank == 0
     np.testing.assert_array_equal(space.inverse_inertia, np.zeros((6, 6)))
     assert np.isfinite(space.inertia).all()
@@ -379,4 +382,4 @@ def test_a_robot_without_inverse_mass_matrix_says_so() -> None:
     builder = kt.Builder("ghost")
     builder.add_body("air", axis=(0, 0, 1), mass=0.0, inertia=np.zeros((3, 3)))
     with pytest.raises(kt.errors.SingularMechanismError, match="air"):
-        _ = builder.build().operational_space([0.0], ["air"]).inverse_inertia
+        _ = builder.build().tasks(["air"]).at([0.0]).inverse_inertia

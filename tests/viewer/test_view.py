@@ -56,7 +56,7 @@ def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
     q = robot.random_configuration(2)
     view.show(q, ellipsoids=["left_hand"], center_of_mass=True)
     handle, _ = view._overlays._ellipsoids["left_hand"]
-    mobility = robot.inverse_inertia([kt.Task("left_hand", "position")], reference="local_world_aligned")(q)
+    mobility = robot.tasks([kt.Task("left_hand", "position")], reference="local_world_aligned").inverse_inertia(q)
     masses = 1.0 / np.linalg.eigvalsh(mobility)
     radii = np.array(handle.scale)
     longest = 0.5 * view._scene.size

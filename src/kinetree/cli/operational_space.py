@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -54,14 +53,14 @@ def show(console: Console, robot: kt.Model, q: Array) -> bool:
         Whether all algorithms agree.
     """
     q = q[:MOST]
-    space = robot.operational_space(q, HANDS, method="definition")
+    space = robot.tasks(HANDS, method="definition").at(q)
     regular = space.rank == len(HANDS) * 6
     expected = space.inertia[regular]
     tolerance = SLACK * robot.nv * np.finfo(np.float64).eps * np.linalg.cond(space.inverse_inertia[regular])
     rows, agree = [], True
     for method in kt.operational_space.METHODS:
-        inverse_inertia: Any = robot.inverse_inertia(HANDS, method=method)
-        inertia = robot.inertia(HANDS, method=method)
+        hands = robot.tasks(HANDS, method=method)
+        inertia = hands.inertia
         error = np.abs(inertia(q[regular]) - expected).max(axis=(1, 2), initial=0.0)
         relative = error / np.abs(expected).max(axis=(1, 2), initial=0.0)
         agree = agree and bool((relative <= tolerance).all())
@@ -69,7 +68,7 @@ def show(console: Console, robot: kt.Model, q: Array) -> bool:
         with timing.threads(1):
             sample = timing.least_time(inertia, [(q[regular],)]) / max(1, int(regular.sum()))
         worst = float(relative.max(initial=0.0))
-        rows.append(Row(method, inverse_inertia.count().total, worst, call, sample))
+        rows.append(Row(method, hands.inverse_inertia.count().total, worst, call, sample))
     console.print(_verdict(rows, agree, int(regular.sum()), len(q)))
     console.print(_table(rows))
     return agree

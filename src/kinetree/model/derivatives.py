@@ -96,26 +96,6 @@ class Derivatives:
             out: Three float64 arrays for the results.
         """
 
-    def inverse_inertia_derivative(self, q: Any, dq: Any, frames: Sequence[str], reference: str = "local") -> Array:
-        """Change of Λ⁻¹ = J M⁻¹ Jᵀ of frames while q changes along a tangent, (…, 6 m, 6 m).
-
-        J̇ M⁻¹ Jᵀ and its transpose, less J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ of the Coriolis matrix.
-
-        Args:
-            q: Configuration, (…, nq).
-            dq: The tangent, (…, nv).
-            frames: Names of m frames, at least one.
-            reference: As for `jacobian`.
-        """
-        if isinstance(frames, str) or not frames:
-            raise InputError(f"inverse_inertia_derivative: frames is a sequence of names, at least one; got {frames!r}")
-        J = np.concatenate([self.jacobian(q, frame, reference) for frame in frames], axis=-2)
-        rate = np.concatenate([self.jacobian_rate(q, dq, frame, reference) for frame in frames], axis=-2)
-        response = self.mass_matrix_inverse(q) @ np.swapaxes(J, -1, -2)
-        C = self.coriolis_matrix(q, dq)
-        one_sided: Array = rate @ response - np.swapaxes(response, -1, -2) @ (C @ response)
-        return one_sided + np.swapaxes(one_sided, -1, -2)
-
     @frame_quantity(regressor, lambda robot: tuple(body.name for body in robot.bodies))
     def regressor(
         self,

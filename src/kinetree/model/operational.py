@@ -1,16 +1,20 @@
-"""Operational space of a model: all quantities of tasks in one call, and Λ⁻¹ as a compiled function."""
+"""Tasks of a model: everything about operational space starts here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from kinetree.model.body import Body
+from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
-from kinetree.operational_space.factory import Spaces
-from kinetree.operational_space.hot import Inertia, TaskDynamicsFunction
-from kinetree.operational_space.inverse import CUT
-from kinetree.operational_space.space import OperationalSpace
-from kinetree.operational_space.tasks import AnyTask, read_tasks
+from kinetree.operational_space.prepared import Tasks
+from kinetree.operational_space.recursions import Robot
+from kinetree.operational_space.singular import CUT
+from kinetree.operational_space.tasks import AnyTask
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -20,97 +24,83 @@ class Operational:
 
     if TYPE_CHECKING:
         mechanism: Mechanism
+        bodies: tuple[Body, ...]
+        joints: tuple[Joint, ...]
+        _every_joint: tuple[Joint, ...]
+
+        @property
+        def mass(self) -> float: ...
 
         def site(self, frame: str) -> Site: ...
 
-    def operational_space(
+        def neutral(self) -> Array: ...
+
+    def tasks(
         self,
-        q: Any,
         frames: Iterable[str | AnyTask],
-        v: Any = None,
         *,
-        method: str = "auto",
         reference: str = "local",
+        method: str = "auto",
         singular: str = "damped",
-        contacts: Iterable[str | AnyTask] | None = None,
         cut: float = CUT,
-    ) -> OperationalSpace:
-        """Operational-space dynamics of tasks: Λ⁻¹, Λ, J, J̄, N, bias, rank and condition, computed when asked for.
+        contacts: Iterable[str | AnyTask] = (),
+    ) -> Tasks:
+        """Operational space of some tasks: Λ⁻¹, Λ, J, J̄, N, bias, rank and condition, as functions of the state.
+
+        Make it once, use it at every state. Making it compiles nothing; calling its functions does, once.
 
         Args:
-            q: Configurations, (…, nq).
             frames: Names of frames (all six rows), `Task`, `RelativeTask` and `CenterOfMassTask`.
-            v: Joint velocities, (…, nv), for `bias` and `jacobian_dot_v`.
-            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`; "auto" chooses by operation counts.
             reference: "local", "world" or "local_world_aligned", as for `jacobian`.
-            singular: What Λ is in directions that a sample cannot be moved in: "damped", "truncated" or "raise".
-            contacts: Frames and tasks that do not move, because something holds them.
+            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`. "auto" takes `pv_osim` or
+                `pv_osim_r`, whichever needs fewer operations.
+            singular: What Λ is in directions in which a sample cannot be moved: "damped", "truncated" or "raise".
             cut: Directions of Λ⁻¹ with less than this share of its largest eigenvalue are singular.
+            contacts: Frames and tasks that do not move, because something holds them.
 
         Raises:
             UnknownNameError: No such frame, method, reference or policy.
-            InputError: No task, a row asked for twice, or arrays of the wrong shape.
-            SingularTaskError: With `singular="raise"`, when Λ is asked for.
+            InputError: No task, or a row asked for twice.
         """
-        return self._spaces.space(q, frames, v, method, reference, singular, contacts, cut)
+        robot = Robot(
+            self,
+            self.mechanism,
+            self.site,
+            require_invertible,
+            require_mass,
+            self._generic_configurations,
+            self._link_size,
+            lambda: self.mass,
+        )
+        return Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
 
-    def inverse_inertia(
-        self, frames: Iterable[str | AnyTask], *, method: str = "auto", reference: str = "local"
-    ) -> Callable[..., Array]:
-        """Λ⁻¹ of tasks as a function of q, (…, r, r), for hot loops: `f(q)` or `f(q, out=…)`.
+    def _generic_configurations(self) -> Array:
+        """Three configurations without special symmetry, (3, nq): angles of up to a radian, slides of a link's length.
 
-        Args:
-            frames: As for `operational_space`.
-            method: As for `operational_space`.
-            reference: As for `operational_space`.
+        Joints with quaternions stay neutral. The numbers are fractional parts of multiples of irrational numbers, so
+        that they are the same everywhere.
         """
-        return self._spaces.tasks(read_tasks(frames, "frames"), method, reference).inverse_inertia
+        q = np.tile(self.neutral(), (3, 1))
+        size = self._link_size()
+        for joint in self.joints:
+            for i, angle in zip(range(joint.q_start, joint.q_start + joint.nq), joint.type.angles, strict=False):
+                for n in range(3):
+                    part = math.fmod((i + 1) * 0.6180339887498949 + (n + 1) * 0.4142135623730951, 1.0)
+                    q[n, i] += (2.0 * part - 1.0) * (1.0 if angle else size)
+        return q
 
-    def inertia(
-        self,
-        frames: Iterable[str | AnyTask],
-        *,
-        method: str = "auto",
-        reference: str = "local",
-        singular: str = "damped",
-        cut: float = CUT,
-    ) -> Inertia:
-        """Λ of tasks as a function of q, (…, r, r), for hot loops: `f(q)` or `f(q, out=…)`.
+    def _link_size(self) -> float:
+        """A typical length [m]: root mean square of distances between joints, and of masses from their joints."""
+        squares = []
+        for body, joint in zip(self.bodies, self._every_joint, strict=True):
+            if body.parent != "world":
+                squares.append(_square(joint.placement[:3, 3]))
+            if body.mass > 0.0:
+                around = sum(np.diagonal(body.inertia).tolist()) / (2.0 * body.mass)
+                squares.append(around + _square(body.com))
+        extended = [square for square in squares if 0.0 < square < math.inf]
+        return math.sqrt(sum(extended) / len(extended)) if extended else 0.0
 
-        Args:
-            frames: As for `operational_space`.
-            method: As for `operational_space`.
-            reference: As for `operational_space`.
-            singular: As for `operational_space`.
-            cut: As for `operational_space`.
-        """
-        return self._spaces.inertia(read_tasks(frames, "frames"), method, reference, singular, cut)
 
-    def task_dynamics(
-        self,
-        frames: Iterable[str | AnyTask],
-        *,
-        reference: str = "local",
-        singular: str = "damped",
-        cut: float = CUT,
-    ) -> TaskDynamicsFunction:
-        """Λ, J̄ and N of tasks as one function of q, for hot loops: `f(q)` or `f(q, out=(…, …, …))`.
-
-        What an `OperationalSpace` computes one by one when asked comes out of a single kernel here. Results are named:
-        `inertia` (…, r, r), `dynamically_consistent_inverse` (…, nv, r) and `nullspace` (…, nv, nv).
-
-        Args:
-            frames: As for `operational_space`.
-            reference: As for `operational_space`.
-            singular: As for `operational_space`.
-            cut: As for `operational_space`.
-        """
-        return self._spaces.dynamics(read_tasks(frames, "frames"), reference, singular, cut)
-
-    @property
-    def _spaces(self) -> Spaces:
-        found: Spaces | None = self.__dict__.get("_operational_spaces")
-        if found is None:
-            made = Spaces(self.mechanism, self.site, require_invertible, require_mass)
-            found = self.__dict__.setdefault("_operational_spaces", made)
-        return found
+def _square(vector: Array) -> float:
+    return float(sum(x * x for x in vector.tolist()))

@@ -1,11 +1,12 @@
-"""Operational space: what forces at hands and feet do, for tasks of any frames, in one call.
+"""Operational space: what forces at hands and feet do, for tasks of any frames.
 
-`robot.operational_space(q, frames)` gives Λ, J̄, the null space and the rest; `robot.inverse_inertia(frames)` gives a
-compiled function for hot loops, `robot.task_dynamics(frames)` one for Λ, J̄ and N together.
+`robot.tasks(frames)` prepares tasks; its functions give Λ⁻¹, Λ, J, J̄, N and the rest, at any state.
 """
 
-from kinetree.operational_space.hot import TaskDynamics
-from kinetree.operational_space.inverse import POLICIES
+from kinetree.operational_space.functions import TaskDynamics
 from kinetree.operational_space.methods import METHODS
+from kinetree.operational_space.prepared import Tasks
+from kinetree.operational_space.singular import POLICIES
+from kinetree.operational_space.state import TaskState
 
-__all__ = ["METHODS", "POLICIES", "TaskDynamics"]
+__all__ = ["METHODS", "POLICIES", "TaskDynamics", "TaskState", "Tasks"]

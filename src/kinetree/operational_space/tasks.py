@@ -164,3 +164,9 @@ def sites_of(task: AnyTask, find: Callable[[str], Site]) -> tuple[Site, ...]:
     place = Transform(site.placement)
     moved = Transform.of(place.E, place.r + place.E.T @ np.array(task.offset))
     return (Site(site.name, site.node, moved.data, rows),)
+
+
+def task_names(tasks: Sequence[AnyTask]) -> str:
+    """What some tasks are called, for messages."""
+    named = [f"{task.frame!r}" if isinstance(task, Task) else str(task) for task in tasks]
+    return "tasks " + ", ".join(named[:6]) + (f", … ({len(named)} in all)" if len(named) > 6 else "")

@@ -66,7 +66,7 @@ class Overlays:
             self.scene.robot.site(name)  # raises for names that are not there
             if name not in self._ellipsoids:
                 task = Task(name, "position")
-                function = self.scene.robot.inverse_inertia([task], reference="local_world_aligned")
+                function = self.scene.robot.tasks([task], reference="local_world_aligned").inverse_inertia
                 function(q)  # raises, if at all, before anything is drawn
                 unit = geometry.ellipsoid((1.0, 1.0, 1.0))
                 path = f"/inertia felt at/{len(self._ellipsoids)}"

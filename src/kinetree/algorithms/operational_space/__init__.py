@@ -52,9 +52,13 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
 
 @cache
 def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`."""
+    """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`.
+
+    Besides q it takes `reach`, how far the mechanism moves each row, (Σr,): see `inversion`.
+    """
     declare = algorithm(
         q=("q",),
+        reach=("rows",),
         inertia=("rows", "rows"),
         spread=(),
         outputs=("inertia", "spread"),
@@ -67,14 +71,15 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
 
 @cache
 def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference."""
+    """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference; inputs as for `inertia`."""
     declare = algorithm(
         q=("q",),
+        reach=("rows",),
         inertia=("rows", "rows"),
         spread=(),
-        consistent=("v", "rows"),
+        dynamically_consistent_inverse=("v", "rows"),
         nullspace=("v", "v"),
-        outputs=("inertia", "spread", "consistent", "nullspace"),
+        outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"),
         sparse=("spread",),
     )
     run = task_dynamics_seen(VIEWS[reference], parts)

@@ -1,4 +1,4 @@
-"""Which algorithm for Λ⁻¹ is best for a mechanism and its tasks, by operation counts.
+"""What `method="auto"` means for a mechanism and its tasks: `pv_osim` or `pv_osim_r`, whichever needs fewer operations.
 
 Candidates are the algorithms whose operations take about the same time. The others hardly win: `efpa`, `chang_khatib`
 and `rjk` repeat what the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
@@ -17,7 +17,6 @@ engine they are off by at most 4 % of all operations, and where they choose diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from kinetree.algorithms.operational_space.stations import UNITS, Stations
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -29,7 +28,7 @@ CANDIDATES = (_WITHOUT_STATIONS, _WITH_STATIONS)
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
-    """The method with the fewest operations.
+    """The candidate that needs fewer operations.
 
     Args:
         mechanism: The robot.
@@ -38,11 +37,6 @@ def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
     Returns:
         One of `CANDIDATES`.
     """
-    return _choose(mechanism, tuple(sites))
-
-
-@lru_cache(maxsize=256)
-def _choose(mechanism: Mechanism, sites: tuple[Site, ...]) -> str:
     return _WITH_STATIONS if saved_by_stations(mechanism, sites) > 0 else _WITHOUT_STATIONS
 
 

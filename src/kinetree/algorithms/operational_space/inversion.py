@@ -7,9 +7,10 @@ Each sweep exchanges the rows of one task: with D the task's own block and C its
 and after all of them Λ⁻¹ has become −Λ. Only the upper triangle is kept. Nothing here depends on a tree; the language's
 loops over rows are all that is used.
 
-`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable. The least
-eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by the Frobenius norm of its inverse. A pivot that is zero or not
-a number makes `spread` infinite or not a number.
+`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable: how far a
+task moves at this configuration, plus how far the mechanism moves it at any (`reach`), so that rounding left over from
+rows that cancel never looks like a motion. The least eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by the
+Frobenius norm of its inverse. A pivot that is zero or not a number makes `spread` infinite or not a number.
 """
 
 from __future__ import annotations
@@ -20,59 +21,20 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.value import Array
 
 
-@algorithm(
-    A=("rows", "rows"),
-    scale=("rows", "rows"),
-    means=("rows", "rows"),
-    inertia=("rows", "rows"),
-    spread=(),
-    outputs=("inertia", "spread"),
-    symmetric=("inertia",),
-    sparse=("spread",),
-)
-def sweep_inverse(tree: Tree, A: Indexed, scale: Indexed, means: Indexed, inertia: Indexed, spread: Indexed) -> None:
-    """Inverse of a symmetric positive definite matrix.
-
-    Args:
-        tree: Has the rows, nothing else of it is used.
-        A: Λ⁻¹, (r, r).
-        scale: Matrix on whose diagonal the weights are based, (r, r): A itself, or what A was made from.
-        means: Takes the diagonal of `scale` to the weights w, (r, r).
-        inertia: Λ, (r, r).
-        spread: At least ‖W^(½) Λ W^(½)‖², at most twice that, ().
-    """
-    B, weight = tree.array("rows", "rows"), tree.array("rows")
-    for one in tree.task_rows():
-        weight[one] = 0.0
-        for other in tree.task_rows(one):
-            B[one, other] = A[one, other]
-    for one in tree.task_rows():
-        own = scale[one, one]
-        for other in tree.task_rows():
-            weight[other] = weight[other] + own * means[one, other]
-
-    sweep(tree, B)
-    distrust(tree, B, weight, spread)
-    for one in tree.task_rows():
-        for other in tree.task_rows(one):
-            inertia[one, other] = -B[one, other]
-
-
 def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[..., None]:
     """Λ by way of one of the methods for Λ⁻¹, in one go."""
 
-    def inertia(tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed) -> None:
+    def inertia(tree: Tree, q: Indexed, reach: Indexed, inertia: Indexed, spread: Indexed) -> None:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
         if parts.relative:
             clear(tree, B)
         inverse_inertia(tree, q, B)
-        weigh(tree, B, weight)
+        weigh(tree, B, reach, weight)
         sweep(tree, B)
         distrust(tree, B, weight, spread)
         for one in tree.task_rows():
@@ -89,15 +51,15 @@ def clear(tree: Tree, B: Indexed) -> None:
             B[one, other] = 0.0
 
 
-def weigh(tree: Tree, B: Indexed, weight: Indexed) -> None:
-    """Weights of rows: for those of one task that all turn, or all move, their mean diagonal entry in B."""
+def weigh(tree: Tree, B: Indexed, reach: Indexed, weight: Indexed) -> None:
+    """Weights of rows: for those of one task that all turn, or all move, their mean diagonal entry in B, plus reach."""
     for frame, _ in tree.frames():
         rows = list(frame.rows())
         for moves in (False, True):
             alike = [row for row in rows if row.moves is moves]
             mean = sum(B[row, row] for row in alike) * (1.0 / max(len(alike), 1))
             for row in alike:
-                weight[row] = mean
+                weight[row] = mean + reach[row]
 
 
 def sweep(tree: Tree, B: Indexed) -> None:

@@ -34,7 +34,13 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ, J̄ and N, seen through a reference."""
 
     def task_dynamics(
-        tree: Tree, q: Indexed, inertia: Indexed, spread: Indexed, consistent: Indexed, nullspace: Indexed
+        tree: Tree,
+        q: Indexed,
+        reach: Indexed,
+        inertia: Indexed,
+        spread: Indexed,
+        dynamically_consistent_inverse: Indexed,
+        nullspace: Indexed,
     ) -> None:
         chi, block, scaled = (
             tree.array("sorted_rows"),
@@ -66,7 +72,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             through_joint(k, tree.carried_groups, chi, scaled, block)  # Eq. 58a
 
         task_space.finish(tree, view, block, B, parts)
-        inversion.weigh(tree, B, weight)
+        inversion.weigh(tree, B, reach, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
         for one in tree.task_rows():
@@ -105,7 +111,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.T @ A[parent, row]  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):
                     J_bar[c, row] = entry
-                    consistent[c, row] = entry
+                    dynamically_consistent_inverse[c, row] = entry
                 A[k, row] = A[parent, row] + k.S @ own  # Eq. 58g
 
         for c in tree.columns():

@@ -1,0 +1,72 @@
+"""Contacts that hold some rows still, as rows that are orthonormal with respect to M⁻¹.
+
+The rows J_c of contacts may be dependent, exactly or nearly: two feet on the ground hold some motions twice. So they
+are combined, T J_c, such that (T J_c) M⁻¹ (T J_c)ᵀ = 1 for as many as are independent; the others become zero. Then
+
+    contact inertia     (J_c M⁻¹ J_cᵀ)⁺ = Tᵀ T
+    null space          N_c = 1 − M⁻¹(T J_c)ᵀ (T J_c)
+
+and what contacts leave of a task is what is left after its components along these rows are taken away, as in a QR
+factorisation. Nothing that is nearly singular is inverted: a direction with eigenvalue λ is known to eps/√λ, not eps/λ.
+
+[SK05] L. Sentis, O. Khatib, "Synthesis of whole-body behaviors through hierarchical control of behavioral primitives",
+       International Journal of Humanoid Robotics 2, 2005.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kinetree.operational_space.products import dots, product
+from kinetree.operational_space.singular import spectrum
+from kinetree.spatial.value import Array
+
+#: Directions with less than this share of the largest eigenvalue are held by others already. Smaller than the cut of
+#: tasks: contacts should hold everything that they can.
+REDUNDANT = 1e-10
+
+
+class Hold(NamedTuple):
+    """Rows of contacts, made orthonormal.
+
+    Attributes:
+        combination: T, (…, c, c).
+        jacobian: T J_c, (…, c, nv).
+        response: M⁻¹(T J_c)ᵀ, (…, nv, c).
+        rank: How many rows are independent, (…); −1 where they are not finite.
+    """
+
+    combination: Array
+    jacobian: Array
+    response: Array
+    rank: Array
+
+
+def hold(J: Array, response: Array, mean: Array, reach: Array) -> Hold:
+    """Make rows of contacts orthonormal.
+
+    Args:
+        J: J_c, (…, c, nv).
+        response: M⁻¹J_cᵀ, (…, nv, c).
+        mean: As for `spectrum`.
+        reach: As for `spectrum`, (c,).
+    """
+    A = product(J, response)
+    A = 0.5 * (A + np.swapaxes(A, -1, -2))
+    taken = spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), mean, reach)
+    T = taken.vectors / taken.roots[..., None, :]
+    # Small eigenvalues of A are known to eps only. Those of the combined rows are known to eps of their own size.
+    J, response = product(T, J), product(response, np.swapaxes(T, -1, -2))
+    values = dots(J, np.swapaxes(response, -1, -2))
+    edge = REDUNDANT * values.max(axis=-1, keepdims=True, initial=1.0)
+    independent = values > edge
+    scale = np.where(independent, 1.0 / np.sqrt(values), 0.0)[..., :, None]
+    T, J, response = scale * T, scale * J, response * np.swapaxes(scale, -1, -2)
+    # One step of Newton's method for the inverse square root of what is almost the identity.
+    near = 1.5 * np.eye(len(reach)) - 0.5 * product(J, response)
+    near = 0.5 * (near + np.swapaxes(near, -1, -2))
+    T, J, response = product(near, T), product(near, J), product(response, near)
+    finite = ~np.isnan(taken.values).any(axis=-1)
+    return Hold(T, J, response, np.where(finite, independent.sum(axis=-1), -1))

@@ -1,0 +1,78 @@
+"""How Λ⁻¹ changes with the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
+from kinetree.engines.function import Function
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import InputError
+from kinetree.operational_space.core import Core
+from kinetree.operational_space.functions import PreparedFunction, taken
+from kinetree.operational_space.products import product
+from kinetree.operational_space.task_function import TaskFunction
+from kinetree.spatial.value import Array
+
+#: J̇ of frames, by reference; the direction is called as users call it.
+_RATES = {
+    reference: replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
+    for reference, rate in JACOBIAN_RATES.items()
+}
+
+
+class InverseInertiaDerivative(PreparedFunction):
+    """Change of Λ⁻¹ = J M⁻¹ Jᵀ while q changes along a tangent, (…, r, r): `f(q, dq)` or `f(q, dq, out=…)`.
+
+    J̇ M⁻¹ Jᵀ and its transpose, less J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ of the Coriolis matrix.
+    """
+
+    def __init__(self, tasks: Any, core: Core) -> None:
+        super().__init__(tasks, core, "inverse_inertia_derivative")
+
+    def __call__(self, q: Any, dq: Any, out: Any = None) -> Array:
+        """The change, (…, r, r).
+
+        Args:
+            q: Configuration, (…, nq).
+            dq: The tangent, (…, nv).
+            out: Takes the result.
+
+        Raises:
+            InputError: The tasks have contacts, are relative, or of the centre of mass.
+        """
+        rates, frames = self._rates(q, dq), self._frames
+        J_rate = np.concatenate([rates[..., i, list(rows), :] for i, rows in enumerate(frames)], axis=-2)
+        response, C = self.core.recursions.response(q), self._coriolis(q, dq)
+        with standard_arithmetic():
+            one_sided = product(J_rate, response) - product(np.swapaxes(response, -1, -2), product(C, response))
+            return taken(self.name, one_sided + np.swapaxes(one_sided, -1, -2), out)
+
+    @property
+    def _frames(self) -> list[tuple[int, ...]]:
+        sites = self.core.recursions.sites
+        if self.core.held or any(site.part != "frame" for site in sites):
+            raise InputError(
+                f"{self.name} is there for tasks of single frames without contacts, not for {self.tasks!r}"
+            )
+        return [site.rows for site in sites]
+
+    @cached_property
+    def _rates(self) -> TaskFunction:
+        recursions = self.core.recursions
+        algorithm, mechanism = _RATES[recursions.reference], recursions.robot.mechanism
+        return TaskFunction(self.name, mechanism, algorithm, recursions.sites).engine(recursions.engine)
+
+    @cached_property
+    def _coriolis(self) -> Function:
+        recursions = self.core.recursions
+        return Function("coriolis_matrix", recursions.robot.mechanism, coriolis_matrix).engine(recursions.engine)
+
+    def _kernels(self) -> Sequence[Any]:
+        return self._rates, self.core.recursions.response, self._coriolis

@@ -1,0 +1,220 @@
+"""Functions of prepared tasks, made of kernels and of what follows from them: see `prepared`.
+
+Λ, and Λ with J̄ and N, come out of one kernel for all samples that are far from singular. The kernel says of each sample
+how far (`spread`, see `kinetree.algorithms.operational_space.inversion`). Those for which it is not far enough are
+computed again by way of eigenvalues.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kinetree.engines import arguments
+from kinetree.engines.count import Count
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import InputError
+from kinetree.operational_space.core import Core
+from kinetree.operational_space.products import one_minus, product
+from kinetree.operational_space.task_function import TaskFunction
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TaskDynamics(NamedTuple):
+    """Λ, J̄ and N of tasks with r rows.
+
+    Attributes:
+        inertia: Λ, (…, r, r).
+        dynamically_consistent_inverse: J̄ = M⁻¹JᵀΛ, (…, nv, r).
+        nullspace: N = 1 − J̄J, (…, nv, nv).
+    """
+
+    inertia: Array
+    dynamically_consistent_inverse: Array
+    nullspace: Array
+
+
+class PreparedFunction(ABC):
+    """A function of prepared tasks. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
+
+    Args:
+        tasks: The `Tasks` that have it.
+        core: What functions of these tasks share.
+        name: What it is called there.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        self.tasks, self.core, self.name = tasks, core, name
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {self.tasks!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.tasks, self.name)
+
+    def engine(self, name: str) -> Self:
+        """The same function with recursions on another engine: "native" or "reference"."""
+        other: Self = getattr(self.tasks.engine(name), self.name)
+        return other
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        for kernel in self._kernels():
+            kernel.compile()
+
+    def count(self) -> Count:
+        """Operations of the recursions of one evaluation, where no task is singular."""
+        return sum((kernel.count() for kernel in self._kernels()), Count())
+
+    @abstractmethod
+    def _kernels(self) -> Sequence[Any]:
+        """The recursions that it calls where no task is singular."""
+
+
+class Regular(PreparedFunction):
+    """What inertias and task dynamics have in common."""
+
+    def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
+        super().__init__(tasks, core, name)
+        self._kernel, self._trusted = kernel, core.trusted
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self._kernel,)
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        super().compile()
+        _ = self.core.reach
+
+    def _into(self, q: Any, out: Sequence[Any]) -> Any:
+        """Λ, spread and the rest in a user's arrays, right for all samples."""
+        # Samples may be computed again after the kernel has written: q must still be what it was.
+        if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
+            q = q.copy()
+        first, *rest = out
+        results = self._kernel(q, self.core.reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        self._mend(q, results)
+        return results
+
+    def _mend(self, q: Any, results: Any) -> None:
+        """Compute samples again that are not trusted."""
+        doubtful = np.logical_not(results[1] < self._trusted)
+        if doubtful.any():
+            q = np.asarray(q, dtype=np.float64)
+            alone = doubtful.ndim == 0
+            which: Any = ... if alone else doubtful
+            with standard_arithmetic():
+                again = self._again(q[which], None if alone else np.argwhere(doubtful))
+            for result, right in zip((results[0], *results[2:]), again, strict=True):
+                result[which] = right
+
+    @abstractmethod
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+        """All results but the spread, for samples that may be singular."""
+
+
+class Inertia(Regular):
+    """Λ of some tasks as a function of q, (…, r, r): `f(q)` or `f(q, out=…)`."""
+
+    def __call__(self, q: Any, out: Any = None) -> Array:
+        """Λ, (…, r, r)."""
+        inertia: Array
+        if out is not None:
+            inertia, _ = self._into(q, (out,))
+            return inertia
+        inertia, spread = results = self._kernel(q, self.core.reach)
+        if spread.ndim or not spread.item() < self._trusted:  # a single sample is judged in no time
+            self._mend(q, results)
+        return inertia
+
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+        return (self.core.inertia_by_eigenvalues(q, places),)
+
+
+class Dynamics(Regular):
+    """Λ, J̄ and N of some tasks as a function of q: `f(q)` or `f(q, out=(…, …, …))`."""
+
+    def __call__(self, q: Any, out: tuple[Any, Any, Any] | None = None) -> TaskDynamics:
+        """Λ, J̄ and N."""
+        if out is not None:
+            inertia, _, consistent, nullspace = self._into(q, _three(out))
+            return TaskDynamics(inertia, consistent, nullspace)
+        inertia, spread, consistent, nullspace = results = self._kernel(q, self.core.reach)
+        if spread.ndim or not spread.item() < self._trusted:
+            self._mend(q, results)
+        return TaskDynamics(inertia, consistent, nullspace)
+
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+        recursions = self.core.recursions
+        inertia = self.core.inertia_by_eigenvalues(q, places)
+        inverse = product(recursions.response(q), inertia)
+        return inertia, inverse, one_minus(product(inverse, recursions.jacobian(q)))
+
+
+class Derived(PreparedFunction):
+    """A quantity of `tasks.at(q)`, or of `tasks.at(q, v)`, as a function.
+
+    Args:
+        tasks: The `Tasks` that have it.
+        core: What functions of these tasks share.
+        name: Of the quantity.
+        inputs: "q", or "q" and "v".
+        recursions: Names of the recursions that it calls.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str, inputs: tuple[str, ...], recursions: tuple[str, ...]) -> None:
+        super().__init__(tasks, core, name)
+        self._inputs, self._recursions = inputs, recursions
+
+    def _kernels(self) -> Sequence[Any]:
+        return [getattr(self.core.recursions, name) for name in self._recursions]
+
+    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+        """The quantity at q, or at q and v."""
+        if len(inputs) != len(self._inputs):
+            raise InputError(f"{self.name} takes {' and '.join(self._inputs)}, got {len(inputs)} arrays")
+        return taken(self.name, self._value(*inputs), out)
+
+    def _value(self, *inputs: Any) -> Array:
+        value: Array = getattr(self.tasks.at(*inputs), self.name)
+        return value
+
+
+class HeldDynamics(Derived):
+    """Λ, J̄ and N of tasks of a robot with contacts."""
+
+    def __call__(self, *inputs: Any, out: Any = None) -> TaskDynamics:
+        """Λ, J̄ and N."""
+        if len(inputs) != 1:
+            raise InputError(f"{self.name} takes q, got {len(inputs)} arrays")
+        state = self.tasks.at(*inputs)
+        values = [getattr(state, name) for name in TaskDynamics._fields]
+        if out is None:
+            return TaskDynamics(*(value.copy() for value in values))
+        shapes = [value.shape for value in values]
+        homes = arguments.results(self.name, tuple(_three(out)), TaskDynamics._fields, shapes)
+        for home, value in zip(homes, values, strict=True):
+            home[...] = value
+        return TaskDynamics(*homes)
+
+
+def taken(name: str, value: Array, out: Any) -> Array:
+    """A result, in the user's array if there is one."""
+    if out is None:
+        return value.copy() if value.ndim else value
+    (home,) = arguments.results(name, out, (name,), (value.shape,), value.dtype)
+    home[...] = value
+    return home
+
+
+def _three(out: Any) -> Sequence[Any]:
+    if not isinstance(out, (tuple, list)) or len(out) != len(TaskDynamics._fields):
+        given = f"{len(out)} arrays" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise InputError(f"dynamics: out is a tuple of three arrays, for Λ, J̄ and N; got {given}")
+    return out

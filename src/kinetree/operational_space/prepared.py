@@ -1,0 +1,233 @@
+"""Tasks of a robot, chosen once: everything that can be asked of them is a function of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.kinematics import VIEWS
+from kinetree.engines import arguments
+from kinetree.engines.function import ENGINES
+from kinetree.errors import UnknownNameError
+from kinetree.operational_space.core import Core
+from kinetree.operational_space.derivative import InverseInertiaDerivative
+from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia
+from kinetree.operational_space.lazy import lazy
+from kinetree.operational_space.methods import METHODS
+from kinetree.operational_space.recursions import Recursions, Robot
+from kinetree.operational_space.singular import require_policy
+from kinetree.operational_space.state import HeldState, TaskState
+from kinetree.operational_space.task_function import TaskFunction
+from kinetree.operational_space.tasks import AnyTask, read_tasks, sites_of, task_names
+from kinetree.spatial.value import Array
+
+
+class Tasks:
+    """Some tasks of a robot, with r rows in all. Made by `robot.tasks(frames)`.
+
+    Every function takes leading batch axes and `out=`, and has `engine`, `count` and `compile`. Nothing is compiled
+    before a function is called. Tasks cannot be changed; threads may share them, and they can be pickled.
+
+    Attributes:
+        tasks: The tasks, in the order of their rows.
+        contacts: Frames and tasks that something holds still.
+        reference: From where motions of single frames are seen.
+        singular: What Λ is in directions in which a sample cannot be moved.
+        cut: Share of the largest eigenvalue of Λ⁻¹ at which directions begin to be singular.
+        rows: Number of rows, r.
+        held: Number of rows of contacts.
+        core: What the functions share. Not part of the interface.
+    """
+
+    tasks: tuple[AnyTask, ...]
+    contacts: tuple[AnyTask, ...]
+    reference: str
+    singular: str
+    cut: float
+    rows: int
+    held: int
+    core: Core
+    _robot: Robot
+    _asked: str
+    _engine: str
+
+    def __init__(
+        self,
+        robot: Robot,
+        frames: Any,
+        *,
+        reference: str,
+        method: str,
+        singular: str,
+        cut: float,
+        contacts: Any,
+        engine: str = "native",
+    ) -> None:
+        if method != "auto" and method not in METHODS:
+            raise UnknownNameError("method", method, ("auto", *METHODS))
+        if reference not in VIEWS:
+            raise UnknownNameError("reference", reference, tuple(VIEWS))
+        if engine not in ENGINES:
+            raise UnknownNameError("engine", engine, ENGINES)
+        require_policy(singular, cut)
+        tasks = read_tasks(frames, "frames")
+        none = contacts is None or (isinstance(contacts, Sequence) and len(contacts) == 0)
+        held = () if none else read_tasks(contacts, "contacts")
+        sites = tuple(site for task in (*held, *tasks) for site in sites_of(task, robot.site))
+        rows, held_rows = (sum(len(task.rows) for task in each) for each in (tasks, held))
+        recursions = Recursions(robot, sites, method, reference, engine)
+        self.__dict__.update(
+            tasks=tasks,
+            contacts=held,
+            reference=reference,
+            singular=singular,
+            cut=float(cut),
+            rows=rows,
+            held=held_rows,
+            core=Core(recursions, task_names(tasks), rows, held_rows, singular, float(cut)),
+            _robot=robot,
+            _asked=method,
+            _engine=engine,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Tasks are frozen: cannot set {name!r}. Make others with robot.tasks(…)")
+
+    def __repr__(self) -> str:
+        held = f", {self.held} of contacts" if self.held else ""
+        return f"<{self.core.names}: {self.rows} rows{held}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._robot.model, self.tasks, self._options, self._engine)
+
+    def __copy__(self) -> Tasks:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tasks:
+        return self
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "reference": self.reference,
+            "method": self._asked,
+            "singular": self.singular,
+            "cut": self.cut,
+            "contacts": self.contacts,
+        }
+
+    def engine(self, name: str) -> Tasks:
+        """The same tasks with recursions on another engine: "native" or "reference"."""
+        return self if name == self._engine else Tasks(self._robot, self.tasks, engine=name, **self._options)
+
+    @property
+    def method(self) -> str:
+        """Name of the algorithm for Λ⁻¹: the one asked for, or the one that "auto" chose."""
+        return self.core.recursions.method
+
+    # Functions of the configuration
+
+    @lazy
+    def inverse_inertia(self) -> TaskFunction | Derived:
+        """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r): acceleration of each row per unit force along each row."""
+        return self._given("inverse_inertia", "jacobian", "response")
+
+    @lazy
+    def inertia(self) -> Inertia | Derived:
+        """`inertia(q)`: Λ, (…, r, r): force along each row per unit acceleration of each row."""
+        if self.held:
+            return self._derived("inertia", "jacobian", "response")
+        return Inertia(self, self.core, "inertia", self.core.recursions.inertia)
+
+    @lazy
+    def dynamics(self) -> Dynamics | HeldDynamics:
+        """`dynamics(q)`: Λ, J̄ and N together, as `TaskDynamics`; without contacts, out of a single kernel."""
+        if self.held:
+            return HeldDynamics(self, self.core, "dynamics", ("q",), ("jacobian", "response"))
+        return Dynamics(self, self.core, "dynamics", self.core.recursions.dynamics)
+
+    @lazy
+    def jacobian(self) -> TaskFunction | Derived:
+        """`jacobian(q)`: J, (…, r, nv): takes joint velocities to those of the tasks. With contacts, J N_c."""
+        return self._given("jacobian", "jacobian", "response")
+
+    @lazy
+    def rank(self) -> Derived:
+        """`rank(q)`: number of directions in which the tasks can be moved, integers (…); −1 where q is not finite."""
+        return self._derived("rank", *self._for_rank)
+
+    @lazy
+    def condition(self) -> Derived:
+        """`condition(q)`: largest by least eigenvalue of the weighted Λ⁻¹, (…); infinite where a task is singular."""
+        return self._derived("condition", *self._for_rank)
+
+    # Functions of the state
+
+    @lazy
+    def bias(self) -> Derived:
+        """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r): the force F for which the tasks do not accelerate."""
+        own = ("jacobian", "response") if self.held else ("inertia", "dynamics")
+        return self._derived("bias", *own, "jacobian_dot_v", "bias_forces", inputs=("q", "v"))
+
+    @lazy
+    def jacobian_dot_v(self) -> TaskFunction | Derived:
+        """`jacobian_dot_v(q, v)`: J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero.
+
+        With contacts, acceleration of the tasks when τ = C + g: what keeps the contacts in place is part of it.
+        """
+        return self._given("jacobian_dot_v", "jacobian", "response", "jacobian_dot_v", inputs=("q", "v"))
+
+    @lazy
+    def inverse_inertia_derivative(self) -> InverseInertiaDerivative:
+        """`inverse_inertia_derivative(q, dq)`: change of Λ⁻¹ while q changes along a tangent, (…, r, r).
+
+        For tasks of single frames, without contacts.
+        """
+        return InverseInertiaDerivative(self, self.core)
+
+    def at(self, q: Any, v: Any = None) -> TaskState:
+        """All quantities at one state, or at a batch of them, each computed when first asked for.
+
+        Args:
+            q: Configurations, (…, nq).
+            v: Joint velocities, (…, nv), for `bias` and `jacobian_dot_v`.
+        """
+        mechanism = self._robot.mechanism
+        q = _copied(q, "q", mechanism.nq)
+        v = None if v is None else _copied(v, "v", mechanism.nv)
+        return (HeldState if self.held else TaskState)(self, self.core, q, v)
+
+    @property
+    def reach(self) -> Array:
+        """How far the robot moves each row at other configurations, (r,): see `kinetree.operational_space.reach`."""
+        return self.core.reach
+
+    @property
+    def _for_rank(self) -> tuple[str, ...]:
+        return ("jacobian", "response") if self.held else ("inverse_inertia",)
+
+    def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived:
+        """A function that is a recursion, unless there are contacts."""
+        if self.held:
+            return self._derived(name, *kernels, inputs=inputs)
+        function: TaskFunction = getattr(self.core.recursions, name)
+        function.belong(self, name)
+        return function
+
+    def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived:
+        return Derived(self, self.core, name, inputs, kernels)
+
+
+def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Tasks:
+    """Make tasks that were pickled."""
+    made: Tasks = model.tasks(tasks, **options)
+    return made.engine(engine)
+
+
+def _copied(value: Any, name: str, length: int) -> Array:
+    """A copy of a user's array, which stays as it is whatever happens to the original."""
+    array = arguments.numbers("at", name, value)
+    arguments.checked_shape("at", name, array, (length,))
+    return np.array(array, dtype=np.float64, order="C")

@@ -1,0 +1,137 @@
+"""What recursions compute of the rows of some tasks: of frames, of pairs of frames and of the centre of mass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.inverse_dynamics import bias_forces
+from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
+from kinetree.algorithms.operational_space.drift import task_drift
+from kinetree.algorithms.operational_space.response import response, task_jacobian
+from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.engines.function import Function
+from kinetree.operational_space.methods import chosen
+from kinetree.operational_space.reach import looked_at, reach
+from kinetree.operational_space.task_function import TaskFunction
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.spatial.value import Array
+
+Guard = Callable[[Mechanism], None]
+
+
+@dataclass(frozen=True)
+class Robot:
+    """What tasks need to know of a robot.
+
+    Attributes:
+        model: Whatever makes tasks by its method `tasks`: where they are found again after pickling.
+        mechanism: Its nodes.
+        site: Finds a frame by name.
+        invertible: Raises for mechanisms without an inverse mass matrix.
+        massive: Raises for mechanisms without mass, which have no centre.
+        configurations: Gives some configurations without special symmetry, (n, nq).
+        size: Gives a typical length of its links [m].
+        mass: Gives the mass of all bodies [kg].
+    """
+
+    model: Any
+    mechanism: Mechanism
+    site: Callable[[str], Site]
+    invertible: Guard
+    massive: Guard
+    configurations: Callable[[], Array]
+    size: Callable[[], float]
+    mass: Callable[[], float]
+
+
+class Recursions:
+    """The compiled functions of some sites. Each is made when first used, and compiled when first called.
+
+    Args:
+        robot: The robot.
+        sites: The frames, with their rows and their parts in tasks.
+        method: Name of the algorithm for Λ⁻¹, or "auto".
+        reference: From where motions of single frames are seen.
+        engine: What runs them.
+
+    Attributes:
+        robot: As above, and so are `sites`, `reference` and `engine`.
+        groups: For each row, a number that it shares with those rows of its task that have the same unit, (r,).
+        rows: Number of rows.
+    """
+
+    def __init__(
+        self, robot: Robot, sites: tuple[Site, ...], method: str, reference: str, engine: str = "native"
+    ) -> None:
+        self.robot, self.sites, self.reference = robot, sites, reference
+        self._method, self.engine = method, engine
+        self._parts = Parts.of(sites)
+        tasks = [site.rows for site in sites if site.part != "near"]
+        self.groups = np.array([2 * i + (row >= 3) for i, rows in enumerate(tasks) for row in rows], dtype=int)
+        self.rows = len(self.groups)
+
+    @cached_property
+    def method(self) -> str:
+        """The name of the algorithm for Λ⁻¹."""
+        return chosen(self._method, self.robot.mechanism, self.sites)
+
+    @cached_property
+    def inverse_inertia(self) -> TaskFunction:
+        """Λ⁻¹ = J M⁻¹ Jᵀ of q, (…, r, r)."""
+        return self._function("inverse_inertia", inverse_inertia(self.method, self.reference, self._parts), True)
+
+    @cached_property
+    def inertia(self) -> TaskFunction:
+        """Λ of q and reach, (…, r, r), and its spread, (…)."""
+        return self._function("inertia", inertia(self.method, self.reference, self._parts), True)
+
+    @cached_property
+    def dynamics(self) -> TaskFunction:
+        """Λ of q and reach, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
+        return self._function("dynamics", task_dynamics(self.reference, self._parts), True)
+
+    @cached_property
+    def jacobian(self) -> TaskFunction:
+        """J of q, (…, r, nv)."""
+        return self._function("jacobian", task_jacobian(self.reference, self._parts))
+
+    @cached_property
+    def response(self) -> TaskFunction:
+        """M⁻¹Jᵀ of q, (…, nv, r)."""
+        return self._function("response", response(self.reference, self._parts), True)
+
+    @cached_property
+    def jacobian_dot_v(self) -> TaskFunction:
+        """J̇v of q and v, (…, r)."""
+        return self._function("jacobian_dot_v", task_drift(self.reference, self._parts))
+
+    @cached_property
+    def bias_forces(self) -> Function:
+        """C + g of q and v, (…, nv)."""
+        return Function("bias_forces", self.robot.mechanism, bias_forces).engine(self.engine)
+
+    @cached_property
+    def reach(self) -> Array:
+        """How far the robot moves each row at other configurations, (r,)."""
+        # pv_osim adds up squares: of all methods, the one that leaves the least rounding where nothing moves
+        shown = Recursions(self.robot, looked_at(self.sites), "pv_osim", self.reference).inverse_inertia
+        found = reach(self.sites, shown, self.robot.configurations(), self.robot.size(), self.robot.mass())
+        found.setflags(write=False)
+        return found
+
+    def _function(self, name: str, algorithm: Algorithm, inverts: bool = False) -> TaskFunction:
+        robot = self.robot
+        guards = (robot.massive if self._parts.mass else None, robot.invertible if inverts else None)
+        guard = partial(_require_all, tuple(guard for guard in guards if guard is not None))
+        return TaskFunction(name, robot.mechanism, algorithm, self.sites, guard).engine(self.engine)
+
+
+def _require_all(guards: tuple[Guard, ...], mechanism: Mechanism) -> None:
+    for guard in guards:
+        guard(mechanism)

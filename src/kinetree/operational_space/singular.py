@@ -1,0 +1,166 @@
+"""Λ from Λ⁻¹ where a task is singular, or nearly so.
+
+Eigenvalues of Λ⁻¹ tell which directions can be moved. They can be compared only after rows have been weighted, for rows
+that turn and rows that move have different units. Each kind of row of each task is divided by the root of its weight:
+its mean diagonal entry in Λ⁻¹, plus its `reach`, which is what that entry is at other configurations of the mechanism
+(`kinetree.operational_space.reach`). So rank does not depend on the unit of length or on the axes of a frame, and a row
+that happens not to move here is not mistaken for one that moves a little.
+
+With eigenvalues λ of the weighted Λ⁻¹ and ε = cut · max(λmax, 1), a direction is singular if λ ≤ ε. For such directions
+
+    policy        stands in for 1/λ
+    "damped"      1/(λ + μ) with μ = (ε − λ)²/(2ε): grows smoothly from 0 at λ = ε to ε/2 at λ = 0
+    "truncated"   0
+    "raise"       SingularTaskError
+
+Directions that are not singular are inverted exactly by all policies.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.algorithms.operational_space.eigen import compose, jacobi_sweep, sweeps
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
+from kinetree.errors import InputError, SingularTaskError, UnknownNameError
+from kinetree.operational_space.products import times
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.topology import WORLD
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+POLICIES = ("damped", "truncated", "raise")
+
+#: Eigenvalues below this share of the largest one count as singular. They are squares of what a Jacobian's singular
+#: values would be, so this is a thousandth of the way from a singular configuration to a regular one.
+CUT = 1e-6
+
+
+class Spectrum(NamedTuple):
+    """A weighted, symmetric matrix, taken apart.
+
+    Attributes:
+        values: Eigenvalues, in no particular order, (…, r); NaN where the matrix is not finite.
+        vectors: Eigenvectors, one in each row, (…, r, r).
+        roots: Square roots of the weights, (…, r).
+    """
+
+    values: Array
+    vectors: Array
+    roots: Array
+
+    def edge(self, cut: float) -> Array:
+        """The eigenvalue at which directions begin to be singular, (…, 1)."""
+        return _edge(self.values, cut)
+
+    def rank(self, cut: float) -> Array:
+        """How many directions are not singular, (…); −1 where the matrix is not finite."""
+        regular = (self.values > self.edge(cut)).sum(axis=-1)
+        return np.where(np.isnan(self.values).any(axis=-1), -1, regular)
+
+    def condition(self, cut: float) -> Array:
+        """Largest by least eigenvalue, (…); infinite where a direction is singular."""
+        if self.values.shape[-1] == 0:
+            return np.ones(self.values.shape[:-1])
+        least, most = self.values.min(axis=-1), self.values.max(axis=-1)
+        ratio = np.where(least <= self.edge(cut)[..., 0], np.inf, most / least)
+        return np.where(np.isnan(least), np.nan, ratio)
+
+
+def _edge(values: Array, cut: float) -> Array:
+    edge: Array = cut * values.max(axis=-1, keepdims=True, initial=1.0)
+    return edge
+
+
+def means(groups: Array) -> Array:
+    """Takes a number for each row to the mean of those of its group, (r, r).
+
+    Args:
+        groups: For each row, the number of the group whose rows have comparable units, (r,).
+    """
+    same = groups[:, None] == groups[None, :]
+    shares: Array = same / same.sum(axis=1)
+    return shares
+
+
+def trusted(rows: int, cut: float) -> float:
+    """The `spread` of Λ⁻¹ with some rows below which no direction is singular.
+
+    The least eigenvalue is at least 1/√spread; the largest is at most their sum, which is at most r.
+    """
+    return 1.0 / (cut * max(rows, 1)) ** 2
+
+
+def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
+    """Eigenvalues and eigenvectors of weighted symmetric matrices.
+
+    Args:
+        A: The matrices, (…, r, r).
+        own: Diagonal of A, or what it was before contacts took something away, (…, r).
+        mean: From `means`.
+        reach: (r,).
+    """
+    rows = A.shape[-1]
+    roots = np.sqrt(times(mean, own) + reach)
+    roots = np.where(roots > 0.0, roots, 1.0)  # rows that nothing moves, or that are not finite
+    weighted = np.ascontiguousarray(A / (roots[..., :, None] * roots[..., None, :]))
+    finite = np.isfinite(weighted).all(axis=(-2, -1))
+    pairs = np.triu(np.ones((rows, rows)), 1)
+    sweep = _over_rows(jacobi_sweep, rows)
+    weighted, vectors = sweep(weighted, np.eye(rows), pairs)
+    for _ in range(sweeps(rows) - 1):
+        weighted, vectors = sweep(weighted, vectors, pairs)
+    values = np.diagonal(weighted, axis1=-2, axis2=-1)
+    return Spectrum(np.where(finite[..., None], values, np.nan), vectors, roots)
+
+
+def inverted(of: Spectrum, policy: str, cut: float) -> Array:
+    """Λ of the Λ⁻¹ that was taken apart, (…, r, r); "raise" is not looked at here."""
+    values, edge = of.values, of.edge(cut)
+    singular = values <= edge
+    remaining = np.maximum(values, 0.0)
+    softened = (remaining * remaining + edge * edge) / (2.0 * edge)
+    reciprocals = 1.0 / np.where(singular, np.inf if policy == "truncated" else softened, values)
+    result: Array = _over_rows(compose, values.shape[-1])(of.vectors / of.roots[..., None, :], reciprocals)
+    return result
+
+
+def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:
+    """Raise if a sample is singular.
+
+    Args:
+        of: The samples, (…, r).
+        cut: As for tasks.
+        names: What the tasks are called.
+        places: Indices of the samples in the user's batch, one in each row; None for a single sample.
+
+    Raises:
+        SingularTaskError: With the places and ranks of all singular samples.
+    """
+    singular = np.atleast_1d((of.values <= of.edge(cut)).any(axis=-1))
+    if singular.any():
+        rank = np.atleast_1d(of.rank(cut))
+        samples = () if places is None else tuple(map(tuple, np.asarray(places)[singular.ravel()].tolist()))
+        raise SingularTaskError(names, of.values.shape[-1], samples, tuple(rank[singular].tolist()))
+
+
+def require_policy(policy: object, cut: object) -> None:
+    """Refuse what is no policy, or no share."""
+    if policy not in POLICIES:
+        raise UnknownNameError("policy for singular tasks", policy, POLICIES)
+    if not isinstance(cut, (int, float, np.floating)) or not 0.0 < cut < 1.0:
+        raise InputError(f"cut is a share of the largest eigenvalue, between 0 and 1; got {cut!r}")
+
+
+@lru_cache(maxsize=64)
+def _over_rows(algorithm: Algorithm, rows: int) -> Compiled:
+    """An algorithm that needs nothing but rows: they are the world's, so that all robots share the compiled code."""
+    nothing = Mechanism((), (), (), (), np.zeros(3))
+    place = Transform.identity().data
+    sites = [Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6)]
+    return bind(algorithm, nothing, sites, algorithm.name)

@@ -1,0 +1,222 @@
+"""All quantities of tasks at one state of the robot, or at a batch of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.operational_space.contacts import Hold, hold
+from kinetree.operational_space.core import Core
+from kinetree.operational_space.lazy import computed, lazy
+from kinetree.operational_space.products import dots, one_minus, product, times
+from kinetree.operational_space.singular import Spectrum
+from kinetree.spatial.value import Array
+
+
+class TaskState:
+    """Quantities of tasks with r rows, each computed when first asked for. Made by `tasks.at(q, v)`.
+
+    With τ = JᵀF, the motion x of the tasks obeys Λ ẍ + bias = F. Arrays cannot be changed.
+    """
+
+    def __init__(self, tasks: Any, core: Core, q: Array, v: Array | None) -> None:
+        self.__dict__.update(tasks=tasks, core=core, q=_locked(q), v=v if v is None else _locked(v))
+
+    #: The `Tasks` that made it.
+    tasks: Any
+    core: Core
+    q: Array
+    v: Array | None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is frozen: cannot set {name!r}")
+
+    def __repr__(self) -> str:
+        batch = f", batch {self.q.shape[:-1]}" if self.q.ndim > 1 else ""
+        return f"<{type(self).__name__} of {self.core.rows} rows{batch}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.tasks.at, (self.q, self.v)
+
+    def __copy__(self) -> TaskState:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TaskState:
+        return self
+
+    # What the recursions give
+
+    @lazy
+    def inverse_inertia(self) -> Array:
+        """Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r): acceleration of each row per unit force along each row."""
+        return _locked(self.core.recursions.inverse_inertia(self.q))
+
+    @lazy
+    def jacobian(self) -> Array:
+        """J, (…, r, nv): takes joint velocities to those of the tasks. With contacts, J N_c."""
+        return _locked(self.core.recursions.jacobian(self.q))
+
+    @lazy
+    def jacobian_dot_v(self) -> Array:
+        """J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero. Needs v.
+
+        With contacts, acceleration of the tasks when τ = C + g: what keeps the contacts in place is part of it.
+        """
+        return _locked(self.core.recursions.jacobian_dot_v(self.q, self._velocity))
+
+    @property
+    def _velocity(self) -> Array:
+        if self.v is None:
+            raise InputError("this needs joint velocities: call at(q, v)")
+        return self.v
+
+    # What follows
+
+    @lazy
+    def inertia(self) -> Array:
+        """Λ, (…, r, r): force along each row per unit acceleration of each row; `singular` says where there is none."""
+        return _locked(self.tasks.inertia(self.q))
+
+    @lazy
+    def _inverse_and_nullspace(self) -> tuple[Array, Array]:
+        _, inverse, nullspace = self.tasks.dynamics(self.q)
+        return _locked(inverse), _locked(nullspace)
+
+    @lazy
+    def dynamically_consistent_inverse(self) -> Array:
+        """J̄ = M⁻¹JᵀΛ, (…, nv, r): of all inverses of J, the one that moves with the least kinetic energy."""
+        return self._inverse_and_nullspace[0]
+
+    @lazy
+    def nullspace(self) -> Array:
+        """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks; velocities N v do not move them."""
+        return self._inverse_and_nullspace[1]
+
+    @computed
+    def bias(self) -> Array:
+        """J̄ᵀ(C + g) − Λ J̇v, (…, r): the force F for which the tasks do not accelerate. Needs v."""
+        joint = self.core.recursions.bias_forces(self.q, self._velocity)
+        felt = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
+        drift = times(self.inertia, self.jacobian_dot_v)
+        return _locked(felt - drift)
+
+    # How singular it is
+
+    @computed
+    def _spectrum(self) -> Spectrum:
+        A = self.inverse_inertia
+        return self.core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
+
+    @lazy
+    def _finite(self) -> Array:
+        """Where there is a configuration, (…). Λ⁻¹ may be finite without one: joints that slide do not change it."""
+        return np.asarray(np.isfinite(self.q).all(axis=-1))
+
+    @computed
+    def rank(self) -> Any:
+        """Number of directions in which the tasks can be moved, (…); −1 where q is not finite."""
+        return np.where(self._finite, self._spectrum.rank(self.core.cut), -1)[()]
+
+    @computed
+    def condition(self) -> Any:
+        """Largest by least eigenvalue of Λ⁻¹, with rows weighted to be comparable, (…); infinite if singular."""
+        return np.where(self._finite, self._spectrum.condition(self.core.cut), np.nan)[()]
+
+
+class HeldState(TaskState):
+    """Quantities of tasks of a robot whose contacts stay where they are: see `kinetree.operational_space.contacts`."""
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {self.core.held} of contacts>"
+
+    @computed
+    def _jacobians(self) -> tuple[Array, Array]:
+        """J of contacts and of tasks."""
+        J = self.core.recursions.jacobian(self.q)
+        return J[..., : self.core.held, :], J[..., self.core.held :, :]
+
+    @computed
+    def _responses(self) -> tuple[Array, Array]:
+        """M⁻¹Jᵀ of contacts and of tasks."""
+        response = self.core.recursions.response(self.q)
+        return response[..., : self.core.held], response[..., self.core.held :]
+
+    @computed
+    def _hold(self) -> Hold:
+        return hold(self._jacobians[0], self._responses[0], *self.core.contact_scale)
+
+    @computed
+    def _along(self) -> Array:
+        """What contacts take of each row, along each of their combined rows, (…, r, c)."""
+        return product(self._jacobians[1], self._hold.response)
+
+    @computed
+    def contact_rank(self) -> Any:
+        """Number of directions that the contacts hold, (…); −1 where q is not finite.
+
+        Fewer than their rows if some directions are held twice.
+        """
+        return np.where(self._finite, self._hold.rank, -1)[()]
+
+    @computed
+    def contact_inertia(self) -> Array:
+        """(J_c M⁻¹J_cᵀ)⁺, (…, c, c): force at the contacts per unit of acceleration that they do not let happen."""
+        T = self._hold.combination
+        return _locked(product(np.swapaxes(T, -1, -2), T))
+
+    @computed
+    def contact_nullspace(self) -> Array:
+        """N_c = 1 − J̄_c J_c, (…, nv, nv): joint velocities N_c v do not move the contacts."""
+        return _locked(one_minus(product(self._hold.response, self._hold.jacobian)))
+
+    @computed
+    def jacobian(self) -> Array:
+        """J N_c, (…, r, nv): the tasks' velocities, for joint velocities of which the contacts take their share."""
+        return _locked(self._jacobians[1] - product(self._along, self._hold.jacobian))
+
+    @computed
+    def _response(self) -> Array:
+        """M⁻¹(J N_c)ᵀ, (…, nv, r)."""
+        left: Array = self._responses[1] - product(self._hold.response, np.swapaxes(self._along, -1, -2))
+        return left
+
+    @computed
+    def inverse_inertia(self) -> Array:
+        """Λ⁻¹ of the tasks while the contacts hold, (…, r, r)."""
+        A = product(self.jacobian, self._response)
+        return _locked(0.5 * (A + np.swapaxes(A, -1, -2)))
+
+    @computed
+    def jacobian_dot_v(self) -> Array:
+        """J̇v less what the contacts take of it, (…, r): acceleration of the tasks when τ = C + g. Needs v."""
+        drift = self.core.recursions.jacobian_dot_v(self.q, self._velocity)
+        held = times(self._hold.combination, drift[..., : self.core.held])
+        return _locked(drift[..., self.core.held :] - times(self._along, held))
+
+    @computed
+    def _spectrum(self) -> Spectrum:
+        own = dots(self._jacobians[1], np.swapaxes(self._responses[1], -1, -2))  # of Λ⁻¹ without contacts
+        return self.core.spectrum(self.inverse_inertia, own)
+
+    @computed
+    def inertia(self) -> Array:
+        """Λ of the tasks while the contacts hold, (…, r, r)."""
+        places = None if self.q.ndim == 1 else np.argwhere(np.ones(self.q.shape[:-1]))
+        return _locked(self.core.inertia(self._spectrum, places))
+
+    @computed
+    def dynamically_consistent_inverse(self) -> Array:
+        """J̄ = M⁻¹(J N_c)ᵀΛ, (…, nv, r)."""
+        return _locked(product(self._response, self.inertia))
+
+    @computed
+    def nullspace(self) -> Array:
+        """N = N_c − J̄J, (…, nv, nv): what moves neither tasks nor contacts."""
+        return _locked(self.contact_nullspace - product(self.dynamically_consistent_inverse, self.jacobian))
+
+
+def _locked(array: Array) -> Array:
+    array.setflags(write=False)
+    return array
