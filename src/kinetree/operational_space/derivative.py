@@ -70,7 +70,7 @@ class InverseInertiaDerivative(PreparedFunction):
         return TaskFunction(self.name, mechanism, algorithm, recursions.sites).engine(recursions.engine)
 
     @cached_property
-    def _coriolis(self) -> Function:
+    def _coriolis(self) -> Function[..., Array]:
         recursions = self.core.recursions
         return Function("coriolis_matrix", recursions.robot.mechanism, coriolis_matrix).engine(recursions.engine)
 

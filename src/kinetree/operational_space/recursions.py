@@ -112,7 +112,7 @@ class Recursions:
         return self._function("jacobian_dot_v", task_drift(self.reference, self._parts))
 
     @cached_property
-    def bias_forces(self) -> Function:
+    def bias_forces(self) -> Function[..., Array]:
         """C + g of q and v, (…, nv)."""
         return Function("bias_forces", self.robot.mechanism, bias_forces).engine(self.engine)
 
