@@ -40,13 +40,13 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
         vectors: R times `basis`, (r, r): after all sweeps, one eigenvector in each row.
     """
     B, V = tree.array("rows", "rows"), tree.array("rows", "rows")
-    for one in tree.asked():
-        for other in tree.asked():
+    for one in tree.task_rows():
+        for other in tree.task_rows():
             B[one, other] = A[one, other]
             V[one, other] = basis[one, other]
 
-    for one in tree.asked():
-        for other in tree.asked(one):
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
             # [GV] Algorithm 8.5.1; a row with itself is no pair, and its angle is zero
             entry, apart = pairs[one, other] * B[one, other], B[other, other] - B[one, one]
             nudged = apart + _NUDGE
@@ -56,21 +56,21 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
             tangent = 2.0 * (entry * sign) / (sqrt(square) + root + _NEVER_ZERO)
             cosine = 1.0 / sqrt(1.0 + tangent * tangent)
             sine = tangent * cosine
-            for k in tree.asked():
+            for k in tree.task_rows():
                 x, y = B[k, one], B[k, other]
                 B[k, one] = cosine * x - sine * y
                 B[k, other] = sine * x + cosine * y
-            for k in tree.asked():
+            for k in tree.task_rows():
                 x, y = B[one, k], B[other, k]
                 B[one, k] = cosine * x - sine * y
                 B[other, k] = sine * x + cosine * y
-            for k in tree.asked():
+            for k in tree.task_rows():
                 x, y = V[one, k], V[other, k]
                 V[one, k] = cosine * x - sine * y
                 V[other, k] = sine * x + cosine * y
 
-    for one in tree.asked():
-        for other in tree.asked():
+    for one in tree.task_rows():
+        for other in tree.task_rows():
             rotated[one, other] = B[one, other]
             vectors[one, other] = V[one, other]
 
@@ -86,15 +86,15 @@ def sweeps(rows: int) -> int:
 def compose(tree: Tree, vectors: Indexed, values: Indexed, result: Indexed) -> None:
     """The symmetric matrix with these eigenvectors, one in each row, and eigenvalues."""
     B = tree.array("rows", "rows")
-    for one in tree.asked():
-        for other in tree.asked(one):
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
             B[one, other] = 0.0
-    for vector in tree.asked():
+    for vector in tree.task_rows():
         value = values[vector]
-        for one in tree.asked():
+        for one in tree.task_rows():
             scaled = value * vectors[vector, one]
-            for other in tree.asked(one):
+            for other in tree.task_rows(one):
                 B[one, other] = B[one, other] + scaled * vectors[vector, other]
-    for one in tree.asked():
-        for other in tree.asked(one):
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
             result[one, other] = B[one, other]
