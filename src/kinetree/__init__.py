@@ -18,6 +18,7 @@ from kinetree.interop.pinocchio_model import from_pinocchio
 from kinetree.loading import load
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
+from kinetree.model.denavit_hartenberg import DHRow, from_dh
 from kinetree.model.discretization import Discretized
 from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.joint import Joint, Limits
@@ -36,6 +37,7 @@ __all__ = [
     "Builder",
     "CenterOfMassTask",
     "Count",
+    "DHRow",
     "Discretized",
     "Energy",
     "ForwardGradients",
@@ -49,6 +51,7 @@ __all__ = [
     "Task",
     "control",
     "errors",
+    "from_dh",
     "from_mujoco",
     "from_pinocchio",
     "get_threads",
