@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from kinetree.engines.llvm.writer import FunctionWriter, transpose
 from kinetree.engines.native.binding import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.target import Target
-from kinetree.engines.native.writer import FunctionWriter, transpose
 
 _ALIGNMENT = 64
 

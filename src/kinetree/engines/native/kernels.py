@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from kinetree.engines.layout import Tables
+from kinetree.engines.llvm.printer import emit
 from kinetree.engines.native import target
 from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.emit import emit
 from kinetree.engines.native.libraries import find_or_compile
 from kinetree.engines.native.locks import Lock
 from kinetree.engines.native.machine_code import Library

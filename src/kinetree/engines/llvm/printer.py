@@ -13,9 +13,9 @@ from struct import pack
 from typing import Any
 
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
+from kinetree.engines.llvm.sincos import sincos_text
+from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
-from kinetree.engines.native.sincos import sincos_text
-from kinetree.engines.native.writer import FunctionWriter, kernel_entry
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
