@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import target, threads
+from kinetree.engines.llvm import target
+from kinetree.engines.native import threads
 from tests.parity.functions import FEW, FUNCTIONS, Array, Function, assert_same_bits, robot, states
 
 ROBOTS = ("every kind", "humanoid")

@@ -10,7 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.engines.function import Function
-from kinetree.engines.native import target
+from kinetree.engines.llvm import target
 from kinetree.recursion.algorithm import algorithm
 from kinetree.spatial.scalar import LARGEST_ANGLE, sincos
 

@@ -101,6 +101,12 @@ def test_no_module_imports_itself_in_the_end() -> None:
     assert not imports
 
 
+def test_what_makes_code_does_not_know_what_runs_it() -> None:
+    for name, path in NAMES.items():
+        if name.startswith(("kinetree.engines.llvm", "kinetree.engines.c99")):
+            assert not [module for module in imported_modules(path) if module.startswith("kinetree.engines.native")]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "algorithms").rglob("*.py")), ids=identify)
 def test_algorithms_do_not_branch_on_what_a_node_is(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

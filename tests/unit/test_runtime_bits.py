@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from kinetree.engines.llvm import target
+from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import compiled as compiled_module
-from kinetree.engines.native import target, threads
-from kinetree.engines.native.binding import Binding, Operand
+from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.operands import Binding, Operand
 from tests.unit.toys import toy, toy_kernel, values
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 38)

@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kinetree.engines.llvm import target
+from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import compiled as compiled_module
-from kinetree.engines.native import target, threads
-from kinetree.engines.native.binding import Binding, Operand
+from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.operands import Binding, Operand
 from kinetree.errors import InputError
 from tests.unit.toys import toy, toy_text
 

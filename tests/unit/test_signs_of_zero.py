@@ -8,7 +8,8 @@ import pytest
 
 import kinetree as kt
 from kinetree.engines.ir import Op, walk
-from kinetree.engines.native import kernels, machine_code, target
+from kinetree.engines.llvm import machine_code, target
+from kinetree.engines.native import kernels
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
 from kinetree.recursion.algorithm import Algorithm, algorithm

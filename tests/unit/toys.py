@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kinetree.engines.llvm import target
+from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
-from kinetree.engines.native import target
-from kinetree.engines.native.binding import Binding, Operand
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.machine_code import Library, compile_text
+from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.operands import Binding, Operand
 
 GAIN = 1.1
 BAND = 3

@@ -17,10 +17,10 @@ import numpy as np
 from kinetree.engines import arguments
 from kinetree.engines.count import Count, count
 from kinetree.engines.interpreted import Interpreted
+from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.kernels import bind
-from kinetree.engines.native.locks import Lock
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.native.locks import Lock
+from kinetree.engines.locks import Lock
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_model import converted
 from kinetree.loading.directory import Directory, Origin

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import arguments
-from kinetree.engines.native import target, threads
-from kinetree.engines.native.binding import Array, Binding, Operand, plan
+from kinetree.engines.llvm import target
+from kinetree.engines.locks import Lock
+from kinetree.engines.native import threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gufunc import make_gufunc
-from kinetree.engines.native.libraries import find_or_compile
-from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library
+from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.operands import Array, Binding, Operand, plan
 from kinetree.errors import InputError
 
 Kernel = Callable[[int], Library]

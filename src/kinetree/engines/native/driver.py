@@ -15,7 +15,7 @@ one fills the spare lanes; those compute the same bits and are stored to the sam
 A thread may have been told to flush subnormal numbers to zero, to round upwards or to trap. Kernels run under IEEE's
 default arithmetic all the same, and leave both settings and flags as they found them.
 
-User memory is only promised to be aligned to 8 bytes. The plan is described in `binding.py`.
+User memory is only promised to be aligned to 8 bytes. The plan is described in `operands.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from kinetree.engines.llvm.target import Target
 from kinetree.engines.llvm.writer import FunctionWriter, transpose
-from kinetree.engines.native.binding import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
-from kinetree.engines.native.target import Target
+from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 
 _ALIGNMENT = 64
 

@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
+from kinetree.engines.llvm import target
 from kinetree.engines.llvm.writer import FunctionWriter
-from kinetree.engines.native import target
-from kinetree.engines.native.binding import Binding, plan
+from kinetree.engines.locks import Lock
 from kinetree.engines.native.gufunc import c_table
-from kinetree.engines.native.libraries import find_or_compile
-from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library
+from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.operands import Binding, plan
 
 if TYPE_CHECKING:
     from typing_extensions import Self

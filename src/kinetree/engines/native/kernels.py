@@ -8,13 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from kinetree.engines.layout import Tables
+from kinetree.engines.llvm import target
 from kinetree.engines.llvm.printer import emit
-from kinetree.engines.native import target
-from kinetree.engines.native.binding import Binding, Operand
+from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import find_or_compile
-from kinetree.engines.native.locks import Lock
-from kinetree.engines.native.machine_code import Library
+from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site

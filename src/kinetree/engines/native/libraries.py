@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+import weakref
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+from kinetree.engines.llvm.machine_code import compile_text
+from kinetree.engines.llvm.target import Target, host, llvm
 from kinetree.engines.native import cache
-from kinetree.engines.native.machine_code import Library, compile_text
-from kinetree.engines.native.target import Target
+
+if TYPE_CHECKING:
+    import llvmlite.binding
+
+# What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
+# lack the instruction, and what the way in from Python needs.
+_LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
+_LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
+_PYTHON = (
+    "PyErr_NoMemory",
+    "PyErr_Occurred",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyObject_VectorcallMethod",
+    "PyTuple_SetItem",
+    "PyTuple_Size",
+    "PyType_GenericAlloc",
+    "Py_DecRef",
+)
 
 
 def find_or_compile(
@@ -31,3 +56,46 @@ def find_or_compile(
     else:
         metadata, code = found
     return Library(code, *symbols), metadata
+
+
+class Library:
+    """Object code in memory, alive as long as this object is.
+
+    Args:
+        code: An object file that `compile_text` made for a processor this one can stand in for.
+        symbols: The functions whose addresses are wanted.
+    """
+
+    def __init__(self, code: bytes, *symbols: str) -> None:
+        jit = llvm().create_lljit_compiler(host().machine(), use_jit_link=True)
+        builder = llvm().JITLibraryBuilder().add_object_img(code)
+        for name, address in _externals().items():
+            builder.import_symbol(name, address)
+        for name in symbols:
+            builder.export_symbol(name)
+        tracker = builder.link(jit, "code")
+        self._addresses = {name: int(tracker[name]) for name in symbols}
+        weakref.finalize(self, _unload, tracker, jit).atexit = False
+
+    def address(self, symbol: str) -> int:
+        """Where a function starts. Whoever keeps the number must keep this object too."""
+        return self._addresses[symbol]
+
+
+def _unload(tracker: llvmlite.binding.ResourceTracker, jit: llvmlite.binding.LLJIT) -> None:
+    tracker.close()
+    jit.close()
+
+
+@lru_cache(maxsize=1)
+def _externals() -> dict[str, int]:
+    names = (*_LIBC, *_LIBM)
+    if sys.platform == "win32":
+        libraries = [ctypes.CDLL("ucrtbase")]
+    else:
+        libraries = [ctypes.CDLL(None)]
+        if not all(hasattr(libraries[0], name) for name in names):
+            libraries.append(ctypes.CDLL("libm.so.6"))
+    found = {name: next(getattr(lib, name) for lib in libraries if hasattr(lib, name)) for name in names}
+    found |= {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
+    return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}

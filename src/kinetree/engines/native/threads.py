@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kinetree.engines.native.locks import Lock
+from kinetree.engines.locks import Lock
 from kinetree.errors import InputError
 
 _lock = Lock()

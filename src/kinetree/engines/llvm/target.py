@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinetree.engines.native.locks import Lock
+from kinetree.engines.locks import Lock
 
 if TYPE_CHECKING:
     import llvmlite.binding

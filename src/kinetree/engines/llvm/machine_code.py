@@ -1,0 +1,70 @@
+"""LLVM IR to object code.
+
+LLVM gets no licence to change results: no fast-math flags, no contraction, no vectoriser that could reassociate. Fused
+multiply-adds are written in the text. So the same text gives the same bits on every processor and lane width.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kinetree.engines.llvm.target import Target, llvm
+
+if TYPE_CHECKING:
+    import llvmlite.binding
+
+
+def compile_text(text: str, target: Target) -> bytes:
+    """Compile LLVM IR.
+
+    Args:
+        text: A module in LLVM's assembly language.
+        target: The processor to compile for.
+
+    Returns:
+        The bytes of a relocatable object file.
+    """
+    module, machine = optimized(text, target)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+    """The module after LLVM's passes, and what makes code of it."""
+    machine = target.machine()
+    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text)
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm().create_pipeline_tuning_options(speed_level=2)
+    options.slp_vectorization = False
+    options.loop_vectorization = False
+    builder = llvm().create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+def _fenced(text: str) -> str:
+    """The text with negations that LLVM cannot merge with what they negate.
+
+    ARM's `fnmadd` computes −x y − z. LLVM takes it for −(x y + z) too, which has another sign where the sum is exactly
+    zero. The programs have no such negation, but LLVM also looks through memory.
+    """
+    types: set[str] = set()
+
+    def fenced(match: re.Match[str]) -> str:
+        name, kind, value = match.groups()
+        types.add(kind)
+        return f"  {name}.fenced = call {kind} {_fence(kind)}({kind} {value})\n  {name} = fneg {kind} {name}.fenced"
+
+    text = _NEGATION.sub(fenced, text)
+    return "\n".join([text, *(f"declare {kind} {_fence(kind)}({kind})" for kind in sorted(types))])
+
+
+_NEGATION = re.compile(r"^ *(%[\w.]+) = fneg (double|<\d+ x double>) (%[\w.]+)$", re.MULTILINE)
+
+
+def _fence(kind: str) -> str:
+    lanes = kind[1:].partition(" ")[0] if kind != "double" else ""
+    return f"@llvm.arithmetic.fence.{f'v{lanes}' if lanes else ''}f64"
