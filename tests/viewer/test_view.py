@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,38 @@ def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
         assert not force.visible
         view.show(forces={})
         assert not view._overlays._arrows["left_hand"][0].visible
+
+
+def test_inertias_and_frames_are_shown_when_asked_for(view: View, robot: kt.Model) -> None:
+    layers = view._scene.layers
+    assert len(layers["inertias"]) == len(robot.bodies)
+    assert len(layers["frames"]) == len(robot.bodies) + len(robot.extra_frames)
+    for layer in ("inertias", "frames"):
+        assert not any(handle.visible for handle in layers[layer])
+        view.show(**{layer: True})
+        assert all(handle.visible for handle in layers[layer])
+        assert view._boxes[layer].value
+        view.show(robot.random_configuration(0))  # what is not named stays
+        assert all(handle.visible for handle in layers[layer])
+        view.show(**{layer: False})
+        assert not any(handle.visible for handle in layers[layer])
+
+
+def test_many_threads_may_show(view: View, robot: kt.Model) -> None:
+    motions = [robot.random_configuration(seed, 20) for seed in range(4)]
+
+    def play(motion: np.ndarray) -> None:
+        for q in motion:
+            view.show(q, ellipsoids=["left_hand"], center_of_mass=True)
+
+    threads = [threading.Thread(target=play, args=(motion,)) for motion in motions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert any((view.q == motion[-1]).all() for motion in motions)
+    pose = robot.pose(view.q, "left_wrist_link")
+    np.testing.assert_allclose(view._scene._nodes["left_wrist_link"].position, pose[:3, 3], atol=1e-4)
 
 
 def test_sliders_follow_and_stop_at_their_ends(view: View, robot: kt.Model) -> None:

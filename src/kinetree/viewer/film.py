@@ -32,6 +32,8 @@ def film(
     ellipsoids: Iterable[str] = (),
     forces: Mapping[str, Any] | None = None,
     center_of_mass: bool = False,
+    inertias: bool = False,
+    frames: bool = False,
     rate: float = 30.0,
     force_scale: float | None = None,
 ) -> Path:
@@ -48,6 +50,8 @@ def film(
         forces: By frame, in its axes: forces (T, 3) [N] or wrenches, moment first, (T, 6) [N m, N]. Without the first
             axis they are the same all the time.
         center_of_mass: As for `View.show`.
+        inertias: As for `View.show`.
+        frames: As for `View.show`.
         rate: Pictures per second. In between, the motion is interpolated along the robot's coordinates; forces are
             those of the sample before.
         force_scale: As for `View`.
@@ -75,6 +79,8 @@ def film(
         scene = Scene(server, robot, shapes)
         overlays = Overlays(scene, force_scale)
         scene.aim(samples)
+        scene.show_layer("inertias", inertias)
+        scene.show_layer("frames", frames)
         pictures = ({name: push[i] for name, push in pushes.items()} for i in range(len(samples)))
         draw(scene, overlays, samples[0], names, next(pictures), center_of_mass)
         recorder = server.get_scene_serializer()  # starts with what is there

@@ -93,7 +93,9 @@ class Sliders:
         """Set all sliders to a configuration; those at a value out of their range stop at its end."""
         for joint, handles in self._handles:
             for handle, value in zip(handles, values_of(joint, q[joint.q_slice])):
-                handle.value = min(max(float(value), handle.min), handle.max)
+                within = min(max(float(value), handle.min), handle.max)
+                if handle.value != within:
+                    handle.value = within
 
 
 def _moved(joint: Joint, handles: list[Any], moved: Callable[[Joint, Array], None]) -> Callable[[Any], None]:

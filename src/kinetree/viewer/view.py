@@ -94,6 +94,8 @@ class View:
         ellipsoids: Iterable[str] | None = None,
         forces: Mapping[str, Any] | None = None,
         center_of_mass: bool | None = None,
+        inertias: bool | None = None,
+        frames: bool | None = None,
     ) -> None:
         """Change what is on display; what is None stays as it is. Every browser window shows the same.
 
@@ -103,6 +105,8 @@ class View:
                 proportional to √(mass felt in it).
             forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
             center_of_mass: Whether to draw it, and its projection onto the floor.
+            inertias: Whether to draw each body's inertia ellipsoid.
+            frames: Whether to draw the axes of all frames.
 
         Raises:
             InputError: If an argument is wrong; the picture stays as it was.
@@ -123,11 +127,16 @@ class View:
                 raise
             self._q, self._ellipsoids = new_q, new_ellipsoids
             self._forces, self._center_of_mass = new_forces, new_center
-            if q is not None:
-                self._sliders.show(new_q)
-                self._scene.aim(new_q)
-            self._center.value = new_center
-            self._felt.value = new_ellipsoids[0] if len(new_ellipsoids) == 1 else _NO_FRAME
+            with self._server.atomic():
+                if q is not None:
+                    self._sliders.show(new_q)
+                    self._scene.aim(new_q)
+                self._center.value = new_center
+                self._felt.value = new_ellipsoids[0] if len(new_ellipsoids) == 1 else _NO_FRAME
+                for layer, shown in (("inertias", inertias), ("frames", frames)):
+                    if shown is not None and layer in self._boxes:
+                        self._scene.show_layer(layer, bool(shown))
+                        self._boxes[layer].value = bool(shown)
 
     def on_change(self, listener: Callable[[Array], None]) -> None:
         """Call a function with the configuration, (nq,), whenever somebody moves a slider.
@@ -159,6 +168,7 @@ class View:
 
     def _add_controls(self) -> None:
         gui = self._server.gui
+        self._boxes: dict[str, Any] = {}
         with gui.add_folder("Show"):
             for layer, label, shown in (
                 ("visuals", "Bodies", True),
@@ -167,8 +177,8 @@ class View:
                 ("frames", "Frames", False),
             ):
                 if self._scene.layers[layer]:
-                    box = gui.add_checkbox(label, shown)
-                    box.on_update(self._layer_switch(layer, box))
+                    self._boxes[layer] = gui.add_checkbox(label, shown)
+                    self._boxes[layer].on_update(self._layer_switch(layer))
             self._center = gui.add_checkbox("Centre of mass", False)
             self._center.on_update(self._center_switched)
             choices = (_NO_FRAME, *self.robot.frames)
@@ -179,10 +189,10 @@ class View:
             buttons.on_click(lambda _: self._jump(buttons.value))
             self._sliders = Sliders(gui, self.robot, self._moved)
 
-    def _layer_switch(self, layer: str, box: Any) -> Callable[[Any], None]:
+    def _layer_switch(self, layer: str) -> Callable[[Any], None]:
         def update(_: Any) -> None:
             with self._lock:
-                self._scene.show_layer(layer, box.value)
+                self._scene.show_layer(layer, self._boxes[layer].value)
 
         return update
 
