@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from kinetree.viewer.geometry import Color, Mesh, Visual
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
+
+_DIRECTIONS = np.array([direction for direction in product((-1.0, 0.0, 1.0), repeat=3) if any(direction)])
 
 #: What can be shown and hidden as a whole.
 LAYERS = ("visuals", "skeleton", "inertias", "frames")
@@ -71,7 +74,7 @@ class Scene:
         return by_name
 
     def corners(self, q: Array) -> Array:
-        """Corners of boxes around everything that is drawn of the robot, (…, 3), at configurations, (…, nq)."""
+        """Outermost points of everything that is drawn of the robot, (…, 3), at configurations, (…, nq)."""
         placed = dict(zip(self.robot.frames, np.moveaxis(poses(self.robot, q), -3, 0)))
         found = [
             np.concatenate(own) @ np.swapaxes(placed[name][..., :3, :3], -1, -2) + placed[name][..., None, :3, 3]
@@ -171,10 +174,10 @@ class Scene:
             )
 
     def _note(self, body: str, mesh: Mesh, placement: Array) -> None:
-        """Remember how much room a mesh takes."""
-        ends = np.stack([mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)])
-        corners = np.stack(np.meshgrid(*ends.T), axis=-1).reshape(-1, 3)
-        self._corners.setdefault(body, []).append(corners @ placement[:3, :3].T + placement[:3, 3])
+        """Remember the outermost vertices of a mesh, in the body's axes and halfway between them."""
+        placed = mesh.vertices @ placement[:3, :3].T + placement[:3, 3]
+        outermost = np.unique([np.argmax(placed @ direction) for direction in _DIRECTIONS])
+        self._corners.setdefault(body, []).append(placed[outermost])
 
     def _draw_floor(self) -> None:
         """A grid through the world's origin, across gravity."""
