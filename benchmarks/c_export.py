@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def native(model: kt.Model, function: str, inputs: list[Any]) -> float:
     return float(least) / 1000.0
 
 
-def table(robots: list[str]) -> Table:
+def table(robots: Sequence[str]) -> Table:
     """Times and sizes of each function."""
     found = Table(
         "Exported C: time of a call [µs], and size of the code [kB]",

@@ -11,7 +11,7 @@ import numpy as np
 
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.choice import choose
-from kinetree.engines.c99.source import SCALARS, Quantity, Source
+from kinetree.engines.c99.source import SCALARS, Exported, Source
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
@@ -98,7 +98,7 @@ def _labels(robot: Robot) -> list[str]:
     return [body if joint == body else f"{body} (joint {joint})" for body, joint in found]
 
 
-def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Quantity:
+def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Exported:
     if name in TASK_FUNCTIONS:
         if not frames:
             raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
@@ -124,7 +124,7 @@ def _summary(docstring: str) -> str:
     return paragraph.replace("`", "").replace("(…, ", "(").replace("(…)", "a number")
 
 
-def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Quantity:
+def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Exported:
     """The function, with results of the native engine for a random state."""
     rng = np.random.default_rng(0)
     sizes = algorithm.sizes(robot.mechanism, sites)
@@ -135,4 +135,4 @@ def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, .
     ]
     results = bind(algorithm, robot.mechanism, sites, name)(*inputs)
     outputs = results if isinstance(results, tuple) else (results,)
-    return Quantity(name, algorithm, sites, text, (inputs, outputs))
+    return Exported(name, algorithm, sites, text, (inputs, outputs))

@@ -26,7 +26,7 @@ _INTEGER = {"iadd": "({0} + {1})", "imul": "{0} * {1}", "imax": "({0} > {1} ? {0
 
 
 @dataclass
-class Function:
+class FunctionPrinter:
     """Prints the body of one function.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.c99.printer import Function, number, sine_cosine
+from kinetree.engines.c99.printer import FunctionPrinter, number, sine_cosine
 from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lower import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
@@ -32,7 +32,7 @@ On processors without fused multiply-add, -DKINETREE_NO_FMA is faster, and round
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Exported:
     """A function to export.
 
     Attributes:
@@ -77,7 +77,7 @@ class Source:
         self,
         robot: str,
         mechanism: Mechanism,
-        quantities: Sequence[Quantity],
+        quantities: Sequence[Exported],
         scalar: str,
         provenance: Sequence[str],
         labels: Sequence[str],
@@ -174,7 +174,7 @@ class Source:
         start = sum(len(values) for values in self.mechanism.parameters)
         return [*lines, "};", f"static const real *const GRAVITY = CONSTANTS + {start};"]
 
-    def _document(self, quantity: Quantity) -> list[str]:
+    def _document(self, quantity: Exported) -> list[str]:
         sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
         lines = [quantity.text, ""]
         for argument in (*quantity.inputs, *quantity.algorithm.outputs):
@@ -186,7 +186,7 @@ class Source:
         lines.append(f"Uses {self.stack[quantity.name]} bytes of the stack. Results must not overlap inputs.")
         return _comment(lines)
 
-    def _prototype(self, quantity: Quantity) -> str:
+    def _prototype(self, quantity: Exported) -> str:
         sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
         real = self.scalar
 
@@ -197,10 +197,10 @@ class Source:
         given += [declared(argument, real) for argument in quantity.algorithm.outputs]
         return f"void {self._called(quantity)}({', '.join(given)})"
 
-    def _called(self, quantity: Quantity) -> str:
+    def _called(self, quantity: Exported) -> str:
         return f"{self.stem}_{identifier(quantity.name)}"
 
-    def _function(self, quantity: Quantity) -> str:
+    def _function(self, quantity: Exported) -> str:
         """The tables and the text of one function."""
         algorithm, sites = quantity.algorithm, quantity.sites
         variants = variants_of(algorithm, self.mechanism, sites)
@@ -216,7 +216,7 @@ class Source:
         spaces |= {("output", i): argument.name for i, argument in enumerate(algorithm.outputs)}
         names = {name: f"{stem}_{identifier(name)}" for name in program.tables}
         columns = {(name, column): _column(name, column) for name in program.tables for column in program.tables[name]}
-        text = Function(spaces, names, columns, self.scalar)
+        text = FunctionPrinter(spaces, names, columns, self.scalar)
         text.block(program.program.top)
         lines = [line for name in program.tables for line in self._table(names[name], name, program, tables)]
         lines += [f"{self._prototype(quantity)} {{"]
