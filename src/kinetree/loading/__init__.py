@@ -24,13 +24,13 @@ def load(
     gravity: Any = None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """A robot from a URDF or MJCF file; its content says which.
+    """A robot from a URDF, SDF or MJCF file; its content says which.
 
     What can be loaded but should be known comes as `ModelWarning`s, with file and line: mimic joints, links that move
     without mass, inertias that no body can have, and elements that are not read.
 
-    A URDF opens no other file. An MJCF opens what it includes or attaches, and meshes that give a body its inertia: all
-    below one directory.
+    A URDF or SDF opens no other file. An MJCF opens what it includes or attaches, and meshes that give a body its
+    inertia: all below one directory.
 
     Args:
         source: A path, or the text of a file: what starts with "<" is a text.
@@ -67,10 +67,14 @@ def load(
         from kinetree.loading.mjcf import load_mjcf
 
         model = load_mjcf(text, options, findings)
+    elif kind == "sdf":
+        from kinetree.loading.sdf import load_sdf
+
+        model = load_sdf(text, options, findings)
     else:
-        hint = "; convert it to URDF or MJCF" if kind == "sdf" else ""
         raise LoadError(
-            f"starts with {clipped('<' + text.root + '>')}; a URDF starts with <robot>, an MJCF with <mujoco>{hint}",
+            f"starts with {clipped('<' + text.root + '>')}; a URDF starts with <robot>, an MJCF with <mujoco>, an SDF "
+            "with <sdf>",
             text.file,
         )
     findings.warn(stacklevel=2)

@@ -154,6 +154,18 @@ class Document:
     def _numbers(
         self, element: Element, name: str, value: str, count: int, infinite: bool = False
     ) -> tuple[float, ...]:
+        return self.values(element, f"{name}={clipped(value)} of <{element.tag}>", value, count, infinite)
+
+    def values(self, element: Element, where: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
+        """Numbers with blanks between.
+
+        Args:
+            element: What they stand in.
+            where: For messages.
+            value: The text.
+            count: How many there must be.
+            infinite: Whether they may be infinite.
+        """
         try:
             # float() also takes digits of other scripts and underscores between digits
             plain = len(value) <= _LONGEST and value.isascii() and "_" not in value
@@ -161,14 +173,15 @@ class Document:
         except ValueError:
             numbers = ()
         if len(numbers) != count:
-            raise self._no_number(element, name, value, count, "is not")
+            raise self._no_number(element, where, value, count, "is not")
         for number in numbers:
             if not -_HUGE <= number <= _HUGE and not (infinite and number == number):
-                raise self._no_number(element, name, value, count, "is not finite, or too great to compute with, for")
+                raise self._no_number(element, where, value, count, "is not finite, or too great to compute with, for")
         return numbers
 
-    def _no_number(self, element: Element, name: str, value: str, count: int, fault: str) -> LoadError:
+    def _no_number(self, element: Element, where: str, value: str, count: int, fault: str) -> LoadError:
         if "${" in value or "$(" in value:
             return self.xacro(element.sourceline)
         wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers with blanks between"
-        return self.error(element, f"{name}={clipped(value)} of <{element.tag}> {fault} {wanted}; correct it")
+        shown = where if "=" in where else f"{where} {clipped(value.strip())}"
+        return self.error(element, f"{shown} {fault} {wanted}; correct it")

@@ -190,10 +190,10 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
     rpy = document.vector(element, "rpy", _ZERO)
-    return (_rotation(*rpy) if any(rpy) else None), p
+    return (rotation(*rpy) if any(rpy) else None), p
 
 
-def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
+def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
     """Turns about the fixed x, y and z axes, in this order."""
     sr, cr = math.sin(roll), math.cos(roll)
     sp, cp = math.sin(pitch), math.cos(pitch)
@@ -207,9 +207,14 @@ def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
 
 def _quaternion_rotation(document: Document, element: Element) -> _Rotation:
     x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
-    length = math.hypot(x, y, z, w)
-    if not length > 0.0:
+    if not math.hypot(x, y, z, w) > 0.0:
         raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
+    return rotation_of_quaternion(x, y, z, w)
+
+
+def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> _Rotation:
+    """The rotation of a quaternion of any length but zero."""
+    length = math.hypot(x, y, z, w)
     x, y, z, w = x / length, y / length, z / length, w / length
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),

@@ -1,0 +1,314 @@
+"""SDF: reading links and joints from the elements of a model.
+
+What is read is what the dynamics need; shapes, sensors, plugins and settings of simulators are passed over, and nothing
+that a file refers to is opened. Elements that are not read and might have been meant are noted.
+
+[SDF] http://sdformat.org/spec
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from kinetree.errors import LoadError
+from kinetree.loading.description import Hinge, Link, Mimic
+from kinetree.loading.document import Document, Element
+from kinetree.loading.findings import Findings
+from kinetree.loading.options import Options
+from kinetree.loading.sdf_frames import MODEL, Frames, inverse, product, read_pose, words
+from kinetree.loading.source import Source, clipped
+from kinetree.loading.tree import grow
+from kinetree.model.builder import WORLD_NAME
+from kinetree.model.joint import Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+#: Joint types of a file that Kinetree has.
+TYPES = {
+    "revolute": "revolute",
+    "continuous": "revolute",
+    "prismatic": "prismatic",
+    "fixed": "fixed",
+    "ball": "spherical",
+    "universal": "universal",
+}
+
+_MOST = 6_000
+_NO_LIMIT = 1e15
+
+_MODEL_PARTS = frozenset(("link", "joint", "frame", "pose", "static", "model", "include"))
+_LINK_PARTS = frozenset(("pose", "inertial", "gravity"))
+_JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
+_AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
+_PASSED_OVER = {
+    "model": frozenset(
+        ("plugin", "gripper", "self_collide", "allow_auto_disable", "enable_wind", "experimental_params")
+    ),
+    "link": frozenset(
+        (
+            "collision", "visual", "sensor", "projector", "audio_source", "audio_sink", "battery", "light",
+            "particle_emitter", "enable_wind", "kinematic", "self_collide", "velocity_decay", "must_be_base_link",
+        )
+    ),
+    "joint": frozenset(("physics", "sensor")),
+    "axis": frozenset(("initial_position",)),
+}  # fmt: skip
+_FLATTEN = "write it out with: gz sdf -p"
+
+
+def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
+    """The model of an SDF file, which must hold one.
+
+    Args:
+        source: Its text.
+        options: What the user asks for.
+        findings: Collects what the user should know.
+    """
+    document = Document(source, findings, {})
+    model, gravity = _only_model(document)
+    if gravity is not None and options.gravity is None:
+        options = replace(options, gravity=gravity)
+    document.parts(model, (), _PASSED_OVER["model"] | _MODEL_PARTS)
+    for nested in model.iterchildren("model", "include"):
+        raise document.error(nested, f"<{nested.tag}> in <model> is not read; {_FLATTEN}")
+    if (model.findtext("static") or "").strip() in ("true", "1"):
+        findings.add("not read", "<static>: joints of the model move", model.sourceline)
+    frames = Frames(document, model)
+    if len(frames.links) > _MOST:
+        raise document.error(model, f"has more than {_MOST} links; split the file")
+    links = {link.get("name"): _link(document, link) for link in model.iterchildren("link")}
+    joints: dict[str, Hinge] = {}
+    for element in model.iterchildren("joint"):
+        _add_joint(document, element, frames, links, joints)
+    for frame in model.iterchildren("frame"):
+        _add_frame(frame, frames, links, joints)
+    _place_roots(document, model, frames, links, joints, options)
+    return grow(model.get("name") or "robot", links, joints, options, findings)
+
+
+def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
+    """The model of a file, and the gravity of its world, if that is told."""
+    root = document.root
+    worlds = list(root.iterchildren("world"))
+    holders = [root, *worlds]
+    included = [element for holder in holders for element in holder.iterchildren("include")]
+    if included:
+        raise document.error(included[0], f"<include> is not followed: nothing is fetched; {_FLATTEN}")
+    models = [model for holder in holders for model in holder.iterchildren("model")]
+    if len(models) != 1:
+        names = ", ".join(clipped(model.get("name", ""), 30) for model in models[:10]) or "none"
+        raise document.error(root, f"has {len(models)} models ({names}); keep one in the file")
+    down = worlds[0].find("gravity") if worlds else None
+    return models[0], None if down is None else words(document, down, 3)
+
+
+def _number(document: Document, parent: Element, tag: str, default: float, infinite: bool = False) -> float:
+    """The number inside a child; the default where there is none."""
+    child = parent.find(tag)
+    if child is None:
+        return default
+    return document.values(child, f"<{tag}>", child.text or "", 1, infinite)[0]
+
+
+def _link(document: Document, element: Element) -> Link:
+    name = document.text(element, "name")
+    parts = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"])
+    if "gravity" in parts and (parts["gravity"].text or "").strip() in ("false", "0"):
+        document.findings.add("not read", f"<gravity>: gravity acts on link {name!r}", parts["gravity"].sourceline)
+    inertial = parts.get("inertial")
+    if inertial is None:
+        document.findings.add(
+            "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
+            element.sourceline,
+        )  # fmt: skip
+        return Link(name, element.sourceline, 1.0, (0.0, 0.0, 0.0), np.eye(3))
+    if inertial.get("auto") in ("true", "1"):
+        raise document.error(inertial, f"<inertial auto=…> of link {clipped(name)} is not computed; write its numbers")
+    inside = document.parts(inertial, ("pose", "mass", "inertia"), ("density",))
+    at = read_pose(document, inside.get("pose"))
+    tensor = np.eye(3)
+    if "inertia" in inside:
+        moments = inside["inertia"]
+        document.parts(moments, ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+        xx, yy, zz = (_number(document, moments, key, 1.0) for key in ("ixx", "iyy", "izz"))
+        xy, xz, yz = (_number(document, moments, key, 0.0) for key in ("ixy", "ixz", "iyz"))
+        tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    R = at[:3, :3]
+    if not np.array_equal(R, np.eye(3)):
+        tensor = product(product(R, tensor), R.T)
+    return Link(name, inertial.sourceline, _number(document, inertial, "mass", 1.0), tuple(at[:3, 3]), tensor)
+
+
+def _add_joint(
+    document: Document, element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]
+) -> None:
+    """Add a joint; one that turns off its child's origin moves a massless link, to which the child is fixed."""
+    name, given = document.text(element, "name"), document.text(element, "type")
+    if given not in TYPES:
+        raise document.error(
+            element, f"joint {clipped(name)} is of type {clipped(given)}; Kinetree reads {', '.join(TYPES)}"
+        )
+    kind = TYPES[given]
+    parts = document.parts(element, _JOINT_PARTS, _PASSED_OVER["joint"])
+    ends = []
+    for end in ("parent", "child"):
+        if end not in parts or not (parts[end].text or "").strip():
+            raise document.error(element, f"joint {clipped(name)} has no <{end}>; add it")
+        ends.append(parts[end].text.strip())
+    if ends[1] == WORLD_NAME:
+        raise document.error(element, f"the child of joint {clipped(name)} is the world; swap parent and child")
+    child = frames.body(ends[1], element)
+    parent = ends[0] if ends[0] == WORLD_NAME else frames.body(ends[0], element)
+    above = np.eye(4) if parent == WORLD_NAME else frames.pose(parent, element)
+    here, below = frames.pose(name, element), frames.pose(child, element)
+    off = product(inverse(here), below)
+    chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
+    if len(chosen) < KINDS[kind].axes:
+        raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
+    axes = np.array([_axis(document, axis, frames, below) for axis in chosen]).reshape(-1, 3)
+    limits, damping, friction = _bounds(document, chosen, given, name)
+    mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
+    centred = kind in ("fixed", "prismatic") or not off[:3, 3].any()
+    line = element.sourceline
+    if centred:
+        placement = product(inverse(above), below)
+        joints[name] = Hinge(name, line, kind, parent, child, placement, axes, limits, damping, friction, mimic)
+        return
+    carrier = _free(f"{child} ({name})", links)
+    links[carrier] = Link(carrier, line, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    # a frame at the joint with the child's axes
+    at = below.copy()
+    at[:3, 3] = here[:3, 3]
+    placement = product(inverse(above), at)
+    joints[name] = Hinge(name, line, kind, parent, carrier, placement, axes, limits, damping, friction, mimic)
+    _fix(joints, f"{child}_joint", line, carrier, child, product(inverse(at), below))
+
+
+def _fix(joints: dict[str, Hinge], name: str, line: int, parent: str, child: str, placement: Array) -> None:
+    name = _free(name, joints)
+    free = Limits().expanded(KINDS["fixed"])
+    joints[name] = Hinge(name, line, "fixed", parent, child, placement, np.zeros((0, 3)), free, 0.0, 0.0, None)
+
+
+def _axis(document: Document, axis: Element, frames: Frames, child: Array) -> Array:
+    """A unit axis in the child's frame, (3,)."""
+    document.parts(axis, _AXIS_PARTS, _PASSED_OVER["axis"])
+    xyz = axis.find("xyz")
+    direction = np.array(words(document, xyz, 3) if xyz is not None else (0.0, 0.0, 1.0))
+    scale = np.max(np.abs(direction))
+    if scale == 0.0:
+        raise document.error(axis, "the axis is zero; give a direction, such as 0 0 1")
+    direction = direction / scale
+    frame = axis.getparent().get("name")
+    if xyz is not None and xyz.get("expressed_in"):
+        frame = xyz.get("expressed_in")
+    elif (axis.findtext("use_parent_model_frame") or "").strip() in ("true", "1"):
+        frame = MODEL
+    turned = product(child[:3, :3].T, product(frames.pose(frame, axis)[:3, :3], direction))
+    return np.asarray(turned / math.hypot(*turned))
+
+
+def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
+    """Limits, damping and dry friction of a joint."""
+    kind = KINDS[TYPES[given]]
+    if not axes:
+        return Limits().expanded(kind), 0.0, 0.0
+    bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
+    losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
+    for axis in axes:
+        limit, dynamics = axis.find("limit"), axis.find("dynamics")
+        lower = _unbounded(_number(document, limit, "lower", -math.inf, True) if limit is not None else -math.inf)
+        upper = _unbounded(_number(document, limit, "upper", math.inf, True) if limit is not None else math.inf)
+        if given == "continuous":
+            lower, upper = -math.inf, math.inf
+        if lower > upper:
+            raise document.error(limit, f"lower {lower:g} is above upper {upper:g}; swap them")
+        bounds["lower"].append(lower)
+        bounds["upper"].append(upper)
+        for key in ("velocity", "effort"):
+            value = _number(document, limit, key, math.inf, True) if limit is not None else math.inf
+            bounds[key].append(_unbounded(value) if value >= 0.0 else math.inf)  # [SDF]: negative is none
+        for key, values in losses.items():
+            value = _number(document, dynamics, key, 0.0) if dynamics is not None else 0.0
+            if value < 0.0:
+                raise document.error(dynamics, f"<{key}> is negative; write its magnitude")
+            values.add(value)
+        if dynamics is not None and _number(document, dynamics, "spring_stiffness", 0.0) != 0.0:
+            document.findings.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
+    for key, values in losses.items():
+        if len(values) > 1:
+            document.findings.add(
+                "not read", f"<{key}> of joint {name!r}, which differs between axes", axes[0].sourceline
+            )
+            values.clear()
+    damping, friction = (values.pop() if values else 0.0 for values in losses.values())
+    return Limits(**bounds), damping, friction
+
+
+def _unbounded(value: float) -> float:
+    return value if abs(value) < _NO_LIMIT else math.copysign(math.inf, value)
+
+
+def _mimic(document: Document, axis: Element) -> Mimic | None:
+    element = axis.find("mimic")
+    if element is None:
+        return None
+    document.parts(element, ("multiplier", "offset", "reference"))
+    multiplier = _number(document, element, "multiplier", 1.0)
+    offset = _number(document, element, "offset", 0.0) - multiplier * _number(document, element, "reference", 0.0)
+    return Mimic(document.text(element, "joint"), multiplier, offset)
+
+
+def _add_frame(element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]) -> None:
+    """Add a frame, as a link without mass."""
+    name = element.get("name")
+    body = frames.body(name, element)
+    placement = product(inverse(frames.pose(body, element)), frames.pose(name, element))
+    links[name] = Link(name, element.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
+
+
+def _place_roots(
+    document: Document,
+    model: Element,
+    frames: Frames,
+    links: dict[str, Link],
+    joints: dict[str, Hinge],
+    options: Options,
+) -> None:
+    """Hang links without a parent where the file puts them, unless they float, or another link is the root."""
+    held = {joint.child for joint in joints.values()}
+    roots = [link for link in frames.links if link not in held]
+    attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
+    if options.floating_base and options.root is None:
+        if attached:
+            raise LoadError(
+                f"joint {clipped(attached[0].name)} holds the model to the world, so it cannot float; load it without "
+                "floating_base=True",
+                document.file,
+                attached[0].line,
+            )
+        return
+    if options.root is not None and not attached:
+        return
+    placed = model.find("pose")
+    at = read_pose(document, placed)
+    if model.get("placement_frame"):
+        at = product(at, inverse(frames.pose(model.get("placement_frame"), model)))
+    links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    for name, joint in list(joints.items()):
+        if joint.parent == WORLD_NAME:
+            joints[name] = replace(joint, placement=product(at, joint.placement))
+    for root in roots:
+        name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
+        _fix(joints, name, links[root].line, WORLD_NAME, root, product(at, frames.pose(root, model)))
+
+
+def _free(name: str, taken: dict[str, Link] | dict[str, Hinge]) -> str:
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,130 @@
+"""Where the links, joints and frames of an SDF model are, before anything moves.
+
+Every pose is relative to something with a name: the model, a link, a joint or a frame. Where the file does not say to
+what, [SDF] does: a link to the model, a joint to its child, a frame to what it is attached to.
+
+[SDF] http://sdformat.org/tutorials?tut=pose_frame_semantics
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kinetree.loading.document import Document, Element
+from kinetree.loading.source import clipped
+from kinetree.loading.urdf import rotation, rotation_of_quaternion
+from kinetree.model.placement import pose
+from kinetree.spatial.value import Array
+
+#: The frame of the model itself.
+MODEL = "__model__"
+
+
+def product(A: Array, B: Array) -> Array:
+    """A B, in an order that depends on no library of linear algebra."""
+    return np.asarray(np.einsum("ij,j...->i...", A, B))
+
+
+def inverse(placement: Array) -> Array:
+    """The inverse of a pose."""
+    turned = placement[:3, :3].T
+    return pose(turned, -product(turned, placement[:3, 3]))
+
+
+def words(document: Document, element: Element, count: int) -> tuple[float, ...]:
+    """The numbers inside an element."""
+    return document.values(element, f"<{element.tag}>", element.text or "", count)
+
+
+def read_pose(document: Document, element: Element | None) -> Array:
+    """The pose that a <pose> element says, (4, 4); the identity if there is none."""
+    if element is None or not (element.text or "").strip():
+        return np.eye(4)
+    form = element.get("rotation_format", "euler_rpy")
+    if form == "quat_xyzw":
+        *p, x, y, z, w = words(document, element, 7)
+        if not math.hypot(x, y, z, w) > 0.0:
+            raise document.error(element, "the quaternion of <pose> is zero; write 0 0 0 1 for no rotation")
+        return pose(np.array(rotation_of_quaternion(x, y, z, w)), np.array(p))
+    if form != "euler_rpy":
+        raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
+    *p, roll, pitch, yaw = words(document, element, 6)
+    if element.get("degrees", "false") in ("true", "1"):
+        roll, pitch, yaw = map(math.radians, (roll, pitch, yaw))
+    return pose(np.array(rotation(roll, pitch, yaw)), np.array(p))
+
+
+class Frames:
+    """Poses of named things in the model's frame.
+
+    Args:
+        document: The file.
+        model: The <model> element.
+    """
+
+    def __init__(self, document: Document, model: Element) -> None:
+        self._document = document
+        self._entries: dict[str, tuple[Element, str, Array]] = {}
+        self._resolved: dict[str, Array] = {MODEL: np.eye(4)}
+        self._attached: dict[str, str] = {}
+        self.links = [link.get("name", "") for link in model.iterchildren("link")]
+        for element in model.iterchildren("link", "joint", "frame"):
+            name = document.text(element, "name")
+            if name in self._entries or name in (MODEL, "world"):
+                raise document.error(
+                    element, f"the name {clipped(name)} is taken; links, joints and frames share names"
+                )
+            placed = element.find("pose")
+            to = MODEL
+            if element.tag == "joint":
+                to = (element.findtext("child") or "").strip()
+            elif element.tag == "frame":
+                to = self._attached[name] = element.get("attached_to") or MODEL
+            given = placed.get("relative_to") if placed is not None else None
+            self._entries[name] = element, given or to, read_pose(document, placed)
+            if element.tag == "joint":
+                self._attached[name] = (element.findtext("child") or "").strip()
+        self.canonical = model.get("canonical_link") or (self.links[0] if self.links else "")
+
+    def pose(self, name: str, user: Element) -> Array:
+        """Where something is in the model's frame, (4, 4).
+
+        Args:
+            name: Of a link, a joint or a frame.
+            user: The element that refers to it, for messages.
+        """
+        chain: dict[str, None] = {}
+        while name not in self._resolved:
+            if name not in self._entries:
+                known = ", ".join(clipped(each, 30) for each in list(self._entries)[:10]) or "none"
+                raise self._document.error(
+                    user,
+                    f"{clipped(name)} is no link, joint or frame of the model; correct the name. There are: {known}",
+                )
+            if name in chain:
+                raise self._document.error(user, f"poses are relative to each other in a circle, at {clipped(name)}")
+            chain[name] = None
+            name = self._entries[name][1]
+        for each in reversed(chain):
+            _, to, local = self._entries[each]
+            self._resolved[each] = product(self._resolved[to], local)
+        return self._resolved[next(iter(chain), name)]
+
+    def body(self, name: str, user: Element) -> str:
+        """The link that something is fixed to.
+
+        Args:
+            name: Of a link, a joint, a frame or the model.
+            user: The element that refers to it, for messages.
+        """
+        seen: set[str] = set()
+        while name in self._attached or name == MODEL:
+            if name in seen:
+                raise self._document.error(user, f"frames are attached to each other in a circle, at {clipped(name)}")
+            seen.add(name)
+            name = self.canonical if name == MODEL else self._attached[name]
+        if self._entries.get(name, (None,))[0] is None or self._entries[name][0].tag != "link":
+            raise self._document.error(user, f"{clipped(name)} is no link of the model; correct the name")
+        return name
