@@ -173,6 +173,15 @@ def test_every_joint_has_sliders(joint: str) -> None:
         assert len(handles) == robot.nv
 
 
+@pytest.mark.parametrize("limits", [(0.5, 0.5), (0.0, 1e-9), (-1e12, 1e12), (1.0, 1.0004), (0.0, 0.3)])
+def test_odd_limits_have_sliders(limits: tuple[float, float]) -> None:
+    bounds = kt.Limits(lower=limits[0], upper=limits[1])
+    robot = kt.Builder().add_body("a", mass=1.0, com=(1.0, 0.0, 0.0), inertia=np.eye(3), limits=bounds).build()
+    with View(robot, port=0) as view:
+        ((_, (handle,)),) = view._sliders._handles
+        assert limits[0] <= handle.min <= handle.value <= handle.max <= limits[1]
+
+
 def test_a_world_without_bodies_is_drawn() -> None:
     with pytest.warns(ModelWarning):
         robot = kt.load("<robot name='nothing'/>")

@@ -11,7 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning
 from kinetree.model.joints import KINDS
-from kinetree.viewer import geometry, stand_ins, visuals
+from kinetree.viewer import geometry, meshes, stand_ins, visuals
 from kinetree.viewer.geometry import Visual
 from kinetree.viewer.sliders import configuration_of, coordinates, values_of
 from tests.oracle import oracle
@@ -102,10 +102,14 @@ def test_meshes_are_scaled_and_mirrored_ones_keep_their_outside(tmp_path: Path) 
 
 
 def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read any more once there is too much, so that no number of meshes fills the memory."""
     monkeypatch.setattr(visuals, "MOST_FACES", 100)
-    found, notes = read(ROBOT.format(links=""))
+    monkeypatch.setattr(meshes, "load", lambda *_: pytest.fail("read"))
+    mesh = "<link name='arm'><visual><geometry><mesh filename='a.stl'/></geometry></visual></link>"
+    found, notes = read(ROBOT.format(links=mesh))
     assert len(found) == 1
-    assert "more than 100 triangles in all" in notes[0]
+    (note,) = notes
+    assert "more than 100 triangles in all; nothing more is read or drawn, from here on: 'base'" in note
 
 
 def test_other_files_are_refused() -> None:

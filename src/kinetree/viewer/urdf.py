@@ -21,8 +21,8 @@ _LARGEST = 1e4
 _Parts = list[Mesh]
 
 
-def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> list[Visual]:
-    """What the links of a file look like.
+def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> Iterator[Visual]:
+    """What the links of a file look like; meshes are read as they are asked for.
 
     Args:
         source: Its text.
@@ -57,12 +57,12 @@ def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> lis
             findings.add(f"not drawn, {error.problem}", what, element.sourceline)
             return []
 
-    return [
+    return (
         visual
         for link in document.root.findall("link")
         for element in link.findall("visual")
         for visual in drawn(link.get("name") or "", element)
-    ]
+    )
 
 
 def _visual(

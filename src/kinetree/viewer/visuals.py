@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kinetree.errors import InputError, LoadError
@@ -37,7 +37,7 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
     if kind == "robot":
         from kinetree.viewer.urdf import urdf_visuals
 
-        found = urdf_visuals(text, roots, findings)
+        found: Iterable[Visual] = urdf_visuals(text, roots, findings)
     elif kind in ("mujoco", "mujocoinclude"):
         from kinetree.viewer.mjcf import mjcf_visuals
 
@@ -49,8 +49,9 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
     for visual in found:
         faces += len(visual.mesh.faces)
         if faces > MOST_FACES:
-            findings.add(f"more than {MOST_FACES} triangles in all; what comes later is not drawn", repr(visual.body))
-        else:
-            kept.append(visual)
+            problem = f"more than {MOST_FACES} triangles in all; nothing more is read or drawn, from here on"
+            findings.add(problem, repr(visual.body))
+            break
+        kept.append(visual)
     findings.warn(stacklevel=3)
     return kept
