@@ -20,7 +20,7 @@ import numpy as np
 
 import kinetree as kt
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import count_passes
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.mechanism import Site
@@ -90,11 +90,11 @@ def comb(stem: int, limb: int, limbs: int, tasks: int) -> tuple[kt.Model, tuple[
 def measure(family: Family, timed: bool) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """By method: operations, operations for the tasks alone, and time per sample of a batch, over sizes."""
     found: dict[str, dict[str, list[tuple[int, float]]]] = {
-        m: {"operations": [], "tasks": [], "time": []} for m in METHODS
+        m: {"operations": [], "tasks": [], "time": []} for m in ALGORITHMS
     }
     for size in family.sizes:
         robot, sites = comb(*family.make(size))
-        methods = [m for m in METHODS if m != "definition" or robot.nv <= 3 * MOST_DENSE]
+        methods = [m for m in ALGORITHMS if m != "definition" or robot.nv <= 3 * MOST_DENSE]
         contenders = {}
         q = robot.random_configuration(np.random.default_rng(2), (64,))
         for method in methods:
@@ -126,7 +126,7 @@ def draw(name: str, family: Family, found: dict[str, dict[str, list[tuple[int, f
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     figure.suptitle(family.title, fontsize=11)
     for axes, (kind, label) in zip(figure.subplots(1, 3), kinds.items(), strict=True):
-        for i, method in enumerate(METHODS):
+        for i, method in enumerate(ALGORITHMS):
             points = [(x, y) for x, y in found[method][kind] if y > 0]
             if points:
                 style = {"marker": "os^vDPX*"[i], "markersize": 4, "linewidth": 1.2, "color": colormaps["tab10"](i)}

@@ -21,7 +21,7 @@ from benchmarks.papers.link_coordinates import operations
 from benchmarks.papers.link_coordinates.number import Tally
 from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, growth, ratio, relations
 from benchmarks.table import of_numbers
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import PASSES, Count, count_passes
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
@@ -61,7 +61,7 @@ class Comparison:
     @cached_property
     def passes(self) -> dict[str, dict[str, dict[str, Count]]]:
         """Counts by mechanism, method and pass."""
-        return {variant: {method: _passes(variant, method) for method in METHODS} for variant in ASIMO_VARIANTS}
+        return {variant: {method: _passes(variant, method) for method in ALGORITHMS} for variant in ASIMO_VARIANTS}
 
     @cached_property
     def totals(self) -> dict[str, dict[str, int]]:
@@ -125,7 +125,7 @@ class Comparison:
         console.print("\nOperations in thousands, all mechanisms (Figure 6)\n", style="bold")
         table = of_numbers("mechanism", _HEADERS, gap=1)
         for variant in ASIMO_VARIANTS:
-            totals = [self.totals[variant][method] for method in METHODS]
+            totals = [self.totals[variant][method] for method in ALGORITHMS]
             cells = [f"[bold]{n / 1e3:.1f}[/]" if n == min(totals) else f"{n / 1e3:.1f}" for n in totals]
             table.add_row(variant, *cells)
         console.print(table)
@@ -168,7 +168,7 @@ class Comparison:
 
         figure = Figure(figsize=(13, 9), layout="constrained")
         above, below = figure.subplots(2, 1, height_ratios=(3, 2))
-        _bars(above, self.passes, [method for method in METHODS if method != "definition"], PASSES)
+        _bars(above, self.passes, [method for method in ALGORITHMS if method != "definition"], PASSES)
         above.set_title(f"Operations for Λ⁻¹, by pass from dark to light: {', '.join(PASSES)}", fontsize=10)
         parts = ("H", "L", "J", "Y", "YYᵀ", "inertias", "inward", "outward", "pairs")
         _bars(below, self.link_parts, list(PUBLISHED), parts)
@@ -183,7 +183,7 @@ def _bars(axes: Any, counts: _Parts, shown: Sequence[str], parts: Sequence[str])
     """A group of bars per mechanism, each split by part from dark to light."""
     from matplotlib import colormaps
 
-    order = [method for method in METHODS if method != "definition"]
+    order = [method for method in ALGORITHMS if method != "definition"]
     width = 0.8 / len(shown)
     for i, name in enumerate(shown):
         colour = colormaps["tab10"](order.index(PUBLISHED.get(name, name)))

@@ -11,7 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines import reference
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.mechanism import Site
@@ -71,35 +71,35 @@ def sample(name: str, shape: tuple[int, ...] = ()) -> Array:
     return cases.model(name).random_configuration(np.random.default_rng(17), shape)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_method_is_the_definition(name: str, method: str) -> None:
     tasks, q = Tasks.anywhere(name, 6, seed=4), sample(name)
     assert_close(tasks.interpreted(method, q), *tasks.expected(q))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_many_tasks_anywhere(method: str) -> None:
     tasks, q = Tasks.anywhere("forest", 20, seed=10), sample("forest")
     assert_close(tasks.interpreted(method, q), *tasks.expected(q))
 
 
 @pytest.mark.parametrize("count", [3, 40])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_every_joint_kind_compiled(method: str, count: int) -> None:
     tasks, q = Tasks.moving("every kind", count, seed=5), sample("every kind")
     assert_close(tasks.compiled(method, q), *tasks.expected(q))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1, 9)], ids=str)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_batches(method: str, shape: tuple[int, ...]) -> None:
     tasks, q = Tasks.moving("legged", 5, seed=6), sample("legged", shape)
     assert_close(tasks.compiled(method, q), *tasks.expected(q))
 
 
 @pytest.mark.parametrize("count", [1, 12, 40])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_any_number_of_tasks(method: str, count: int) -> None:
     tasks, q = Tasks.moving("legged", count, seed=count), sample("legged")
     assert_close(tasks.compiled(method, q), *tasks.expected(q))
@@ -112,7 +112,7 @@ def test_references(method: str, view: str) -> None:
     assert_close(tasks.interpreted(method, q, view), *tasks.expected(q, view))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_symmetric_and_positive_semidefinite(method: str) -> None:
     tasks, q = Tasks.moving("legged", 12, seed=8), sample("legged", (4,))
     result = tasks.compiled(method, q)
@@ -121,7 +121,7 @@ def test_symmetric_and_positive_semidefinite(method: str) -> None:
     assert np.linalg.eigvalsh(result).min() > -scale
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_tasks_on_the_world_feel_nothing(method: str) -> None:
     robot = cases.model("legged")
     sites = (robot.site("world"), robot.site("link3"), replace(robot.site("world"), rows=(3, 4, 5)))
@@ -131,7 +131,7 @@ def test_tasks_on_the_world_feel_nothing(method: str) -> None:
     assert result[6:12, 6:12].all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_one_bad_sample_spoils_no_other(method: str) -> None:
     tasks, q = Tasks.moving("legged", 4, seed=9), sample("legged", (9,)).copy()
     good = tasks.compiled(method, q)

@@ -12,7 +12,7 @@ import pytest
 
 import kinetree as kt
 from benchmarks.mjcf import mjcf
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines import reference
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.mechanism import Site
@@ -71,7 +71,7 @@ def delassus(model: Any, q: Array, tasks: Sequence[tuple[int, bool]]) -> Array:
     return matrix[np.ix_(order, order)]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_pinocchio_on_a_random_tree(method: str) -> None:
     """All joint kinds that it has, six rows and three by turns, two tasks on one body, inner bodies."""
     mechanism = upright(random_mechanism("delassus", mixed(10, 41), 41, tips=3))
@@ -172,7 +172,7 @@ def test_tasks_are_as_described(name: str) -> None:
     assert any(node not in parents for node in carriers)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 @pytest.mark.parametrize("name", TASKS)
 def test_pinocchio_on_real_robots(name: str, method: str) -> None:
     real = Real.load(name)
@@ -180,7 +180,7 @@ def test_pinocchio_on_real_robots(name: str, method: str) -> None:
         assert_close(real.computed(method, count), by_pinocchio(real, count), tolerance(real.robot.model, real.q))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 @pytest.mark.parametrize("name", TASKS)
 def test_mujoco_on_real_robots(name: str, method: str) -> None:
     real = Real.load(name)
@@ -190,7 +190,7 @@ def test_mujoco_on_real_robots(name: str, method: str) -> None:
         assert_close(real.computed(method, count), expected[:, rows, rows], tolerance(real.robot.model, real.q))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_mujoco_on_random_trees(name: str, method: str) -> None:
     pair = Pair.of(MECHANISMS[name]())

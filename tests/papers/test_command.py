@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rich")
 
 from benchmarks.papers.__main__ import PAPERS, main
-from kinetree.algorithms.operational_space import METHODS
+from kinetree.algorithms.operational_space import ALGORITHMS
 from kinetree.zoo import ASIMO_VARIANTS
 
 
@@ -31,7 +31,7 @@ def test_wensing_2012(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     output = shown(capsys, "wensing_2012", "--plot", str(picture))
     assert "…" not in output  # nothing is cut off in a narrow window
     assert all(variant in output for variant in ASIMO_VARIANTS)
-    assert all(method in output for method in METHODS)
+    assert all(method in output for method in ALGORITHMS)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.efpa_response import efpa_response
-from kinetree.algorithms.operational_space import inverse_inertia, stations
+from kinetree.algorithms.operational_space import accumulation, inverse_inertia
 from kinetree.algorithms.operational_space.response import response
 from kinetree.engines import reference
 from kinetree.engines.count import count
@@ -48,7 +48,7 @@ def test_responses_take_fewer_operations_with_the_inverse_inertia_than_alone() -
 
 
 def test_sharing_the_arms_of_thumbs_and_forefingers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stations at both hands take fewer operations than EFPA, but more than the same sweep without any."""
+    """Accumulation nodes at both hands take fewer operations than EFPA, but more than the same sweep without any."""
     variant = "forefingers_thumbs_feet"
     robot = asimo35(variant)
     setup = Setup(robot.mechanism, tuple(robot.site(task) for task in asimo35_tasks(variant)))
@@ -58,8 +58,8 @@ def test_sharing_the_arms_of_thumbs_and_forefingers(monkeypatch: pytest.MonkeyPa
         "hands": lambda chain, rows, _: rows == 12 and chain.freedom >= 6,
     }
     for name, rule in rules.items():
-        monkeypatch.setattr(stations._Chain, "pays", rule)
-        chosen = [robot.mechanism.names[k] for k in stations.Stations(setup.mechanism, setup.rows).nodes]
+        monkeypatch.setattr(accumulation._Chain, "pays", rule)
+        chosen = [robot.mechanism.names[k] for k in accumulation.AccumulationNodes(setup.mechanism, setup.rows).nodes]
         assert chosen == {"none": [], "hands": ["torso", "right_hand", "left_hand"]}[name]
         for method in ("efpa_segments", "pv_osim_r"):
             counts[f"{method}, {name}"] = operations(variant, inverse_inertia(method, "local"))

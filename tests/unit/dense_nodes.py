@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.recursion.mechanism import Mechanism
-from kinetree.spatial.hinge import Hinge
+from kinetree.spatial.hinge import RiccatiStep
 from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Force
 from kinetree.spatial.symmetric import Factor
@@ -84,14 +84,14 @@ class Map(Matrix):
     def T(self) -> Transposed[Any, Array]:
         return Transposed(lambda f: self.matrix().T @ _flat(f))
 
-    def hinge(self, P: Inertia, armature: Array) -> Hinge:
+    def hinge(self, P: Inertia, armature: Array) -> RiccatiStep:
         assert not armature.any()
         H, dense = self.matrix(), P.matrix()
         U = dense @ H
         D = Factor.of(H.T @ U)
         G = D.solve(U.T).T
         n = len(dense)
-        return Hinge(D, Map(G, *G.shape), Inertia(dense - U @ G.T, n, n))  # type: ignore[arg-type]
+        return RiccatiStep(D, Map(G, *G.shape), Inertia(dense - U @ G.T, n, n))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

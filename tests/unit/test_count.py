@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
-from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_stations
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
+from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_accumulation
 from kinetree.engines.count import PASSES, count, count_passes
 from kinetree.recursion.mechanism import Site
 from kinetree.zoo import asimo35, asimo35_tasks
@@ -35,7 +35,7 @@ GOLDEN = {
 
 def totals(robot: kt.Model, frames: tuple[str, ...]) -> dict[str, int]:
     sites = tuple(robot.site(name) for name in frames)
-    return {m: count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in METHODS}
+    return {m: count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in ALGORITHMS}
 
 
 def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[kt.Model, tuple[str, ...]]:
@@ -61,14 +61,14 @@ def chain(length: int, tips: int) -> tuple[kt.Model, tuple[str, ...]]:
     return tree(length, (1,) * tips, 1)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_golden_counts(method: str) -> None:
     small, frames = chain(1, 1)
     assert totals(small, frames)[method] == GOLDEN[method][0]
     assert totals(asimo35(), asimo35_tasks())[method] == GOLDEN[method][1]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_passes_sum_up(method: str) -> None:
     robot, frames = chain(4, 3)
     sites = tuple(robot.site(name) for name in frames)
@@ -86,14 +86,14 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
     chosen = choose(robot.mechanism, sites)
     assert counts[chosen] == min(counts[m] for m in CANDIDATES)
     # that one is ahead on shallow trees, but slower there
-    others = [counts[m] for m in METHODS if m != "sparse_factorization"]
+    others = [counts[m] for m in ALGORITHMS if m != "sparse_factorization"]
     assert counts[chosen] <= 1.004 * min(others)
 
 
 def agreement(robot: kt.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
-    """What stations save, by formulas and by counts, as shares of all operations."""
-    without, with_stations = (count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in CANDIDATES)
-    return saved_by_stations(robot.mechanism, sites) / without, 1.0 - with_stations / without
+    """What accumulation nodes save, by formulas and by counts, as shares of all operations."""
+    without, with_nodes = (count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in CANDIDATES)
+    return saved_by_accumulation(robot.mechanism, sites) / without, 1.0 - with_nodes / without
 
 
 @pytest.mark.parametrize("seed", range(4))

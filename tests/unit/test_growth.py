@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from benchmarks.growth import comb
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import count_passes
 
-#: Long enough for stations to pay.
+#: Long enough for accumulation nodes to pay.
 STEM, LIMB, TASKS = 16, 4, 4
 
 
@@ -73,7 +73,7 @@ CLAIMED = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_operations_grow_as_claimed(method: str) -> None:
     assert astuple(Degrees.of(lambda s, l, m: operations(method, s, l, m))) == astuple(CLAIMED[method])
 

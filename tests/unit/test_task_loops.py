@@ -1,4 +1,4 @@
-"""Loops over rows of tasks, ancestors of columns, branches of pairs and stations: what they visit, on every engine."""
+"""Loops over rows of tasks, ancestors of columns, branches of pairs, accumulation nodes: what every engine visits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import stations
-from kinetree.algorithms.operational_space.stations import UNITS, Stations
+from kinetree.algorithms.operational_space import accumulation
+from kinetree.algorithms.operational_space.accumulation import UNITS, AccumulationNodes
 from kinetree.engines import reference
 from kinetree.engines.count import count
 from kinetree.engines.native.kernels import bind
@@ -146,7 +146,7 @@ def test_branches_lead_from_the_common_ancestor_to_a_frame(to: str) -> None:
 
 
 def test_rows_pass_as_they_are_or_as_units() -> None:
-    found = Stations(ROBOT.mechanism, ROWS)
+    found = AccumulationNodes(ROBOT.mechanism, ROWS)
     assert found.nodes
     for k in range(len(TOPOLOGY)):
         passing = found.passing(k)
@@ -156,12 +156,12 @@ def test_rows_pass_as_they_are_or_as_units() -> None:
         elif passing:
             assert len(passing) == UNITS
     assert found.count == ROWS.count + UNITS * len(found.nodes)
-    for station, one, other in found.joins:
-        assert TOPOLOGY.nearest_common_ancestor(SITES[one].node, SITES[other].node) >= station
+    for node, one, other in found.joins:
+        assert TOPOLOGY.nearest_common_ancestor(SITES[one].node, SITES[other].node) >= node
     assert {found.above(k) for k in found.nodes} <= {WORLD, *found.nodes}
 
 
-def test_stations_are_visited_both_ways() -> None:
+def test_accumulation_nodes_are_visited_both_ways() -> None:
     @declare
     def visited(tree: Any, q: Any, seen: Any) -> None:
         weight, order = tree.array("passing"), tree.array("node", "sorted_rows")
@@ -169,19 +169,19 @@ def test_stations_are_visited_both_ways() -> None:
         for row in tree.sorted_rows():
             order[tree.world, row] = 0.0
             weight[row] = 0.0
-        for k, above in stations.scatter(tree):
+        for k, above in accumulation.scatter(tree):
             k.depth = above.depth + 1.0
-            for unit in stations.units(tree, k):
+            for unit in accumulation.units(tree, k):
                 weight[unit] = k.depth[0]
-        for k, above in stations.gather(tree):
+        for k, above in accumulation.gather(tree):
             for row in tree.carried(k):
-                order[k, row] = 10.0 * k.depth[0] + weight[stations.units(tree, k)[5]] + 0.1 * above.depth[0]
-        for k, one, other in stations.joins(tree):
+                order[k, row] = 10.0 * k.depth[0] + weight[accumulation.units(tree, k)[5]] + 0.1 * above.depth[0]
+        for k, one, other in accumulation.joins(tree):
             for r in tree.rows_of(one):
                 for s in tree.rows_of(other, r):
                     seen[r, s] = order[k, r] + order[k, s]
 
-    found = Stations(ROBOT.mechanism, ROWS)
+    found = AccumulationNodes(ROBOT.mechanism, ROWS)
     depth = {WORLD: 0.0}
     for k in found.nodes:
         depth[k] = depth[found.above(k)] + 1.0
@@ -203,8 +203,8 @@ def groups_of(loop: str) -> Algorithm:
         for one in tree.sorted_rows():
             for other in tree.sorted_rows(one):
                 marks[one, other] = 0.0
-        for k, _ in stations.gather(tree):
-            units = stations.units(tree, k)
+        for k, _ in accumulation.gather(tree):
+            units = accumulation.units(tree, k)
             for i, one in enumerate(units):
                 for other in units[i:]:
                     marks[one, other] = 0.0
@@ -226,7 +226,7 @@ def groups_of(loop: str) -> Algorithm:
 
 @pytest.mark.parametrize("loop", ["carried_groups", "passing_groups"])
 def test_groups_make_all_pairs_that_pass(loop: str) -> None:
-    found = Stations(ROBOT.mechanism, ROWS)
+    found = AccumulationNodes(ROBOT.mechanism, ROWS)
     expected = np.zeros((ROWS.count, ROWS.count))
     for k in range(len(TOPOLOGY)):
         passing = ROWS.carried(k) if loop == "carried_groups" else found.passing(k)
@@ -287,8 +287,8 @@ def test_operations_of_new_loops_are_counted() -> None:
 
 def units_in_an_array_of_rows(tree: Any, q: Any, seen: Any) -> None:
     rows = tree.array("sorted_rows")
-    for k, _ in stations.gather(tree):
-        rows[stations.units(tree, k)[0]] = 0.0
+    for k, _ in accumulation.gather(tree):
+        rows[accumulation.units(tree, k)[0]] = 0.0
 
 
 def test_units_are_rows_of_nobody() -> None:

@@ -117,10 +117,10 @@ def _seconds(dt: Any) -> float:
 
 
 def _chosen(method: str) -> str:
-    if method not in METHODS:
-        raise UnknownNameError("method", method, METHODS)
+    if method not in INTEGRATORS:
+        raise UnknownNameError("method", method, INTEGRATORS)
     return method
 
 
 #: What `step` and `discretize` take as `method`.
-METHODS = ("semi_implicit_euler", "rk4")
+INTEGRATORS = ("semi_implicit_euler", "rk4")

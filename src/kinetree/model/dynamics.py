@@ -29,7 +29,7 @@ from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
-from kinetree.algorithms.operational_space import METHODS, inverse_inertia
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
@@ -246,7 +246,7 @@ class Dynamics(Kinematics, Derivatives):
                 `kinetree.operational_space.METHODS`.
             frames: For functions of frames and methods for Λ⁻¹, which ones; all by default.
         """
-        if function in METHODS:
+        if function in ALGORITHMS:
             sites = [self.site(name) for name in (self.frames if frames is None else frames)]
             return count(inverse_inertia(function, "local"), self.mechanism, sites)
         chosen = self._function(function)
@@ -277,7 +277,7 @@ class Dynamics(Kinematics, Derivatives):
         if "." in name and name not in DERIVATIVES:
             raise UnknownNameError("derivative", name, DERIVATIVES)
         if name not in FUNCTIONS and name not in DERIVATIVES:
-            raise UnknownNameError("function", name, (*FUNCTIONS, *METHODS))
+            raise UnknownNameError("function", name, (*FUNCTIONS, *ALGORITHMS))
         return attrgetter(name)(self)
 
 

@@ -10,7 +10,7 @@ from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Mechanism, Site
 
 #: Names that `method=` takes besides "auto".
-METHODS = tuple(operational_space.METHODS)
+METHODS = tuple(operational_space.ALGORITHMS)
 
 
 def chosen(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:

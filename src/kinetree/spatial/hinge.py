@@ -19,7 +19,7 @@ from kinetree.spatial.value import Array, Linear, Transposed, Value
 from kinetree.spatial.vector3 import cross, stack
 
 
-class Hinge(NamedTuple):
+class RiccatiStep(NamedTuple):
     """[J11] Eq. 32: D = Hᵀ P H, G = P H D⁻¹ and P⁺ = P − G Hᵀ P."""
 
     D: Factor
@@ -106,7 +106,7 @@ class JointMap(Protocol):
         Joints with armature keep their own columns, since armature belongs to coordinates and not to motions.
         """
 
-    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         """Eq. 32. `armature` is added to D's diagonal."""
 
 
@@ -138,12 +138,12 @@ class MotionColumns(Columns):
     def basis(self, X: Transform, _armature: Array) -> Columns:
         return self.map(X.back)
 
-    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         H, dense = self.matrix(), P.matrix()
         U = dense @ H
         D = Factor.of(_with_armature(H.T @ U, armature))
         G = D.solve(U.T).T
-        return Hinge(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
+        return RiccatiStep(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
 
 
 class AxisMap(Value):
@@ -196,13 +196,13 @@ class AxisMap(Value):
             return MotionColumns(stack(*turns), 3)
         return self.map(X.back)
 
-    def hinge(self, P: ArticulatedInertia, armature: Array) -> Hinge:
+    def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         axes, dense = list(self.axes), P.matrix()
         U = dense[:, axes]
         D = Factor.of(_with_armature(U[axes], armature))
         if not _no_rotor(armature):
             G = D.solve(U.T).T
-            return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G))
+            return RiccatiStep(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G))
         # Without armature the rows of G along the joint are those of the identity, and those of P⁺ are zero.
         others = [i for i in range(6) if i not in axes]
         G = np.zeros((6, len(axes)), dtype=dense.dtype)
@@ -212,7 +212,7 @@ class AxisMap(Value):
             G[others] = D.solve(U[others].T).T
             rest = _subtract(dense, U, G).matrix()
             P_plus[np.ix_(others, others)] = rest[np.ix_(others, others)]
-        return Hinge(D, ForceColumns(G.T.reshape(-1), len(axes)), ArticulatedInertia.from_matrix(P_plus))
+        return RiccatiStep(D, ForceColumns(G.T.reshape(-1), len(axes)), ArticulatedInertia.from_matrix(P_plus))
 
 
 def _with_armature(D: Array, armature: Array) -> Array:

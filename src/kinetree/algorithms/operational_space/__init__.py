@@ -21,7 +21,7 @@ from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 
 #: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
-METHODS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
+ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
     "definition": definition,
     "chang_khatib": chang_khatib,
     "rjk": rjk,
@@ -38,7 +38,7 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
     """Λ⁻¹ of the rows of all tasks, (Σr, Σr), by a method and seen from a reference.
 
     Args:
-        method: One of `METHODS`.
+        method: One of `ALGORITHMS`.
         reference: One of `kinetree.algorithms.kinematics.VIEWS`.
         parts: What there is among the tasks.
     """
@@ -46,7 +46,7 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
     # entries of relative tasks are added up, so they start from zero
     sparse = (result,) if parts.relative else ()
     declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse)
-    run = METHODS[method](VIEWS[reference], parts)
+    run = ALGORITHMS[method](VIEWS[reference], parts)
     return replace(declare(run), name=f"{method}_{reference}{parts.suffix}")
 
 
@@ -65,7 +65,7 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
         symmetric=("inertia",),
         sparse=("spread",),
     )
-    run = inertia_by(METHODS[method](VIEWS[reference], parts), parts)
+    run = inertia_by(ALGORITHMS[method](VIEWS[reference], parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
 

@@ -7,9 +7,9 @@ column through a list. On four real robots with one to eight frames the choice t
 of the six that were timed (all but `definition` and `chang_khatib`), with one exception: in single calls,
 `sparse_factorization` is 12 % ahead for eight frames on nine joints.
 
-The candidates differ only in what passes the joints and in what stations do, so only that is counted, by formulas for
-the steps and without tracing a program: that would take a hundred times as long as to load the compiled kernel. The
-formulas are those by which `kinetree.algorithms.operational_space.stations` weighs single stations. Against the count
+The candidates differ only in what passes the joints and in what accumulation nodes do, so only that is counted, by
+formulas for the steps and without tracing a program: that would take a hundred times as long as to load the compiled
+kernel. The formulas are those by which `kinetree.algorithms.operational_space.accumulation` weighs single nodes. Against the count
 engine they are off by at most 4 % of all operations, and where they choose differently it does not matter
 (`tests/unit/test_count.py`).
 """
@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kinetree.algorithms.operational_space.stations import UNITS, Stations
+from kinetree.algorithms.operational_space.accumulation import UNITS, AccumulationNodes
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.rows import Rows
 from kinetree.recursion.topology import WORLD
 
-_WITHOUT_STATIONS, _WITH_STATIONS = "pv_osim", "pv_osim_r"
-CANDIDATES = (_WITHOUT_STATIONS, _WITH_STATIONS)
+_WITHOUT, _WITH = "pv_osim", "pv_osim_r"
+CANDIDATES = (_WITHOUT, _WITH)
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
@@ -37,28 +37,28 @@ def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
     Returns:
         One of `CANDIDATES`.
     """
-    return _WITH_STATIONS if saved_by_stations(mechanism, sites) > 0 else _WITHOUT_STATIONS
+    return _WITH if saved_by_accumulation(mechanism, sites) > 0 else _WITHOUT
 
 
-def saved_by_stations(mechanism: Mechanism, sites: Sequence[Site]) -> int:
+def saved_by_accumulation(mechanism: Mechanism, sites: Sequence[Site]) -> int:
     """Operations that `pv_osim` takes and `pv_osim_r` does not, less those that only the latter takes.
 
-    Zero if there are no stations: then both do the same, and the former has less to set up.
+    Zero if there are no accumulation nodes: then both do the same, and the former has less to set up.
     """
     rows = Rows(mechanism, sites)
-    stations = Stations(mechanism, rows)
-    if not stations.nodes:
+    nodes = AccumulationNodes(mechanism, rows)
+    if not nodes.nodes:
         return 0
     saved = sum(
-        _passing(kind.nv, len(rows.carried(k))) - _passing(kind.nv, len(stations.passing(k)))
+        _passing(kind.nv, len(rows.carried(k))) - _passing(kind.nv, len(nodes.passing(k)))
         for k, kind in enumerate(mechanism.kinds)
     )
-    for k in stations.nodes:
+    for k in nodes.nodes:
         carried = len(rows.carried(k))
-        saved -= 66 * carried  # the station's Ω₀ times each row
-        if stations.above(k) != WORLD:
-            saved -= 66 * carried + 648  # each row, and Ω₀, taken to the next station
-    for _, one, other in stations.joins:
+        saved -= 66 * carried  # Ω₀ times each row
+        if nodes.above(k) != WORLD:
+            saved -= 66 * carried + 648  # each row, and Ω₀, taken to the next node
+    for _, one, other in nodes.joins:
         first, second = len(rows.of(one)), len(rows.of(other))
         saved -= 12 * (first * (first + 1) // 2 if one == other else first * second)
     return saved

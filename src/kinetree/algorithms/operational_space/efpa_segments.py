@@ -1,15 +1,15 @@
 """Λ⁻¹ by extended force propagators that span serial segments. Cost O(n + m²).
 
-    pass       loop                       leaves                                                       source
-    place      scatter, frames            bodies and task rows χ in the frame of the tree
-    segments   gather, passing rows       L and K of each serial segment: P and Ω                          [J11] §7
-    reach      stations, tips to base     extended force propagators χ of all rows to all stations         [W12] Eq. 11
-    response   stations, base to tips     acceleration Λ of each station per unit force along each row     [W12] Eq. 13
-    meet       pairs of tasks             Λ⁻¹ at the first station that both arrive at                     [W12] Eq. 14
+    pass       loop                                leaves                                             source
+    segments   gather, rows that pass a joint      L and K of each serial segment: P and Ω             [J11] §7
+    reach      accumulation nodes, tips to base    extended propagators χ of all rows to all of them   [W12] Eq. 11
+    response   accumulation nodes, base to tips    Λ⁻¹(i, k) of each accumulation node i               [W12] Eq. 13
+    pairs      pairs of tasks                      Λ⁻¹ at the first node that both arrive at           [W12] Eq. 14
 
 The improvement that [W12] §V leaves open: a chain of joints that supports several tasks is gone through once, with six
-unit forces, and Eqs. 11 and 13 step from station to station. It differs from `pv_osim_r` in that accelerations are
-taken outwards per row and not per station, which is cheaper while a station carries few rows.
+unit forces, and Eqs. 11 and 13 step from one accumulation node (`accumulation.py`) to the next. It differs from
+`pv_osim_r` in that accelerations are taken outwards per row and not per node, which is cheaper while a node carries few
+rows. What it gains on the paper's own example is in `docs/operational_space_methods.md`.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import stations, task_space
+from kinetree.algorithms.operational_space import accumulation, task_space
 from kinetree.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
@@ -39,7 +39,7 @@ def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         extend(tree, chi, reach)  # Eq. 11 over segments
         for row in tree.sorted_rows():
             response[tree.world, row] = Motion.zero()
-        for k, above in stations.scatter(tree):
+        for k, above in accumulation.scatter(tree):
             P, K = propagator(tree, k, chi), own(tree, k, block)
             for row in tree.carried(k):
                 moved = P @ response[above, row].data + K @ reach[k, row].data

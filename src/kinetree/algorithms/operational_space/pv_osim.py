@@ -30,7 +30,7 @@ from kinetree.recursion.roles import GroupRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia
 
-#: `tree.carried_groups`, or what passes a joint where there are stations.
+#: `tree.carried_groups`, or what passes a joint where there are accumulation nodes.
 Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 

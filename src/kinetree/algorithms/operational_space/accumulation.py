@@ -1,14 +1,13 @@
-"""Stations: nodes where six unit forces take the place of the many rows of tasks that come together there.
+"""Accumulation nodes: where six unit forces take the place of the many rows of tasks that come together there.
 
 Towards the base every row of a task passes through the joints below it. But a body has only six directions of motion:
-where more than six rows arrive, they can end, and six unit forces of the station pass on in their place. A chain of
-joints below many tasks is then gone through once, not once per task. The chain between two stations is a serial segment
-in the sense of [J11] §7, a station an accumulation node in the sense of [S24].
+where more than six rows arrive, they can end, and six unit forces pass on in their place. A chain of joints below many
+tasks is then gone through once, not once per task. These bodies are the accumulation nodes of [S24]; the chain between
+two of them is a serial segment in the sense of [J11] §7.
 
-[S24] makes a station of every node where sources of rows come together. Here it must also be worth its price: it is, if
-the rows have enough degrees of freedom ahead of them before others join them, or behind them since so many came
-together. That takes some seven of them for four tasks of six rows, twelve for two, and fewer if nothing but the world
-comes after.
+[S24] makes one of every node where sources of rows come together. Here it must also be worth its price: it is, if the
+rows have enough degrees of freedom ahead of them before others join them, or behind them since so many came together.
+That takes some seven of them for four tasks of six rows, twelve for two, and fewer if only the world comes after.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -31,7 +30,7 @@ from kinetree.recursion.setup import Dimension, Setup
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.tree import Tree
 
-#: Unit forces of a station.
+#: Unit forces of an accumulation node.
 UNITS = 6
 
 
@@ -50,23 +49,23 @@ class _Chain(NamedTuple):
         return self.work * rows + self.freedom * rows * rows
 
     def pays(self, rows: int, last: bool) -> bool:
-        """Whether a station at its start saves more operations than it costs.
+        """Whether an accumulation node at its start saves more operations than it costs.
 
-        The station costs each row a product with a 6×6 matrix, and each pair of rows half a product of two. A station
-        that is not the last one has to be taken to the next one itself, and so have the rows.
+        It costs each row a product with a 6×6 matrix, and each pair of rows half a product of two. One that
+        is not the last has to be taken to the next one itself, and so have the rows.
         """
         price = 66 * rows + 11 * rows * rows / 2 + (0 if last else 66 * rows + 648)
         return self.cost(rows) - self.cost(UNITS) > price
 
 
-class Stations:
-    """The stations of some rows on a tree.
+class AccumulationNodes:
+    """The accumulation nodes of some rows on a tree.
 
-    Rows that pass joints are numbered together: first those of the tasks, as in `Rows`, then six per station.
+    Rows that pass joints are numbered together: first those of the tasks, as in `Rows`, then six per node.
 
     Attributes:
-        nodes: The stations, base to tips.
-        count: Rows of tasks and of stations together.
+        nodes: The accumulation nodes, base to tips.
+        count: Rows of tasks and unit forces together.
     """
 
     def __init__(self, mechanism: Mechanism, rows: Rows) -> None:
@@ -114,12 +113,12 @@ class Stations:
         return WORLD if node == WORLD else self._nearest[node]
 
     def passing(self, node: int) -> range:
-        """The rows that pass the joint of a node: those that it carries, or the units of a station."""
+        """The rows that pass the joint of a node: those that it carries, or the unit forces of an accumulation node."""
         return self._passing[node]
 
     @property
     def groups(self) -> tuple[range, ...]:
-        """The rows of each frame, then those of each station."""
+        """The rows of each frame, then the unit forces of each accumulation node."""
         starts = sorted(self._units.values())
         return (*self._rows.groups, *(range(start, start + UNITS) for start in starts))
 
@@ -131,17 +130,17 @@ class Stations:
         place = len(self._rows.groups) + (passing.start - self._rows.count) // UNITS
         return range(place, place + 1)
 
-    def units(self, station: int) -> int:
-        """The first of the six rows of a station."""
-        return self._units[station]
+    def units(self, node: int) -> int:
+        """The first of the six rows of an accumulation node."""
+        return self._units[node]
 
-    def above(self, station: int) -> int:
-        """The next station on the way to the base, or the world."""
-        return self._at_or_above(self._parents[station])
+    def above(self, node: int) -> int:
+        """The next accumulation node on the way to the base, or the world."""
+        return self._at_or_above(self._parents[node])
 
     @cached_property
     def joins(self) -> tuple[tuple[int, int, int], ...]:
-        """Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one."""
+        """Pairs of frames, each once and with itself, with the first accumulation node that both arrive at, if any."""
         found = ((self._nearest[node], one, other) for node, one, other in self._rows.common_ancestors)
         return tuple(join for join in found if join[0] != WORLD)
 
@@ -149,29 +148,29 @@ class Stations:
 # Loops
 
 
-def _of(setup: Setup) -> Stations:
-    return Stations(setup.mechanism, setup.rows)
+def _of(setup: Setup) -> AccumulationNodes:
+    return AccumulationNodes(setup.mechanism, setup.rows)
 
 
-def stations_of(setup: Setup) -> Stations:
-    """The stations of a mechanism and its tasks."""
+def accumulation_nodes_of(setup: Setup) -> AccumulationNodes:
+    """The accumulation nodes of a mechanism and its tasks."""
     return setup.derived(_of)
 
 
-#: Rows of tasks, then the unit forces of stations.
-Dimension("passing", lambda setup: stations_of(setup).count, within="sorted_rows")
-NODE.numbers["units"] = lambda setup, k: stations_of(setup).units(k)
+#: Rows of tasks, then the unit forces of accumulation nodes.
+Dimension("passing", lambda setup: accumulation_nodes_of(setup).count, within="sorted_rows")
+NODE.numbers["units"] = lambda setup, k: accumulation_nodes_of(setup).units(k)
 _GROUPS = Entity(
     "passing group",
-    lambda setup: len(stations_of(setup).groups),
+    lambda setup: len(accumulation_nodes_of(setup).groups),
     {
-        "sorted_rows": lambda setup, g: stations_of(setup).groups[g].start,
-        "beyond": lambda setup, g: stations_of(setup).groups[g].stop,
+        "sorted_rows": lambda setup, g: accumulation_nodes_of(setup).groups[g].start,
+        "beyond": lambda setup, g: accumulation_nodes_of(setup).groups[g].stop,
     },
 )
 _PASSING = IndexEntity(
     "passing",
-    lambda setup: stations_of(setup).count,
+    lambda setup: accumulation_nodes_of(setup).count,
     {"index": lambda _, r: r},
     dimension="passing",
     exists=lambda variants: bool(variants.frames),
@@ -182,17 +181,20 @@ passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
         "group",
         _GROUPS,
         {"passing": "sorted_rows"},
-        lambda setup, g: len(stations_of(setup).groups[g]),
+        lambda setup, g: len(accumulation_nodes_of(setup).groups[g]),
         lambda variants: sorted({UNITS, *variants.sizes}),
     ),
-    rows=lambda setup: [(g,) for g in range(len(stations_of(setup).groups))],
+    rows=lambda setup: [(g,) for g in range(len(accumulation_nodes_of(setup).groups))],
     over=NODE,
-    part=lambda setup, k: stations_of(setup).passing_groups(k),
+    part=lambda setup, k: accumulation_nodes_of(setup).passing_groups(k),
     backwards=True,
     inner=(
         Inner(
             Range(
-                _PASSING, NODE, stop=lambda setup, k: stations_of(setup).passing(k).stop, name="beyond_passing_group"
+                _PASSING,
+                NODE,
+                stop=lambda setup, k: accumulation_nodes_of(setup).passing(k).stop,
+                name="beyond_passing_group",
             ),
             own=False,
             start="beyond",
@@ -200,25 +202,25 @@ passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
     ),
     name="passing_groups",
 )
-#: Stations, each with the next one on its way to the base (or the world), base to tips.
+#: Accumulation nodes, each with the next one on its way to the base (or the world), base to tips.
 scatter: Table[tuple[NodeRole, NodeRole]] = Table(
-    Node("station", "set"),
+    Node("node", "set"),
     Node("above", world=True),
-    rows=lambda setup: [(k, stations_of(setup).above(k)) for k in stations_of(setup).nodes],
+    rows=lambda setup: [(k, accumulation_nodes_of(setup).above(k)) for k in accumulation_nodes_of(setup).nodes],
     direction="outward",
-    name="scatter_stations",
+    name="scatter_accumulation_nodes",
 )
-#: Stations, each with the next one on its way to the base (or the world), tips to base.
+#: Accumulation nodes, each with the next one on its way to the base (or the world), tips to base.
 gather: Table[tuple[NodeRole, NodeRole]] = Table(
-    *scatter.roles, of=scatter, backwards=True, direction="inward", name="gather_stations"
+    *scatter.roles, of=scatter, backwards=True, direction="inward", name="gather_accumulation_nodes"
 )
-#: Pairs of frames, each once and with itself, with the first station that both arrive at, if there is one.
+#: Pairs of frames, each once and with itself, with the first accumulation node that both arrive at, if any.
 joins: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
-    Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: stations_of(setup).joins, name="joins"
+    Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: accumulation_nodes_of(setup).joins, name="joins"
 )
 
 
-def units(tree: Tree, station: Any) -> list[RowRole]:
-    """The six rows of a station; no loop."""
-    first = tree.number(NODE, handle_of(station), "units")
+def units(tree: Tree, k: Any) -> list[RowRole]:
+    """The six unit forces of an accumulation node; no loop."""
+    first = tree.number(NODE, handle_of(k), "units")
     return [RowRole({"passing": (first, i)}) for i in range(UNITS)]
