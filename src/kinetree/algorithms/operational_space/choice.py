@@ -9,9 +9,8 @@ of the six that were timed (all but `definition` and `chang_khatib`), with one e
 
 The candidates differ only in what passes the joints and in what accumulation nodes do, so only that is counted, by
 formulas for the steps and without tracing a program: that would take a hundred times as long as to load the compiled
-kernel. The formulas are those by which `kinetree.algorithms.operational_space.accumulation` weighs single nodes. Against the count
-engine they are off by at most 4 % of all operations, and where they choose differently it does not matter
-(`tests/unit/test_count.py`).
+kernel. The formulas are those by which `accumulation.py` weighs single nodes. Against the count engine they are off by
+at most 4 % of all operations, and where they choose differently it does not matter (`tests/unit/test_count.py`).
 """
 
 from __future__ import annotations
