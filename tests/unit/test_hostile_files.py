@@ -205,7 +205,9 @@ def test_encodings_that_are_refused(data: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["floating_base", "root", "mimic", "lock", "joint_order", "gravity", "directory"])
+@pytest.mark.parametrize(
+    "option", ["floating_base", "root", "mimic", "lock", "joint_order", "gravity", "directory", "xacro"]
+)
 def test_options_that_are_none(option: str) -> None:
     """Whatever is given for an option, no error but the library's own comes out."""
     things = ["x", 5, object(), np.zeros(3), np.zeros((2, 2)), np.array(3.0), {1: 2}, {"a", "b"}, float("nan"), b"x"]

@@ -435,7 +435,7 @@ BROKEN: dict[str, tuple[str, int | None, str]] = {
     "deep": ("<robot>" + "<a>" * 5000, 1, "broken XML.*depth"),
     "comment without end": ("<!-- <robot/>", 1, "is not XML: '<!-- <robot/>' stands where <robot> should"),
     "other XML": ("<html/>", None, "starts with '<html>'; a URDF starts with <robot>"),
-    "SDF": ("<sdf/>", None, "has 0 models"),
+    "SDF": ("<sdf/>", 1, "has 0 models"),
     "entities": (BOMB + arm(), 1, "document types and entities are not read; delete"),
     "doctype only": ('<?xml version="1.0"?>\n<!DOCTYPE robot>' + arm(), 2, "document types"),
     "xacro": (robot('<xacro:x xmlns:xacro="http://wiki.ros.org/xacro"/>'), 2, r"xacro robot.urdf.xacro > robot.urdf"),

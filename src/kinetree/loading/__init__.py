@@ -23,6 +23,7 @@ def load(
     joint_order: Sequence[str] | None = None,
     gravity: Any = None,
     directory: str | os.PathLike[str] | None = None,
+    xacro: Mapping[str, Any] | None = None,
 ) -> Model:
     """A robot from a URDF, SDF or MJCF file; its content says which.
 
@@ -47,6 +48,8 @@ def load(
             (0, 0, −9.81).
         directory: No file outside of it is read, links followed. By default that of the file; a text reads no files
             unless a directory is given, where its relative names then start.
+        xacro: Arguments of a xacro file, by name; {} if it has none. Gives leave to expand it, which evaluates its
+            expressions and reads whatever it includes, wherever that is: for files that you trust.
 
     Returns:
         The model.
@@ -55,8 +58,12 @@ def load(
         LoadError: If anything is wrong with the file, with its line.
         InputError: If an argument is.
     """
-    options = Options.checked(floating_base, root, mimic, lock, joint_order, gravity, directory)
+    options = Options.checked(floating_base, root, mimic, lock, joint_order, gravity, directory, xacro)
     text = Source.of(source)
+    if options.xacro is not None:
+        from kinetree.loading.xacro import expanded
+
+        text = expanded(text, options.xacro)
     findings = Findings(text.file)
     kind = text.root.rpartition(":")[2]
     if kind == "robot":

@@ -27,10 +27,19 @@ class Options:
     joint_order: tuple[str, ...] = ()
     gravity: Any = None
     directory: Any = None
+    xacro: Mapping[str, Any] | None = None
 
     @classmethod
     def checked(
-        cls, floating_base: Any, root: Any, mimic: Any, lock: Any, joint_order: Any, gravity: Any, directory: Any
+        cls,
+        floating_base: Any,
+        root: Any,
+        mimic: Any,
+        lock: Any,
+        joint_order: Any,
+        gravity: Any,
+        directory: Any,
+        xacro: Any,
     ) -> Options:
         """The options, if each is what it should be."""
         if not isinstance(floating_base, (bool, np.bool_)):
@@ -41,8 +50,10 @@ class Options:
             raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by names of joints")
+        if xacro is not None and not isinstance(xacro, Mapping):
+            raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; give {{}} for none")
         order, down = _names(joint_order), _vector(gravity)
-        return cls(bool(floating_base), root, mimic, dict(lock or {}), order, down, directory)
+        return cls(bool(floating_base), root, mimic, dict(lock or {}), order, down, directory, xacro)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:

@@ -59,6 +59,17 @@ class Source:
         return cls._checked(_decoded(content(file), file), file, Path(file))
 
     @classmethod
+    def expanded(cls, data: bytes, source: Source) -> Source:
+        """The text that a file stands for.
+
+        Args:
+            data: The text, encoded.
+            source: The file.
+        """
+        file = f"{source.file} (expanded)"
+        return cls._checked(_decoded(data, file), file, source.path)
+
+    @classmethod
     def _checked(cls, text: str, file: str, path: Path | None) -> Source:
         text = text.removeprefix("\ufeff")
         if not text.strip():
