@@ -76,8 +76,8 @@ class Document:
         output = name.removesuffix(".xacro").removesuffix(".urdf") + ".urdf"
         output = output if output != name else "expanded.urdf"
         return LoadError(
-            f"this is a xacro file, which has to be expanded first: xacro {name} > {output} (or with load(…, xacro={{}}), "
-            'if you trust it; pip install "kinetree[xacro]")',
+            f"this is a xacro file, which has to be expanded first: xacro {name} > {output} (or with "
+            'load(…, xacro={}), if you trust it; pip install "kinetree[xacro]")',
             self.file,
             line,
         )
