@@ -1,7 +1,6 @@
 """Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) and O(n).
 
-Linear momenta are formed in the frame of each tree. The centroidal momentum matrix needs moments too: it finds the
-centre first, and forms inertias and motions about it.
+Momenta are formed in the frame of each tree. Where they are to be about the common centre of mass, it is found first.
 
 [OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
 """
@@ -16,8 +15,9 @@ from kinetree.algorithms import tree_frame
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import RigidInertia
-from kinetree.spatial.transform import Transform
-from kinetree.spatial.vector3 import stack
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array
+from kinetree.spatial.vector3 import cross, stack
 
 
 @algorithm(q=("q",), com=(3,), outputs=("com",))
@@ -64,12 +64,14 @@ def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
     tree_frame.start(tree)
     tree.world.total = np.zeros(4)
     tree.world.left = np.zeros(3)
+    tree.world.about = np.zeros(3)
     tree.world.R = RigidInertia.zero()
 
     for k, parent in tree.scatter():
-        tree_frame.move(k, parent, q)
-        k.moment = k.C.E.T @ k.M.first_moment + k.C.r * k.M.mass
-        k.total = stack(k.M.mass, k.moment + k.origin * k.M.mass)
+        tree_frame.place(k, parent, q)
+        k.R = k.C.congruence(k.M)
+        k.moment = k.R.first_moment
+        k.total = stack(k.R.mass, k.moment + k.origin * k.R.mass)
 
     for k, parent in tree.gather():
         parent.total += k.total
@@ -85,14 +87,34 @@ def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
     correction = tree.world.left * share
 
     for k, _ in tree.scatter():
-        C = Transform.of(k.C.E, k.C.r + (k.offset - correction))
-        k.S, k.R = k.H.map(C.back), C.congruence(k.M)
+        k.offset = k.offset - correction
+        k.about = k.moment + k.offset * k.M.mass
 
     for k, parent in tree.gather():
-        momenta = k.S.map(lambda s, R=k.R: R @ s)
+        momenta = k.S.map(lambda s, R=k.R, about=k.about, offset=k.offset: _momentum(s, R, about, offset))
         for c in k.columns():
             A[c] = c.of(momenta).data
         parent.R += k.R
+        parent.about += k.about
+
+
+def _momentum(s: Motion, R: RigidInertia, about: Array, offset: Array) -> Force:
+    """Momentum per unit velocity about a centre.
+
+    R s, moved by the offset d from the centre to the reference point of `tree_frame`. With the first moments h about
+    the one and h + m d about the other, J ω + h × u + d × (m u − h × ω) = J ω − d × (h × ω) + (h + m d) × u.
+
+    Slides take inertias about several points, of which this uses nothing but the mass: they do not turn.
+
+    Args:
+        s: The motion of one degree of freedom, at the reference point.
+        R: Inertia of what it moves, about the reference point.
+        about: First moment of what it moves, about the centre.
+        offset: From the centre to the reference point.
+    """
+    turned = cross(R.first_moment, s.angular)
+    angular = R.rotational @ s.angular - cross(offset, turned) + cross(about, s.linear)
+    return Force.of(angular, s.linear * R.mass - turned)
 
 
 def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:

@@ -17,6 +17,7 @@ from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
 from kinetree.model.placement import pose
+from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
 from kinetree.spatial.value import Array
 
@@ -139,10 +140,10 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, 
         rotors: What actuators add to the armature of each joint.
     """
     name, parent = names.bodies[body], names.bodies[model.body_parentid[body]]
-    solid = {
+    solid: dict[str, Any] = {
         "mass": float(model.body_mass[body]),
         "com": np.array(model.body_ipos[body]),
-        "inertia": R @ np.diag(model.body_inertia[body]) @ R.T,
+        "inertia": product(R * np.array(model.body_inertia[body]), R.T),
     }
     joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
     origin = np.zeros(3)  # of the last link frame, seen from the body's; they have the same axes
@@ -155,13 +156,13 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, 
         kind, axis = CODECS[model.jnt_type[joint]].kind, np.array(model.jnt_axis[joint])
         reference = float(model.qpos0[model.jnt_qposadr[joint]])
         anchor = origin if kind == "prismatic" else np.array(model.jnt_pos[joint])
-        placed = at @ pose(np.eye(3), anchor - origin)
+        placed = product(at, pose(np.eye(3), anchor - origin))
         if kind == "floating":
             placed, anchor = np.eye(4), origin
         elif kind == "revolute" and reference != 0.0:
-            placed = placed @ pose(exp_matrix(-reference * axis), np.zeros(3))
+            placed = product(placed, pose(exp_matrix(-reference * axis), np.zeros(3)))
         elif kind == "prismatic":
-            placed = placed @ pose(np.eye(3), -reference * axis)
+            placed = product(placed, pose(np.eye(3), -reference * axis))
         dofs = slice(model.jnt_dofadr[joint], model.jnt_dofadr[joint] + len(CODECS[model.jnt_type[joint]].columns))
         order = np.argsort(CODECS[model.jnt_type[joint]].columns)
         builder.add_body(
@@ -179,7 +180,7 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, 
         )
         parent, at, origin = link, np.eye(4), anchor
     if not len(joints) or off_centre:
-        back = at @ pose(np.eye(3), -origin)
+        back = product(at, pose(np.eye(3), -origin))
         builder.add_body(
             name, parent=parent, joint="fixed", joint_name=names.free_joint(f"{name}_joint"), placement=back, **solid
         )

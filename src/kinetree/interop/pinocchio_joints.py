@@ -14,6 +14,7 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.interop.codec import Codec, CosineSine, same
 from kinetree.model.placement import pose
+from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.value import Array
 
 _FREE = Codec("floating", columns=(3, 4, 5, 0, 1, 2), order=(0, 1, 2, 4, 5, 6, 3))
@@ -110,14 +111,14 @@ def _parts(joint: Any, name: str, number: int, placement: Array) -> list[Part]:
 def _composite(joint: Any, at: Part) -> list[Part]:
     parts: list[Part] = []
     for i, (inner, placement) in enumerate(zip(joint.joints, joint.jointPlacements)):
-        first = at.placement @ placement.homogeneous if i == 0 else placement.homogeneous
+        first = product(at.placement, placement.homogeneous) if i == 0 else placement.homogeneous
         parts += _parts(inner, at.name, at.number, first)
     if [part.codec.kind for part in parts] == ["revolute", "prismatic"] and parts[0].codec.nq == 1:
         turn, slide = parts
         moved = np.max(np.abs(slide.placement - pose(slide.placement[:3, :3], np.zeros(3))))
-        along = slide.placement[:3, :3] @ slide.axes[0]
+        along = apply(slide.placement[:3, :3], slide.axes[0])
         if moved == 0.0 and np.max(np.abs(along - turn.axes[0])) < 1e-15:
-            whole = turn.placement @ slide.placement
+            whole = product(turn.placement, slide.placement)
             return [replace(turn, codec=same("cylindrical", 2), placement=whole, axes=slide.axes)]
     return _in_series(parts, at.name)
 
@@ -138,4 +139,4 @@ def _axis_and_pitch(joint: Any, kind: str) -> tuple[Array, float | None]:
     linear, angular = S[:3], S[3:]
     if kind == "prismatic":
         return linear, None
-    return angular, float(linear @ angular) if kind == "helical" else None
+    return angular, float(sum(linear * angular)) if kind == "helical" else None

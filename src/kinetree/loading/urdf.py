@@ -10,6 +10,7 @@ noted, since it may be a misspelt one.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.record import frozen
+from kinetree.spatial.fixed import product, sincos
 from kinetree.spatial.value import Array
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
@@ -126,7 +128,7 @@ def _link(document: Document, element: Element, name: str) -> Link:
     R, com = origin(document, parts.get("origin"))
     if R is not None:
         turn = np.array(R)
-        tensor = turn @ tensor @ turn.T
+        tensor = product(product(turn, tensor), turn.T)
     return Link(name, inertial.sourceline, document.number(mass, "value"), com, tensor)
 
 
@@ -193,11 +195,14 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
     return (rotation(*rpy) if any(rpy) else None), p
 
 
+<<<<<<< HEAD
 def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
+=======
+@lru_cache(maxsize=4096)  # of the angles in files, most are multiples of a quarter turn
+def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
+>>>>>>> 9db5a67 (Bits of models do not depend on the BLAS; quaternions of any length; wrong types are refused)
     """Turns about the fixed x, y and z axes, in this order."""
-    sr, cr = math.sin(roll), math.cos(roll)
-    sp, cp = math.sin(pitch), math.cos(pitch)
-    sy, cy = math.sin(yaw), math.cos(yaw)
+    (sr, sp, sy), (cr, cp, cy) = (part.tolist() for part in sincos(np.array([roll, pitch, yaw])))
     return (
         (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
         (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
@@ -207,6 +212,7 @@ def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
 
 def _quaternion_rotation(document: Document, element: Element) -> _Rotation:
     x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
+<<<<<<< HEAD
     if not math.hypot(x, y, z, w) > 0.0:
         raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
     return rotation_of_quaternion(x, y, z, w)
@@ -216,6 +222,11 @@ def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> _Rotation:
     """The rotation of a quaternion of any length but zero."""
     length = math.hypot(x, y, z, w)
     x, y, z, w = x / length, y / length, z / length, w / length
+=======
+    if not any((x, y, z, w)):
+        raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
+    x, y, z, w = _unit(x, y, z, w)
+>>>>>>> 9db5a67 (Bits of models do not depend on the BLAS; quaternions of any length; wrong types are refused)
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
         (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
@@ -229,12 +240,17 @@ def _axis(document: Document, element: Element | None, joint: str) -> Array:
         return np.array([_X])
     document.known(element)
     axis = document.vector(element, "xyz", _X)
-    scale = max(map(abs, axis))
-    if scale == 0.0:
+    if not any(axis):
         raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
-    axis = tuple(x / scale for x in axis)
-    length = math.hypot(*axis)
-    return np.array([[x / length for x in axis]])
+    return np.array([_unit(*axis)])
+
+
+def _unit(*x: float) -> list[float]:
+    """Numbers, not all zero, divided by the length of the vector that they are."""
+    scale = max(map(abs, x))
+    scaled = [part / scale for part in x]
+    size = math.sqrt(sum(part * part for part in scaled))
+    return [part / size for part in scaled]
 
 
 def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:

@@ -12,9 +12,11 @@ from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 from kinetree.model.node import JointedBody
 from kinetree.model.placement import alignment, pose_of, transform_of
+from kinetree.model.record import frozen
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.topology import WORLD
-from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.fixed import apply, product
+from kinetree.spatial.inertia import RigidInertia, spread
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
@@ -34,19 +36,20 @@ def assemble(
     """
     nodes: list[_Node] = []
     # where each body is: the node that carries it, and its link frame's pose there
-    carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, np.eye(4))}
+    carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
     for body in bodies:
         joint = joints[body.name]
         carrier, at = carriers[joint.parent]
-        at = at @ joint.placement
+        at = _composed(at, joint.placement)
         stages, v_start = joint.type.stages, 0
         for count, stage in enumerate(stages, start=1):
             turn = _turn(joint, count - 1)
             armature = joint.armature[v_start : v_start + stage.nv]
             v_start += stage.nv
             name = body.name if count == len(stages) else f"{body.name} (stage {count} of {joint.name})"
-            nodes.append(_Node(name, carrier, _kind(stage, bool(armature.any())), at @ turn, armature, joint.own))
-            carrier, at = len(nodes) - 1, turn.T
+            kind = _kind(stage, bool(armature.any()))
+            nodes.append(_Node(name, carrier, kind, _composed(at, turn), armature, joint.own))
+            carrier, at = len(nodes) - 1, turn if turn is _NOWHERE else turn.T
         carriers[body.name] = carrier, at
     mechanism = Mechanism(
         parents=tuple(node.parent for node in nodes),
@@ -58,7 +61,7 @@ def assemble(
     named = [("world", *carriers["world"]), *((body.name, *carriers[body.name]) for body in bodies)]
     for frame in frames:
         carrier, at = carriers[frame.body]
-        named.append((frame.name, carrier, at @ frame.placement))
+        named.append((frame.name, carrier, _composed(at, frame.placement)))
     rows = _transforms([at for _, _, at in named])
     return mechanism, tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
 
@@ -68,9 +71,16 @@ def displaced(joint: Joint, q: Array) -> Array:
     at, link, start = np.eye(4), joint.placement, 0
     for index, stage in enumerate(joint.type.stages):
         turn = _turn(joint, index)
-        moved = stage.transform(transform_of(link @ turn), joint.own, q[start : start + stage.nq])
-        at, link, start = at @ pose_of(moved), turn.T, start + stage.nq
-    return at @ link
+        # scalars as objects are added up in order, which a BLAS would not do
+        neutral = Transform(_objects(transform_of(product(link, turn)).data))
+        numbers = _objects(q[start : start + stage.nq])
+        moved = Transform(stage.transform(neutral, _objects(joint.own), numbers).data.astype(float))
+        at, link, start = product(at, pose_of(moved)), turn.T, start + stage.nq
+    return product(at, link)
+
+
+def _objects(numbers: Array) -> Array:
+    return np.array([np.float64(x) for x in numbers], dtype=object)
 
 
 # Nodes of one kind share it.
@@ -90,10 +100,22 @@ class _Node(NamedTuple):
 
 def _turn(joint: Joint, stage: int) -> Array:
     """The pose, in link axes, of the node frame whose z is the stage's axis."""
+    if not len(joint.axes) or not joint.axes[stage, :2].any():
+        return _NOWHERE if not len(joint.axes) or joint.axes[stage, 2] > 0.0 else _UPSIDE_DOWN
     turn = np.eye(4)
-    if len(joint.axes):
-        turn[:3, :3] = alignment(joint.axes[stage])
+    turn[:3, :3] = alignment(joint.axes[stage])
     return turn
+
+
+# Most axes are ±z, and most poses need not be multiplied.
+_NOWHERE, _UPSIDE_DOWN = np.eye(4), np.eye(4)
+_UPSIDE_DOWN[:3, :3] = alignment(np.array([0.0, 0.0, -1.0]))
+
+
+def _composed(at: Array, pose: Array) -> Array:
+    if at is _NOWHERE:
+        return pose
+    return at if pose is _NOWHERE else product(at, pose)
 
 
 # Bodies are many and their numbers few: what follows works on all of them at once.
@@ -115,11 +137,9 @@ def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, 
     at = np.array([at for _, _, at in carried])
     R = at[:, :3, :3]
     mass = np.array([body.mass for body, _, _ in carried])[:, None]
-    com = (R @ np.array([body.com for body, _, _ in carried])[:, :, None])[:, :, 0] + at[:, :3, 3]
-    inertia = R @ np.array([body.inertia for body, _, _ in carried]) @ R.transpose(0, 2, 1)
-    # about the origin: I + m (c·c 1 − c cᵀ)
-    spread = (com * com).sum(axis=1)[:, None, None] * np.eye(3) - com[:, :, None] * com[:, None, :]
-    about_origin = (inertia + mass[:, :, None] * spread)[:, _ROWS3, _COLUMNS3]
+    com = apply(R, np.array([body.com for body, _, _ in carried])) + at[:, :3, 3]
+    inertia = product(product(R, np.array([body.inertia for body, _, _ in carried])), R.transpose(0, 2, 1))
+    about_origin = (inertia + mass[:, :, None] * spread(com))[:, _ROWS3, _COLUMNS3]
     np.add.at(inertias, [node for _, node, _ in carried], np.concatenate([mass, mass * com, about_origin], axis=1))
     return inertias
 
@@ -133,6 +153,4 @@ def _parameters(nodes: Sequence[_Node], inertias: Array) -> tuple[Array, ...]:
 
 
 def _read_only(array: Array) -> Array:
-    array = array + 0.0  # −0 and 0 are the same content
-    array.flags.writeable = False
-    return array
+    return frozen(array, array.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.model import Model
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
+from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
 #: The name of the frame that does not move; no body may take it.
@@ -32,6 +34,8 @@ class Builder:
     """
 
     def __init__(self, name: str = "robot", gravity: Any = (0.0, 0.0, -9.81), *, strict: bool = True) -> None:
+        if not isinstance(name, str):
+            raise ModelError(f"the name of a model is a string; got {name!r}")
         self.name = name
         self.gravity = _numbers(gravity, 3, "gravity")
         self.strict = strict
@@ -85,6 +89,11 @@ class Builder:
         self._refuse_taken(name, "body")
         owner = f"body {name!r}"
         joint_name = f"{name}_joint" if joint_name is None else joint_name
+        for what, given in (("parent", parent), ("joint", joint), ("joint_name", joint_name)):
+            if not isinstance(given, str):
+                raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
+        if not isinstance(limits, Limits | None):
+            raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
         if joint_name in self._children:
             taken = self._children[joint_name]
             raise ModelError(f"{owner}: a joint {joint_name!r} exists already, in front of {taken!r}; rename one")
@@ -130,6 +139,8 @@ class Builder:
             The builder.
         """
         self._refuse_taken(name, "frame")
+        if not isinstance(body, str):
+            raise ModelError(f"frame {name!r}: body is a name, so it must be a string; got {body!r}")
         self._frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
         return self
 
@@ -173,8 +184,8 @@ class Builder:
             raise UnknownNameError(f"body, wanted as {role},", name, (WORLD_NAME, *self._bodies))
 
     def _refuse_taken(self, name: str, what: str) -> None:
-        if not name:
-            raise ModelError(f"a {what} needs a name that is not empty")
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"a {what} needs a name, a string that is not empty; got {name!r}")
         if name == WORLD_NAME:
             raise ModelError(f"no {what} may be called {WORLD_NAME!r}: that is the frame that does not move")
         if name in self._bodies or name in self._frames:
@@ -202,11 +213,13 @@ def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:
         return np.zeros((0, 3))
     if kind.axes == 1:
         return checked_axis(_Z if axis is None else axis, owner)[None]
+    if axes is not None and not isinstance(axes, (Sequence, np.ndarray)):
+        raise ModelError(f"{owner}: axes is a pair of directions, (first, second); got {axes!r}")
     given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
     if len(given) != 2:
         raise ModelError(f"{owner}: a universal joint takes two axes, got {len(given)}")
     first, second = (checked_axis(one, owner) for one in given)
-    if np.linalg.norm(np.cross(first, second)) < 1e-6:
+    if length(np.cross(first, second)) < 1e-6:
         raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
     return np.array([first, second])
 

@@ -14,7 +14,8 @@ import numpy as np
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.spatial.exponential import bracket, right_jacobian, transport
+from kinetree.model.quiet import quiet
+from kinetree.spatial.exponential import bracket, inverse_right_jacobian, right_jacobian, transport
 from kinetree.spatial.value import Array
 
 
@@ -47,63 +48,67 @@ class Coordinates:
             q[group.q] = group.kind.neutral()
         return q
 
+    @quiet
     def random(self, rng: Any, shape: Any) -> Array:
-        generator = np.random.default_rng(rng)
-        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            raise InputError(f"rng is a NumPy generator, a seed or None; got {rng!r}") from None
+        shape = _leading_axes(shape)
         q = np.zeros((*shape, self.nq))
         for group in self._groups:
             count = (*shape, len(group.q))
             q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
         return q
 
+    @quiet
     def integrate(self, q: Any, v: Any, dt: Any) -> Array:
         q, v = checked("q", q, self.nq), checked("v", v, self.nv)
         dt = numbers("dt", dt)
-        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        batch = _broadcast({"q": q.shape[:-1], "v": v.shape[:-1], "dt": dt.shape})
         step = v * dt[..., None]
         result = np.empty((*batch, self.nq), dtype=np.result_type(q, step))
-        # NaN of one sample is its own affair, whatever the caller's floating-point settings
-        with np.errstate(all="ignore"):
-            for group in self._groups:
-                result[..., group.q] = group.kind.integrate(
-                    np.broadcast_to(q, (*batch, self.nq))[..., group.q],
-                    np.broadcast_to(step, (*batch, self.nv))[..., group.v],
-                )
+        for group in self._groups:
+            result[..., group.q] = group.kind.integrate(
+                np.broadcast_to(q, (*batch, self.nq))[..., group.q],
+                np.broadcast_to(step, (*batch, self.nv))[..., group.v],
+            )
         return result
 
+    @quiet
     def difference(self, q0: Any, q1: Any) -> Array:
         q0, q1 = checked("q0", q0, self.nq, real=True), checked("q1", q1, self.nq, real=True)
-        batch = _broadcast(q0=q0.shape[:-1], q1=q1.shape[:-1])
+        batch = _broadcast({"q0": q0.shape[:-1], "q1": q1.shape[:-1]})
         q0, q1 = (np.broadcast_to(q, (*batch, self.nq)) for q in (q0, q1))
         result = np.empty((*batch, self.nv), dtype=np.result_type(q0, q1))
-        with np.errstate(all="ignore"):
-            for group in self._groups:
-                result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
+        for group in self._groups:
+            result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
         return result
 
+    @quiet
     def dintegrate(self, q: Any, v: Any, dt: Any) -> tuple[Array, Array]:
         q, v = checked("q", q, self.nq, real=True), checked("v", v, self.nv, real=True)
         dt = numbers("dt", dt)
-        batch = _broadcast(q=q.shape[:-1], v=v.shape[:-1], dt=dt.shape)
+        batch = _broadcast({"q": q.shape[:-1], "v": v.shape[:-1], "dt": dt.shape})
         step = np.broadcast_to(v * dt[..., None], (*batch, self.nv))
-        with np.errstate(all="ignore"):
-            return self._screws(transport, step, 1.0), self._screws(right_jacobian, step, 1.0) * dt[..., None, None]
+        return self._screws(transport, step, 1.0), self._screws(right_jacobian, step, 1.0) * dt[..., None, None]
 
+    @quiet
     def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
         step = self.difference(q0, q1)
-        with np.errstate(all="ignore"):
-            end = np.linalg.inv(self._screws(right_jacobian, step, 1.0))
-            return -np.linalg.inv(self._screws(right_jacobian, -step, 1.0)), end
+        end = self._screws(inverse_right_jacobian, step, 1.0)
+        return -self._screws(inverse_right_jacobian, -step, 1.0), end
 
+    @quiet
     def tangent_map(self, q: Any) -> Array:
         q = checked("q", q, self.nq, real=True)
         result = np.zeros((*q.shape[:-1], self.nv, self.nq))
-        with np.errstate(all="ignore"):
-            for group in self._groups:
-                blocks = group.kind.tangent_map(q[..., group.q])
-                result[..., group.v[:, :, None], group.q[:, None, :]] = blocks
+        for group in self._groups:
+            blocks = group.kind.tangent_map(q[..., group.q])
+            result[..., group.v[:, :, None], group.q[:, None, :]] = blocks
         return result
 
+    @quiet
     def bracket(self, x: Any) -> Array:
         return self._screws(bracket, checked("x", x, self.nv, real=True), 0.0)
 
@@ -121,12 +126,12 @@ class Coordinates:
                 result[..., group.v[:, :, None], group.v[:, None, :]] = blocks
         return result
 
+    @quiet
     def normalize(self, q: Any) -> Array:
         q = checked("q", q, self.nq)
         result: Array = np.empty_like(q)
-        with np.errstate(all="ignore"):
-            for group in self._groups:
-                result[..., group.q] = group.kind.normalize(q[..., group.q])
+        for group in self._groups:
+            result[..., group.q] = group.kind.normalize(q[..., group.q])
         return result
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
@@ -145,13 +150,15 @@ class Coordinates:
 
     @staticmethod
     def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:
+        if not isinstance(values, Mapping):
+            raise InputError(f"give a mapping of joint names to numbers, such as {{'hip': 0.1}}; got {values!r}")
         parts = {}
         for name, value in values.items():
             if name not in places:
                 raise UnknownNameError("joint", name, tuple(places))
             size = places[name].stop - places[name].start
             parts[name] = numbers(name, value)[..., None] if size == 1 else checked(name, value, size)
-        batch = _broadcast(**{name: part.shape[:-1] for name, part in parts.items()})
+        batch = _broadcast({name: part.shape[:-1] for name, part in parts.items()})
         result = np.empty((*batch, len(rest)), dtype=np.result_type(rest, *parts.values()))
         result[...] = rest
         for name, part in parts.items():
@@ -180,12 +187,19 @@ def numbers(name: str, values: Any) -> Array:
     return array.astype(np.result_type(array, np.float64), copy=False)
 
 
-def _broadcast(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise InputError(f"leading axes do not broadcast together: {told}") from None
+
+
+def _leading_axes(shape: Any) -> tuple[int, ...]:
+    axes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in axes):
+        raise InputError(f"shape is a number of samples or a tuple of them, none negative; got {shape!r}")
+    return tuple(int(n) for n in axes)
 
 
 def _part(values: Array, place: slice) -> Array:

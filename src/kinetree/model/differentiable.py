@@ -15,7 +15,9 @@ import numpy as np
 
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.model.model import Model
+from kinetree.model.quiet import quiet
 from kinetree.model.singularity import require_invertible
+from kinetree.spatial.fixed import apply
 from kinetree.spatial.value import Array
 
 
@@ -76,23 +78,25 @@ class Differentiable:
         result: Array = self._function(q, v, x, f_ext=self._forces(wrenches))
         return result
 
+    @quiet
     def change(self, *arrays: Array) -> Array:
         """Change of the value along a direction, (…, nv): the arguments, then a direction of each."""
         half = len(arrays) // 2
         q, v, x, *wrenches = arrays[:half]
         dq, dv, dx, *pushes = arrays[half:]
-        tangent = np.einsum("...ij,...j->...i", self.robot.tangent_map(q), dq)
+        tangent = apply(self.robot.tangent_map(q), dq)
         added = sum((self._force(q, frame, push) for frame, push in zip(self.frames, pushes, strict=True)), start=0.0)
         inverse = self.name == "inverse_dynamics"
         forces = self._forces(wrenches)
         change: Array = self._function.jvp(q, v, x, tangent, dv, dx if inverse else dx + added, f_ext=forces)
         return change - added if inverse else change
 
+    @quiet
     def gradients(self, *arrays: Array) -> tuple[Array, ...]:
         """Gradients of the weighted value with respect to each argument: the arguments, then the weights."""
         q, v, x, *wrenches, weights = arrays
         by_q, by_v, by_x = self._function.vjp(q, v, x, weights, f_ext=self._forces(wrenches))
-        by_q = np.einsum("...ij,...i->...j", self.robot.tangent_map(q), by_q)
+        by_q = apply(np.swapaxes(self.robot.tangent_map(q), -1, -2), by_q)
         lever = -weights if self.name == "inverse_dynamics" else by_x
         by_wrenches = [self.robot.velocity(q, lever, frame) for frame in self.frames]
         return by_q, by_v, by_x, *by_wrenches
@@ -106,8 +110,7 @@ class Differentiable:
 
     def _force(self, q: Array, frame: str, wrench: Array) -> Array:
         """Joint forces of a wrench on a frame, Jᵀ f."""
-        force: Array = np.einsum("...ij,...i->...j", self.robot.jacobian(q, frame), wrench)
-        return force
+        return apply(np.swapaxes(self.robot.jacobian(q, frame), -1, -2), wrench)
 
 
 def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.coordinates import checked
+from kinetree.model.quiet import quiet
+from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.value import Array
 
 
@@ -38,9 +41,10 @@ class Discretized(NamedTuple):
 _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
 
 
+@quiet
 def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None) -> Any:
     """Configuration and velocity after a step; see `Model.step`. As exact as its scalars: complex ones too."""
-    q, v, dt = np.asarray(q), np.asarray(v), _seconds(dt)
+    q, v, dt = checked("q", q, robot.nq), checked("v", v, robot.nv), _seconds(dt)
     if _chosen(method) == "semi_implicit_euler":
         after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         return robot.integrate(q, after, dt), after
@@ -54,27 +58,29 @@ def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Ma
     return robot.integrate(q, dt * xi_sum), v + dt * v_sum
 
 
+@quiet
 def discretize(
     robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None
 ) -> Discretized:
     """Derivatives of `step` by the chain rule; see `Model.discretize`."""
-    q, v, dt = np.asarray(q, dtype=float), np.asarray(v, dtype=float), _seconds(dt)
     n = robot.nv
-    batches = q.shape[:-1], v.shape[:-1], np.shape(tau)[:-1]
+    q, v, tau = checked("q", q, robot.nq, real=True), checked("v", v, n, real=True), checked("tau", tau, n, real=True)
+    dt = _seconds(dt)
+    batches = q.shape[:-1], v.shape[:-1], tau.shape[:-1]
     try:
         batch = np.broadcast_shapes(*batches)
     except ValueError:
         shapes = ", ".join(f"{name} {shape}" for name, shape in zip(("q", "v", "tau"), batches))
         raise InputError(f"discretize: batch shapes do not broadcast: {shapes}") from None
     # every derivative below is with respect to (q, v, τ), side by side
-    one = np.broadcast_to(np.eye(3 * n), (*batch, 3 * n, 3 * n))
-    by_q, by_v, by_tau = one[..., :n, :], one[..., n : 2 * n, :], one[..., 2 * n :, :]
+    one = np.eye(n)
+    by_v = _beside(batch, n, v=one)
     if _chosen(method) == "semi_implicit_euler":
         linear = robot.linearize(q, v, tau=tau, f_ext=f_ext)
         after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
-        dv = by_v + dt * (linear.dq @ by_q + linear.dv @ by_v + linear.dtau @ by_tau)
+        dv = _beside(batch, n, q=dt * linear.dq, v=one + dt * linear.dv, tau=dt * linear.dtau)
         start, end = robot.dintegrate(q, after, dt)
-        return _split(start @ by_q + end @ dv, dv)
+        return _split(_beside(batch, n, q=start) + product(end, dv), dv)
     xi_rate = a = np.zeros((*batch, n))
     d_xi_rate = d_a = np.zeros((*batch, n, 3 * n))
     xi_sum, dv, d_xi_sum = np.zeros_like(a), by_v, np.zeros_like(d_a)
@@ -85,22 +91,32 @@ def discretize(
         start, end = robot.dintegrate(q, xi)
         linear = robot.linearize(place, here, tau=tau, f_ext=f_ext)
         a = robot.forward_dynamics(place, here, tau, f_ext=f_ext)
-        d_a = linear.dq @ (start @ by_q + end @ d_xi) + linear.dv @ d_here + linear.dtau @ by_tau
+        d_place = _beside(batch, n, q=start) + product(end, d_xi)
+        d_a = product(linear.dq, d_place) + product(linear.dv, d_here) + _beside(batch, n, tau=linear.dtau)
         xi_rate, rate_by_xi, rate_by_v = _rate(robot, xi, here)
-        d_xi_rate = rate_by_xi @ d_xi + rate_by_v @ d_here
+        d_xi_rate = product(rate_by_xi, d_xi) + product(rate_by_v, d_here)
         xi_sum, d_xi_sum = xi_sum + weight / 6.0 * xi_rate, d_xi_sum + weight / 6.0 * d_xi_rate
         dv = dv + dt * weight / 6.0 * d_a
     start, end = robot.dintegrate(q, dt * xi_sum)
-    return _split(start @ by_q + end @ (dt * d_xi_sum), dv)
+    return _split(_beside(batch, n, q=start) + product(end, dt * d_xi_sum), dv)
+
+
+def _beside(batch: tuple[int, ...], n: int, **blocks: Array) -> Array:
+    """Derivatives with respect to some of q, v and τ, zero for the others, (…, n, 3 n)."""
+    result = np.zeros((*batch, n, 3 * n))
+    for i, name in enumerate(("q", "v", "tau")):
+        if name in blocks:
+            result[..., i * n : (i + 1) * n] = blocks[name]
+    return result
 
 
 def _rate(robot: Any, xi: Array, v: Array) -> tuple[Array, Array, Array]:
     """ξ̇, and its derivatives with respect to ξ and v."""
     x, w = robot.bracket(xi), robot.bracket(v)
-    turned = (x @ v[..., None])[..., 0]
-    rate = v + 0.5 * turned + (x @ turned[..., None])[..., 0] / 12.0
-    by_xi = -0.5 * w - (robot.bracket(turned) + x @ w) / 12.0
-    by_v = np.eye(v.shape[-1]) + 0.5 * x + x @ x / 12.0
+    turned = apply(x, v)
+    rate = v + 0.5 * turned + apply(x, turned) / 12.0
+    by_xi = -0.5 * w - (robot.bracket(turned) + product(x, w)) / 12.0
+    by_v = np.eye(v.shape[-1]) + 0.5 * x + product(x, x) / 12.0
     return rate, by_xi, by_v
 
 

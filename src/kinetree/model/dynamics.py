@@ -33,17 +33,34 @@ from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
-from kinetree.errors import UnknownNameError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.spatial.fixed import log
 from kinetree.spatial.value import Array
 
 _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp}
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
+
+
+def _log_determinant(reciprocals: Array) -> Array:
+    """Minus the sum of logarithms, from the first to the last."""
+    total: Array = np.zeros(reciprocals.shape[:-1])
+    for i in range(reciprocals.shape[-1]):
+        total = total - log(reciprocals[..., i])
+    return total
+
+
+def _determinant(reciprocals: Array) -> Array:
+    """The product of all pivots, from the first to the last."""
+    total: Array = np.ones(reciprocals.shape[:-1])
+    for i in range(reciprocals.shape[-1]):
+        total = total * (1.0 / reciprocals[..., i])
+    return total
 
 
 class Dynamics(Kinematics, Derivatives):
@@ -134,7 +151,7 @@ class Dynamics(Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix_pivots, guard=require_invertible, finish=lambda pivots: -np.log(pivots).sum(axis=-1))
+    @quantity(mass_matrix_pivots, guard=require_invertible, finish=_log_determinant)
     def mass_matrix_log_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """ln det M in O(n), (…); det M is positive.
 
@@ -143,7 +160,7 @@ class Dynamics(Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix_pivots, guard=require_invertible, finish=lambda pivots: (1.0 / pivots).prod(axis=-1))
+    @quantity(mass_matrix_pivots, guard=require_invertible, finish=_determinant)
     def mass_matrix_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """det M in O(n), (…); may overflow where its logarithm does not.
 
@@ -232,6 +249,8 @@ class Dynamics(Kinematics, Derivatives):
         Args:
             functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; all of them by default.
         """
+        if isinstance(functions, str) or not isinstance(functions, Iterable | None):
+            raise InputError(f"compile() takes a list of names of functions, or None for all; got {functions!r}")
         names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
         chosen = [self._function(name) for name in names]
         with ThreadPoolExecutor(2) as pool:
@@ -274,6 +293,8 @@ class Dynamics(Kinematics, Derivatives):
         return export_c(cast("Any", self), functions, exported, directory, frames, scalar, version("kinetree"))
 
     def _function(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise UnknownNameError("function", name, (*FUNCTIONS, *METHODS))
         if "." in name and name not in DERIVATIVES:
             raise UnknownNameError("derivative", name, DERIVATIVES)
         if name not in FUNCTIONS and name not in DERIVATIVES:

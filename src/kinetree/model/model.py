@@ -143,7 +143,7 @@ class Model(Dynamics, Operational, Editing):
 
     def site(self, frame: str) -> Site:
         """Where a frame is fixed."""
-        if frame not in self._sites_by_name:
+        if not isinstance(frame, str) or frame not in self._sites_by_name:
             own = tuple(extra.name for extra in self.extra_frames)
             raise UnknownNameError("frame", frame, (*own, *(name for name in self.frames if name not in own)))
         return self._sites_by_name[frame]
@@ -310,9 +310,11 @@ class Model(Dynamics, Operational, Editing):
         Returns:
             Indices into q, (Σ nq,), and into v, (Σ nv,).
         """
+        if isinstance(joints, str) or not isinstance(joints, Sequence):
+            raise InputError(f"joint_indices() takes a list of joint names; got {joints!r}")
         by_name = {joint.name: joint for joint in self.joints}
         for name in joints:
-            if name not in by_name:
+            if not isinstance(name, str) or name not in by_name:
                 raise UnknownNameError("moving joint", name, tuple(by_name))
         chosen = [by_name[name] for name in joints]
         iq = [i for joint in chosen for i in range(joint.q_start, joint.q_start + joint.nq)]
@@ -327,6 +329,8 @@ class Model(Dynamics, Operational, Editing):
         Args:
             lock: Value of each joint to lock, by name: a scalar, or nq numbers.
         """
+        if not isinstance(lock, Mapping):
+            raise InputError(f"reduced() takes a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
         names = {joint.name: None for joint in self.joints}
         for name in lock:
             if name not in names:

@@ -11,18 +11,18 @@ from kinetree.spatial.value import Array
 
 
 def frozen(values: Any, shape: tuple[int, ...]) -> Array:
-    """A read-only float64 copy of `values`; what an earlier call gave is not copied again.
+    """A float64 copy of `values` that nobody can write to; what an earlier call gave is not copied again.
 
-    Adding zero makes −0 and 0 the same content.
+    Its memory is a `bytes` object, so that the array cannot be made writable again. Adding zero makes −0 and 0 the same
+    content.
     """
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
-        if not values.flags.writeable and values.base is None:
+        if isinstance(getattr(values.base, "base", None), bytes) and values.flags.c_contiguous:
             return values
         array: Array = values + 0.0
     else:
         array = np.array(values, dtype=float).reshape(shape) + 0.0
-    array.setflags(write=False)
-    return array
+    return np.frombuffer(array.tobytes()).reshape(shape)
 
 
 class Record:

@@ -20,7 +20,8 @@ from kinetree.spatial.inertia import SYMMETRIC6
 from kinetree.spatial.value import Array
 
 # A pivot this many times its error bound has digits. Bounds are pessimistic, but count each operation's rounding once.
-_TRUSTED = 4.0 * float(np.finfo(np.float64).eps)
+_EPS = float(np.finfo(np.float64).eps)
+_TRUSTED = 4.0 * _EPS
 
 # Roundings of one congruence XᵀPX, per term: two products of three and a sum.
 _CONGRUENCE = 4.0
@@ -76,7 +77,7 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
         H = np.array([_joint_map(mechanism, node) for node in nodes])
         armature = np.array([_armature(mechanism, node) for node in nodes])
         with np.errstate(all="ignore"):
-            definite, _ = _hinge(_Bounded(M, np.abs(M)), H, armature)
+            definite, _ = _hinge(_own(M), H, armature)
         doubtful += [node for node, is_definite in zip(nodes, definite, strict=True) if not is_definite]
     return sorted(doubtful)
 
@@ -93,8 +94,7 @@ def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Ar
     carried: dict[int, _Bounded] = {}
     for node in needed:
         kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-        M = _inertia(mechanism, node)
-        P = _Bounded(M, np.abs(M))
+        P = _own(_inertia(mechanism, node))
         if node in carried:
             P = _Bounded(P.value + carried[node].value, P.error + carried[node].error)
         definite, P_plus = _hinge(P, _joint_map(mechanism, node), _armature(mechanism, node))
@@ -107,6 +107,21 @@ def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Ar
         before = carried.get(parent, _Bounded(np.zeros((6, 6)), np.zeros((6, 6))))
         carried[parent] = _Bounded(before.value + felt.value, before.error + felt.error)
     return None
+
+
+def _own(M: Array) -> _Bounded:
+    """Rigid inertias, (…, 6, 6), whose centres of mass and moments were turned from a link's axes to a joint's.
+
+    A needle that a joint turns about its own axis has no moment left, but rounding of the needle's other moments, and
+    the square of what its centre is beside the axis.
+    """
+    mass = M[..., 5, 5]
+    first_moment = M[..., [1, 0, 1], [5, 5, 3]]
+    around = (first_moment**2).sum(axis=-1) / np.where(mass > 0.0, mass, np.inf)
+    moments = np.trace(M[..., :3, :3], axis1=-2, axis2=-1) - 2.0 * around
+    error = np.abs(M)
+    error[..., :3, :3] += (2.0 * np.maximum(moments, 0.0) + 8.0 * _EPS * around)[..., None, None] * np.eye(3)
+    return _Bounded(M, error)
 
 
 def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:

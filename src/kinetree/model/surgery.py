@@ -13,6 +13,8 @@ from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_placement
+from kinetree.spatial.fixed import apply, product
+from kinetree.spatial.inertia import spread
 from kinetree.spatial.value import Array
 
 _WORLD = "world"
@@ -47,14 +49,16 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
     """The robot with the other model's world laid onto one of its frames; see `Model.attach`."""
     if not isinstance(other, type(robot)):
         raise InputError(f"attach() takes a Model, got {type(other).__name__}")
+    if not isinstance(prefix, str):
+        raise InputError(f"prefix is put in front of names, so it must be a string; got {prefix!r}")
     body, at = _carrier(robot, frame)
-    at = at @ checked_placement(placement, "attach()")
+    at = product(at, checked_placement(placement, "attach()"))
 
     def parent(name: str) -> str:
         return body if name == _WORLD else prefix + name
 
     def place(name: str, own: Array) -> Array:
-        return at @ own if name == _WORLD else own
+        return product(at, own) if name == _WORLD else own
 
     new_bodies = [
         replace(one, name=prefix + one.name, parent=parent(one.parent), joint=prefix + one.joint)
@@ -100,7 +104,7 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     if problem is not None:
         raise ModelError(f"{owner}: {problem}")
     R, p = at[:3, :3], at[:3, 3]
-    load = Body(owner, name, "", mass, R @ com + p, R @ inertia @ R.T)
+    load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
     return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames)
 
@@ -160,14 +164,8 @@ def _merged(body: Body, load: Body) -> Body:
     if mass == 0.0:
         raise ModelError(f"body {body.name!r} has the negative mass {body.mass:g} kg, which the payload cancels")
     com = (body.mass * body.com + load.mass * load.com) / mass
-    inertia = sum((one.inertia + one.mass * _about(one.com - com) for one in (body, load)), np.zeros((3, 3)))
+    inertia = sum((one.inertia + one.mass * spread(one.com - com) for one in (body, load)), np.zeros((3, 3)))
     return replace(body, mass=mass, com=com, inertia=inertia)
-
-
-def _about(offset: Array) -> Array:
-    """Inertia of a unit point mass at an offset, (3, 3) [m²]."""
-    matrix: Array = offset @ offset * np.eye(3) - np.outer(offset, offset)
-    return matrix
 
 
 def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[str]) -> None:

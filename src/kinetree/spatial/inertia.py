@@ -16,6 +16,13 @@ _ROWS6, _COLUMNS6 = np.triu_indices(6)
 SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
 
 
+def spread(com: Array) -> Array:
+    """c·c 1 − c cᵀ: inertia of unit point masses about the origin, (…, 3) to (…, 3, 3) [m²]. Nothing cancels."""
+    x, y, z = np.moveaxis(com, -1, 0)
+    rows = [[y * y + z * z, -x * y, -x * z], [-x * y, x * x + z * z, -y * z], [-x * z, -y * z, x * x + y * y]]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
 class RigidInertia(Linear):
     """Inertia of a rigid body: mass [kg], first moment m·c [kg m], rotational inertia about the origin [kg m²]."""
 
@@ -26,8 +33,7 @@ class RigidInertia(Linear):
     def of(cls, mass: Any, com: Any, inertia_at_com: Any) -> RigidInertia:
         """From mass [kg], centre of mass [m] and 3×3 inertia about it [kg m²]."""
         com, inertia_at_com = np.asarray(com), np.asarray(inertia_at_com)
-        shift = skew(com)
-        return cls(stack(mass, mass * com, pack3(inertia_at_com - mass * (shift @ shift))))
+        return cls(stack(mass, mass * com, pack3(inertia_at_com + mass * spread(com))))
 
     @property
     def mass(self) -> Any:

@@ -2,7 +2,7 @@
 
 The first two functions build kernels: they take scalars of any type and never branch. The others serve coordinates:
 they take NumPy arrays with any leading axes. A quaternion stands for the rotation that it is proportional to; a zero
-one gives NaN.
+one gives NaN. Kernels square it, so there a length outside 1e-144 … 1e154 gives NaN too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.spatial.fixed import arctan2, sincos
 from kinetree.spatial.value import Array
 
 # Below this squared angle the closed forms lose digits or divide by zero, and series of five terms are exact.
@@ -28,22 +29,27 @@ def rotation_of_quaternion(q: Array) -> Array:
 
 
 def _rotation_entries(w: Any, x: Any, y: Any, z: Any) -> list[list[Any]]:
-    scale = 2.0 / (w * w + x * x + y * y + z * z)
-    sx, sy, sz = x * scale, y * scale, z * scale
-    xx, yy, zz = x * sx, y * sy, z * sz
-    xy, xz, yz = x * sy, x * sz, y * sz
-    wx, wy, wz = w * sx, w * sy, w * sz
+    ww, xx, yy, zz = w * w, x * x, y * y, z * z
+    one, other = ww + xx, yy + zz
+    # Squares that overflow meet a reciprocal of zero below, ∞·0. Those that have lost digits to underflow make this
+    # infinite, and the difference of its halves NaN; else the powers of two are exact.
+    reciprocal = 2.0**61 / (one + other)
+    double = reciprocal * 2.0**-59 - reciprocal * 2.0**-60
+    scale = 0.5 * double
+    dx, dy, dz = x * double, y * double, z * double
+    xy, xz, yz = x * dy, x * dz, y * dz
+    wx, wy, wz = w * dx, w * dy, w * dz
     return [
-        [1.0 - (yy + zz), xy - wz, xz + wy],
-        [xy + wz, 1.0 - (xx + zz), yz - wx],
-        [xz - wy, yz + wx, 1.0 - (xx + yy)],
+        [(one - other) * scale, xy - wz, xz + wy],
+        [xy + wz, ((ww + yy) - (xx + zz)) * scale, yz - wx],
+        [xz - wy, yz + wx, ((ww + zz) - (xx + yy)) * scale],
     ]
 
 
 def matrix_of(q: Array) -> Array:
-    """Rotation matrices of quaternions: (…, 4) to (…, 3, 3)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entries = _rotation_entries(*np.moveaxis(q, -1, 0))
+    """Rotation matrices of quaternions of any length but zero: (…, 4) to (…, 3, 3)."""
+    with np.errstate(all="ignore"):
+        entries = _rotation_entries(*np.moveaxis(normalized(q), -1, 0))
     return np.stack([np.stack(row, axis=-1) for row in entries], axis=-2)
 
 
@@ -73,8 +79,10 @@ def quaternion_tangent_map(q: Array) -> Array:
 
     Twice the vector part of q⁻¹ δq. A change along q itself turns nothing.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        w, x, y, z = np.moveaxis(2.0 * q / np.sum(q * q, axis=-1, keepdims=True), -1, 0)
+    with np.errstate(all="ignore"):
+        largest = np.max(np.abs(q), axis=-1, keepdims=True)
+        scaled = q / largest
+        w, x, y, z = np.moveaxis(2.0 * scaled / _square(scaled) / largest, -1, 0)
     rows = [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
@@ -82,20 +90,21 @@ def quaternion_tangent_map(q: Array) -> Array:
 def normalized(q: Array) -> Array:
     """Quaternions of length one, (…, 4); a zero one becomes NaN. Analytic, so that complex steps pass through."""
     # scaling by the largest entry first keeps the squares from overflowing and underflowing
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         q = q / np.max(np.abs(q), axis=-1, keepdims=True)
-        unit: Array = q / np.sqrt(np.sum(q * q, axis=-1, keepdims=True))
+        unit: Array = q / np.sqrt(_square(q))
     return unit
 
 
 def exp_quaternion(rotation_vector: Array) -> Array:
     """Unit quaternions that turn by |r| radians about r: (…, 3) to (…, 4). Analytic."""
-    square = np.sum(rotation_vector * rotation_vector, axis=-1, keepdims=True)
+    square = _square(rotation_vector)
     angle, small = _angle(square)
+    sin, cos = sincos(0.5 * angle)
     series = 0.5 - square / 48.0 * (1.0 - square / 80.0 * (1.0 - square / 168.0 * (1.0 - square / 288.0)))
-    factor = np.where(small, series, np.sin(0.5 * angle) / angle)
+    factor = np.where(small, series, sin / angle)
     cosine_series = 1.0 - square / 8.0 * (1.0 - square / 48.0 * (1.0 - square / 120.0 * (1.0 - square / 224.0)))
-    cosine = np.where(small, cosine_series, np.cos(0.5 * angle))
+    cosine = np.where(small, cosine_series, cos)
     return np.concatenate([cosine, rotation_vector * factor], axis=-1)
 
 
@@ -105,13 +114,13 @@ def log_quaternion(q: Array) -> Array:
     w, vector = q[..., :1], q[..., 1:]
     # q and −q are the same rotation: take the one that turns by less
     vector = np.where(w < 0.0, -vector, vector)
-    cosine, square = np.abs(w), np.sum(vector * vector, axis=-1, keepdims=True)
+    cosine, square = np.abs(w), _square(vector)
     small = ~(square > 1e-4)
     sine = np.sqrt(np.where(small, 1.0, square))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         t = np.where(small, square / (cosine * cosine), 0.0)
         series = 2.0 / cosine * (1.0 - t * (1.0 / 3.0 - t * (1.0 / 5.0 - t * (1.0 / 7.0 - t / 9.0))))
-    return vector * np.where(small, series, 2.0 * np.arctan2(sine, cosine) / sine)
+    return vector * np.where(small, series, 2.0 * arctan2(sine, cosine) / sine)
 
 
 def exp_matrix(rotation_vector: Array) -> Array:
@@ -148,13 +157,13 @@ def screw_displacement(angular: Array, linear: Array) -> Array:
 
     With `exp_quaternion(angular)` this is the exponential of SE(3).
     """
-    square = np.sum(angular * angular, axis=-1, keepdims=True)
+    square = _square(angular)
     angle, small = _angle(square)
     first_series = 0.5 - square / 24.0 * (1.0 - square / 30.0 * (1.0 - square / 56.0 * (1.0 - square / 90.0)))
     second_series = (1.0 - square / 20.0 * (1.0 - square / 42.0 * (1.0 - square / 72.0 * (1.0 - square / 110.0)))) / 6.0
-    half = np.sin(0.5 * angle) / angle
+    half = sincos(0.5 * angle)[0] / angle
     first = np.where(small, first_series, 2.0 * half * half)
-    second = np.where(small, second_series, (angle - np.sin(angle)) / (angle * angle * angle))
+    second = np.where(small, second_series, (angle - sincos(angle)[0]) / (angle * angle * angle))
     turned = np.cross(angular, linear)
     displacement: Array = linear + first * turned + second * np.cross(angular, turned)
     return displacement
@@ -162,14 +171,28 @@ def screw_displacement(angular: Array, linear: Array) -> Array:
 
 def screw_velocity(angular: Array, displacement: Array) -> Array:
     """The linear twist that `screw_displacement` takes to a displacement, (…, 3), for |angular| < 2π. Analytic."""
-    square = np.sum(angular * angular, axis=-1, keepdims=True)
-    angle, small = _angle(square)
-    series = 1.0 / 12.0 + square * (1.0 / 720.0 + square * (1.0 / 30240.0 + square / 1209600.0))
-    half = 0.5 * angle
-    factor = np.where(small, series, (1.0 - half * np.cos(half) / np.sin(half)) / (angle * angle))
+    factor = inverse_factor(_square(angular))
     turned = np.cross(angular, displacement)
     linear: Array = displacement - 0.5 * turned + factor * np.cross(angular, turned)
     return linear
+
+
+def inverse_factor(square: Array) -> Array:
+    """(1 − ½θ cot ½θ)/θ² of squared angles θ²: what the inverse of a rotation's Jacobian takes of (θ×)². Analytic."""
+    angle, small = _angle(square)
+    series = 1.0 / 12.0 + square * (1.0 / 720.0 + square * (1.0 / 30240.0 + square / 1209600.0))
+    half = 0.5 * angle
+    sin, cos = sincos(half)
+    return np.where(small, series, (1.0 - half * cos / sin) / (angle * angle))
+
+
+def _square(x: Array) -> Array:
+    """Sums of squares, in the order of the components, with an axis left: (…, n) to (…, 1)."""
+    total = x[..., :1] * x[..., :1]
+    for i in range(1, x.shape[-1]):
+        total = total + x[..., i : i + 1] * x[..., i : i + 1]
+    result: Array = total
+    return result
 
 
 def _angle(square: Array) -> tuple[Array, Array]:

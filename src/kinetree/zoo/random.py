@@ -11,6 +11,7 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.builder import Builder
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.value import Array
 
@@ -98,7 +99,7 @@ def _random_body(rng: np.random.Generator) -> dict[str, Any]:
     mass, sides, R = rng.uniform(0.5, 2.0), rng.uniform(0.1, 0.5, 3), exp_matrix(rng.uniform(-2.0, 2.0, 3))
     squares = sides**2
     moments: Array = mass / 12.0 * (squares.sum() - squares)
-    return {"mass": mass, "com": rng.uniform(-0.2, 0.2, 3), "inertia": R @ np.diag(moments) @ R.T}
+    return {"mass": mass, "com": rng.uniform(-0.2, 0.2, 3), "inertia": product(R * moments, R.T)}
 
 
 def _placement(rng: np.random.Generator) -> tuple[Array, Array]:

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.spatial.fixed import length
+from kinetree.spatial.inertia import spread
+
 
 def thick_rod(mass: float, reach: Any) -> dict[str, Any]:
     """Mass, com and inertia, as `Builder.add_body` takes them, of a rod from the link's origin to `reach` [m]."""
     reach = np.asarray(reach, dtype=float)
-    thickness = 0.05 + 0.1 * float(np.linalg.norm(reach))
-    along = reach @ reach * np.eye(3) - np.outer(reach, reach)
-    inertia = mass / 12.0 * along + mass * thickness**2 / 6.0 * np.eye(3)
+    thickness = 0.05 + 0.1 * float(length(reach))
+    inertia = mass / 12.0 * spread(reach) + mass * thickness**2 / 6.0 * np.eye(3)
     return {"mass": mass, "com": reach / 2.0, "inertia": inertia}

@@ -64,7 +64,10 @@ class JointKind(ABC):
         # with one limit missing, the interval has its usual width and starts at the other
         low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 2.0 * reach, -reach))
         high = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower + 2.0 * reach, reach))
-        return rng.uniform(low, high, size=(*shape, self.nq))
+        share = rng.random((*shape, self.nq))
+        width = high - low
+        # an interval may be wider than the largest number
+        return np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
 
     def integrate(self, q: Array, v: Array) -> Array:
         """Where the joint is after moving with v for unit time: (…, nq), (…, nv) to (…, nq)."""

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from kinetree.model.joints.base import Stage
+from kinetree.spatial.fixed import apply
 from kinetree.spatial.hinge import AxisMap
 from kinetree.spatial.rotation import (
     conjugate,
@@ -57,14 +58,14 @@ class Floating(Stage):
         """Follows the screw motion of a constant body twist: the exponential of SE(3)."""
         turn = normalized(q[..., 3:])
         step = screw_displacement(v[..., :3], v[..., 3:])
-        position = q[..., :3] + (matrix_of(turn) @ step[..., None])[..., 0]
+        position = q[..., :3] + apply(matrix_of(turn), step)
         return np.concatenate([position, normalized(multiply(turn, exp_quaternion(v[..., :3])))], axis=-1)
 
     def difference(self, q0: Array, q1: Array) -> Array:
         """The twist of the screw motion from q0 to q1 that turns by at most π."""
         turn = normalized(q0[..., 3:])
         angular = log_quaternion(multiply(conjugate(turn), normalized(q1[..., 3:])))
-        step = (np.swapaxes(matrix_of(turn), -1, -2) @ (q1[..., :3] - q0[..., :3])[..., None])[..., 0]
+        step = apply(np.swapaxes(matrix_of(turn), -1, -2), q1[..., :3] - q0[..., :3])
         return np.concatenate([angular, screw_velocity(angular, step)], axis=-1)
 
     def tangent_map(self, q: Array) -> Array:

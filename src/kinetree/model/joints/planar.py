@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from kinetree.model.joints.base import Stage
+from kinetree.spatial import fixed
 from kinetree.spatial.hinge import AxisMap
 from kinetree.spatial.rotation import screw_displacement, screw_velocity, turn_about_z
 from kinetree.spatial.scalar import sincos
@@ -46,7 +47,7 @@ class Planar(Stage):
         return np.concatenate([turn[..., None], screw_velocity(_about_z(turn), _in_plane(step))[..., :2]], axis=-1)
 
     def tangent_map(self, q: Array) -> Array:
-        sin, cos, zero = np.sin(q[..., 2]), np.cos(q[..., 2]), np.zeros(q.shape[:-1])
+        (sin, cos), zero = fixed.sincos(q[..., 2]), np.zeros(q.shape[:-1])
         rows = [[zero, zero, zero + 1.0], [cos, sin, zero], [-sin, cos, zero]]
         return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
@@ -60,5 +61,5 @@ def _in_plane(xy: Array) -> Array:
 
 
 def _turn(xy: Array, angle: Array) -> Array:
-    sin, cos, x, y = np.sin(angle), np.cos(angle), xy[..., 0], xy[..., 1]
+    (sin, cos), x, y = fixed.sincos(angle), xy[..., 0], xy[..., 1]
     return np.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)

@@ -1,0 +1,202 @@
+"""Products and elementary functions of NumPy arrays whose bits do not depend on the machine.
+
+NumPy hands `@` to a BLAS, and sines to vector libraries, that choose their order of sums and their polynomials by the
+processor. What ends up in a model's constants or in a result goes through here instead: every step is an addition, a
+multiplication, a division or a square root of whole arrays, which IEEE 754 fixes to the last bit.
+
+Sines, cosines, arctangents and logarithms are within 2 ulp. Arguments that are not float64, such as those of
+complex-step derivatives, go to NumPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.spatial import scalar
+from kinetree.spatial.scalar import LARGEST_ANGLE
+from kinetree.spatial.value import Array
+
+# π/2 in three parts.
+_PIO2 = (
+    float.fromhex("0x1.921fb54442d18p+0"),
+    float.fromhex("0x1.1a62633145c07p-54"),
+    float.fromhex("-0x1.f1976b7ed8fbcp-110"),
+)
+_TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
+_SPLITTER = 2.0**27 + 1.0
+# arctan k/16 for k = 0 … 16: the number, and what rounding took from it.
+_ARCTAN = np.array(
+    [
+        float.fromhex(x)
+        for x in (
+            "0x0.0p+0",
+            "0x1.ff55bb72cfdeap-5",
+            "0x1.fd5ba9aac2f6ep-4",
+            "0x1.7b97b4bce5b02p-3",
+            "0x1.f5b75f92c80ddp-3",
+            "0x1.362773707ebccp-2",
+            "0x1.6f61941e4def1p-2",
+            "0x1.a64eec3cc23fdp-2",
+            "0x1.dac670561bb4fp-2",
+            "0x1.0657e94db30d0p-1",
+            "0x1.1e00babdefeb4p-1",
+            "0x1.345f01cce37bbp-1",
+            "0x1.4978fa3269ee1p-1",
+            "0x1.5d58987169b18p-1",
+            "0x1.700a7c5784634p-1",
+            "0x1.819d0b7158a4dp-1",
+            "0x1.921fb54442d18p-1",
+        )
+    ]
+)
+_ARCTAN_LOW = np.array(
+    [
+        float.fromhex(x)
+        for x in (
+            "0x0.0p+0",
+            "-0x1.c934d86d23f1dp-60",
+            "-0x1.cd37686760c17p-59",
+            "0x1.347b0b4f881cap-58",
+            "0x1.8ab6e3cf7afbdp-57",
+            "-0x1.963a544b672d8p-57",
+            "-0x1.c63aae6f6e918p-56",
+            "-0x1.24dec1b50b7ffp-56",
+            "0x1.a2b7f222f65e2p-56",
+            "-0x1.d5b495f6349e6p-56",
+            "-0x1.928df287a668fp-58",
+            "0x1.1021137c71102p-55",
+            "0x1.2419a87f2a458p-56",
+            "0x1.0028e4bc5e7cap-57",
+            "-0x1.8c34d25aadef6p-56",
+            "-0x1.bf76229d3b917p-56",
+            "0x1.1a62633145c07p-55",
+        )
+    ]
+)
+# ln 2, with zeros behind its first 32 bits so that small multiples are exact, and the rest.
+_LN2 = (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33"))
+
+
+def product(a: Array, b: Array) -> Array:
+    """Matrix products, (…, n, k) and (…, k, m) to (…, n, m), summed from the first term to the last."""
+    if a.shape[-1] == 0:
+        return np.asarray(a @ b)
+    total: Array = a[..., :, 0, None] * b[..., None, 0, :]
+    term = np.empty_like(total)
+    for i in range(1, a.shape[-1]):
+        total += np.multiply(a[..., :, i, None], b[..., None, i, :], out=term)
+    return total
+
+
+def apply(a: Array, x: Array) -> Array:
+    """Matrices times vectors, (…, n, k) and (…, k) to (…, n)."""
+    return product(a, x[..., None])[..., 0]
+
+
+def length(x: Array) -> Array:
+    """Euclidean lengths of vectors, (…, n) to (…); for numbers whose squares neither overflow nor underflow."""
+    total = x[..., 0] * x[..., 0]
+    for i in range(1, x.shape[-1]):
+        total = total + x[..., i] * x[..., i]
+    result: Array = np.sqrt(total)
+    return result
+
+
+def sincos(angle: Array) -> tuple[Array, Array]:
+    """Sine and cosine of angles in radians; NaN beyond `LARGEST_ANGLE`, as in kernels."""
+    angle = np.asarray(angle)
+    if angle.dtype != np.float64:
+        return np.sin(angle), np.cos(angle)
+    x = np.where(np.abs(angle) <= LARGEST_ANGLE, angle, np.nan)
+    count = np.rint(x * _TWO_OVER_PI)
+    # x − count π/2 = r + low, however close x is to a multiple
+    first, first_error = _exact_product(count, _PIO2[0])
+    second, second_error = _exact_product(count, _PIO2[1])
+    r, error = _exact_sum(x - first, -first_error)
+    r, next_error = _exact_sum(r, -second)
+    low = ((error + next_error) - second_error) - count * _PIO2[2]
+    r, low = _exact_sum(r, low)
+    z = r * r
+    sine = r + (r * z * _series(z, _SIN) + low)
+    half = 0.5 * z
+    near_one = 1.0 - half
+    cosine = near_one + (((1.0 - near_one) - half) + (z * z * _series(z, _COS) - r * low))
+    quadrant = np.where(np.isnan(count), 0.0, count) % 4.0
+    odd, down, left = quadrant % 2.0 == 1.0, quadrant >= 2.0, (quadrant == 1.0) | (quadrant == 2.0)
+    swapped_sine, swapped_cosine = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
+    return np.where(down, -swapped_sine, swapped_sine), np.where(left, -swapped_cosine, swapped_cosine)
+
+
+@scalar.sincos.register(np.float64)
+def _sincos_of_one(angle: np.float64) -> tuple[np.float64, np.float64]:
+    """So that joints locked by `Model.reduced` have the same bits everywhere, too."""
+    sin, cos = sincos(np.array(angle))
+    return np.float64(sin), np.float64(cos)
+
+
+def arctan2(y: Array, x: Array) -> Array:
+    """Angles in [0, π/2] of points in the first quadrant, y ≥ 0 and x ≥ 0; NaN at the origin."""
+    if y.dtype != np.float64:
+        return np.asarray(np.arctan2(y, x))
+    steep = y > x
+    t = np.where(steep, x, y) / np.where(steep, y, x)
+    k = np.rint(16.0 * np.where(t <= 1.0, t, 0.0))
+    at = k / 16.0
+    u = (t - at) / (1.0 + t * at)
+    z = u * u
+    low = _ARCTAN_LOW[k.astype(np.intp)] + u * z * _series(z, _ATAN)
+    high = _ARCTAN[k.astype(np.intp)]
+    angle = high + (u + low)
+    return np.where(steep, _PIO2[0] - ((high + (u + low)) - _PIO2[1]), angle)
+
+
+def log(x: Array) -> Array:
+    """Natural logarithms: −∞ at zero, NaN below."""
+    x = np.asarray(x)
+    if x.dtype != np.float64:
+        return np.asarray(np.log(x))
+    proper = (x > 0.0) & np.isfinite(x)
+    mantissa, exponent = np.frexp(np.where(proper, x, 1.0))
+    small = mantissa < np.sqrt(0.5)
+    mantissa, exponent = np.where(small, 2.0 * mantissa, mantissa), np.where(small, exponent - 1, exponent)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    z = s * s
+    rest = 2.0 * (s + s * z * _series(z, _LOG)) + exponent * _LN2[1]
+    outside = np.where(x == 0.0, -np.inf, np.where(x == np.inf, np.inf, np.nan))
+    return np.where(proper, exponent * _LN2[0] + rest, outside)
+
+
+def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def _exact_product(a: Array, b: float) -> tuple[Array, Array]:
+    """a b, rounded, and what rounding took from it. Dekker's product."""
+    a_high, b_high = _SPLITTER * a - (_SPLITTER * a - a), _SPLITTER * b - (_SPLITTER * b - b)
+    a_low, b_low, rounded = a - a_high, b - b_high, a * b
+    return rounded, ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _series(z: Array, coefficients: tuple[float, ...]) -> Array:
+    total: Array = np.full_like(z, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * z + coefficient
+    return total
+
+
+# sin r = r + r³ S(r²), cos r = 1 − r²/2 + r⁴ C(r²) on [−π/4, π/4]: Taylor's series, which eight terms exhaust.
+def _factorials(first: int, sign: float, terms: int) -> tuple[float, ...]:
+    found, factorial = [], 1.0
+    for n in range(1, first + 2 * terms):
+        factorial *= n
+        if n >= first and (n - first) % 2 == 0:
+            found.append(sign / factorial)
+            sign = -sign
+    return tuple(found)
+
+
+_SIN, _COS = _factorials(3, -1.0, 8), _factorials(4, 1.0, 8)
+_ATAN = tuple((-1.0) ** n / (2 * n + 1) for n in range(1, 8))
+_LOG = tuple(1.0 / (2 * n + 1) for n in range(1, 12))
