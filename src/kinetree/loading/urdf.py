@@ -195,12 +195,8 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
     return (rotation(*rpy) if any(rpy) else None), p
 
 
-<<<<<<< HEAD
-def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
-=======
 @lru_cache(maxsize=4096)  # of the angles in files, most are multiples of a quarter turn
-def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
->>>>>>> 9db5a67 (Bits of models do not depend on the BLAS; quaternions of any length; wrong types are refused)
+def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
     """Turns about the fixed x, y and z axes, in this order."""
     (sr, sp, sy), (cr, cp, cy) = (part.tolist() for part in sincos(np.array([roll, pitch, yaw])))
     return (
@@ -212,21 +208,14 @@ def _rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
 
 def _quaternion_rotation(document: Document, element: Element) -> _Rotation:
     x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
-<<<<<<< HEAD
-    if not math.hypot(x, y, z, w) > 0.0:
+    if not any((x, y, z, w)):
         raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
     return rotation_of_quaternion(x, y, z, w)
 
 
 def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> _Rotation:
     """The rotation of a quaternion of any length but zero."""
-    length = math.hypot(x, y, z, w)
-    x, y, z, w = x / length, y / length, z / length, w / length
-=======
-    if not any((x, y, z, w)):
-        raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
     x, y, z, w = _unit(x, y, z, w)
->>>>>>> 9db5a67 (Bits of models do not depend on the BLAS; quaternions of any length; wrong types are refused)
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
         (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
