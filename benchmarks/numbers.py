@@ -16,6 +16,7 @@ import kinetree as kt
 ROOT = Path(__file__).resolve().parents[1]
 PERFORMANCE = ROOT / "docs" / "performance.md"
 METHODS_PAGE = ROOT / "docs" / "operational_space_methods.md"
+TASKS_PAGE = ROOT / "docs" / "operational_space.md"
 LINEARIZED_PAGE = ROOT / "docs" / "linearized.md"
 README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
@@ -77,6 +78,27 @@ def speed_ratios() -> str:
         lines.append(f"| {label} | {' | '.join(cells[i] for i in columns)} |")
     return "\n".join(lines)
 
+
+def task_times() -> str:
+    """Four frames of Talos, from the table in docs/performance.md."""
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    peers = ("Pinocchio, Delassus matrix", "Pinocchio, M⁻¹ and NumPy", "MuJoCo")
+    lines = [
+        f"| | one call | {' | '.join(peers)} | sample of 1024 | Delassus | M⁻¹ | MuJoCo |",
+        "|---" + "|---:" * 8 + "|",
+    ]
+    for row, label in _TASK_TIMES.items():
+        lines.append(f"| {label} | {' | '.join(_row(text, 'Operational space of Talos', (row, '4'))[2:])} |")
+    return "\n".join(lines)
+
+
+# Rows of the table in docs/performance.md, and what they are called on the page about operational space.
+_TASK_TIMES = {
+    "Λ⁻¹": "Λ⁻¹",
+    "Λ": "Λ",
+    "Λ, J̄, N": "Λ, J̄ and N, by `dynamics`",
+    "one by one": "the same, one by one, from `at(q)`",
+}
 
 # What the README shows: label, title of the table, first cells of the row, and which cells.
 _RATIOS: tuple[tuple[str, str, tuple[str, ...], tuple[int, ...]], ...] = (
@@ -141,6 +163,7 @@ BLOCKS: dict[str, tuple[Path, Callable[[], str]]] = {
     "method counts": (METHODS_PAGE, method_counts),
     "derivative counts": (LINEARIZED_PAGE, derivative_counts),
     "speed ratios": (README, speed_ratios),
+    "task times": (TASKS_PAGE, task_times),
 }
 
 
