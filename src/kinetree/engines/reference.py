@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.errors import ContractError, InputError
 from kinetree.recursion.algorithm import Algorithm, Argument, Entries, places
-from kinetree.recursion.contract import author_line, describe, frozen, refuse, type_name
+from kinetree.recursion.contract import author_line, describe, immutable, refuse, type_name
 from kinetree.recursion.entities import Entity, Node, number_of
 from kinetree.recursion.loops import IndexLoop, Loop, Table
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -92,7 +92,7 @@ class _Memory:
         return value
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        value = frozen(value)
+        value = immutable(value)
         first = next(iter(self.values.values()), value)
         if describe(value) != describe(first):
             refuse(f"an array of {type_name(describe(first))} is given {type_name(describe(value))}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.engines.ir import ArrayEntry, Field, Op, Place, Position, Program, Role, Store
 from kinetree.recursion.algorithm import Argument, Entries, places
-from kinetree.recursion.contract import components, describe, frozen, rebuild, refuse, type_name
+from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
 from kinetree.recursion.roles import Index
 from kinetree.recursion.variants import WORLD_CLASS
@@ -55,7 +55,7 @@ class SymbolicCell:
                 return None
             size = size_of(description)
             loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
-            value = frozen(rebuild(description, object_array(loads)))
+            value = immutable(rebuild(description, object_array(loads)))
             if self.tree.program.current is not self.block:
                 return value  # loaded inside an inner loop: not known outside of it
             self.values[name] = value
@@ -69,7 +69,7 @@ class SymbolicCell:
         lifted = [program.lift(x) for x in components(value)]
         for i, op in enumerate(lifted):
             program.current.items.append(Store(Field(self.role, name, i), op))
-        self.values[name] = frozen(rebuild(describe(value), object_array(lifted)))
+        self.values[name] = immutable(rebuild(describe(value), object_array(lifted)))
 
     def start(self, dimension: str) -> Position:
         return Position(self.role, dimension)
@@ -133,7 +133,7 @@ class SymbolicArray:
         return rebuild(self.description, object_array(ops))
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        value = frozen(value)
+        value = immutable(value)
         if self.description is None:
             self.description = describe(value)
             self.tree.program.arrays[self.number] = (self.over, size_of(self.description))

@@ -16,12 +16,13 @@ from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.options import Options
 from kinetree.loading.source import Source
-from kinetree.loading.tree import require_order, walk
+from kinetree.loading.tree import require_order
 from kinetree.model.body import Body
 from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.recursion.topology import depth_first
 
 INSTALL = 'pip install "kinetree[mujoco]"'
 
@@ -154,5 +155,5 @@ def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
     for siblings in children.values():
         siblings.sort(key=lambda name: ranks[name])
     by_name: dict[str, Body] = {body.name: body for body in model.bodies}
-    bodies = [by_name[name] for name in walk(children[WORLD_NAME], children)]
+    bodies = [by_name[name] for name in depth_first(children[WORLD_NAME], children)]
     return Model(model.name, model.gravity, bodies, [model.joint(body.joint) for body in bodies], model.extra_frames)

@@ -19,6 +19,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.physical import doubtful, fault
 from kinetree.model.record import frozen
+from kinetree.recursion.topology import depth_first
 
 _GRAVITY = (0.0, 0.0, -9.81)
 _ROOT_JOINT = "root_joint"
@@ -37,7 +38,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
         findings: Collects what the user should know; its file is named in errors.
     """
     above = _joints_above(links, joints, findings.file)
-    order, roots = _depth_first(links, above, options, findings.file)
+    order, roots = _ordered(links, above, options, findings.file)
     if not links:
         findings.add("there are no links", "the model is nothing but the world")
     bases = _bases(roots, joints, options)
@@ -103,7 +104,7 @@ def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: 
     return above
 
 
-def _depth_first(
+def _ordered(
     links: Mapping[str, Link], above: Mapping[str, Hinge], options: Options, file: str
 ) -> tuple[list[str], list[str]]:
     """The links to load, each after its parent, and the roots among them."""
@@ -111,7 +112,7 @@ def _depth_first(
     for joint in above.values():
         children[joint.parent].append(joint.child)
     every_root = [link for link in links if link not in above]
-    order = walk(every_root, children)
+    order = depth_first(every_root, children)
     if len(order) < len(links):
         raise _cycle(set(order), links, above, file)
     roots = every_root
@@ -119,7 +120,7 @@ def _depth_first(
         if options.root not in links:
             raise UnknownNameError("link, wanted as root,", options.root, tuple(links))
         roots = [options.root]
-        order = walk(roots, children)
+        order = depth_first(roots, children)
     if options.joint_order:
         wanted = {name: rank for rank, name in enumerate(options.joint_order)}
         last = len(wanted)
@@ -129,18 +130,8 @@ def _depth_first(
             ranks[link] = min([own, *(ranks[child] for child in children[link])])
         for siblings in (roots, *children.values()):
             siblings.sort(key=lambda link: ranks.get(link, last))
-        order = walk(roots, children)
+        order = depth_first(roots, children)
     return order, roots
-
-
-def walk(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names depth first."""
-    order: list[str] = []
-    pending = list(reversed(roots))
-    while pending:
-        order.append(pending.pop())
-        pending += reversed(children[order[-1]])
-    return order
 
 
 def _cycle(reached: set[str], links: Mapping[str, Link], above: Mapping[str, Hinge], file: str) -> LoadError:

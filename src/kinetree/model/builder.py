@@ -15,6 +15,7 @@ from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.model import Model
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
+from kinetree.recursion.topology import depth_first
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
@@ -160,11 +161,7 @@ class Builder:
         children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._bodies)}
         for body in self._bodies.values():
             children[body.parent].append(body.name)
-        order: list[str] = []
-        pending = children[WORLD_NAME][::-1]
-        while pending:
-            order.append(pending.pop())
-            pending += children[order[-1]][::-1]
+        order = depth_first(children[WORLD_NAME], children)
         if len(order) < len(self._bodies):
             cycle = " → ".join(self._cycle(set(order)))
             raise ModelError(f"bodies form a cycle, each on the next: {cycle}; hang one of them on the world")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.recursion.contract import frozen, refuse
+from kinetree.recursion.contract import immutable, refuse
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
@@ -126,7 +126,7 @@ class Entries(ABC):
         if not self.readable:
             refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        return frozen(self.joined([self.load(index) for index in indices]).reshape(shape))
+        return immutable(self.joined([self.load(index) for index in indices]).reshape(shape))
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         if not self.writable:

@@ -101,7 +101,7 @@ def addable(value: Any, owner: object) -> Any:
     return copy
 
 
-def frozen(value: Any) -> Any:
+def immutable(value: Any) -> Any:
     """A value that nobody can change: spatial values are immutable, arrays are copied and locked."""
     if isinstance(value, Value):
         return value

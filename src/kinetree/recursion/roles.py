@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.errors import ContractError
-from kinetree.recursion.contract import Increment, addable, author_line, describe, frozen, refuse, type_name
+from kinetree.recursion.contract import Increment, addable, author_line, describe, immutable, refuse, type_name
 from kinetree.recursion.node import NodeKind
 from kinetree.recursion.setup import DIMENSIONS
 from kinetree.spatial.motion import Force
@@ -129,7 +129,7 @@ class NodeRole:
             refuse(f"`{self._role}.{name}` is set; through this role a field may only be added to, with +=")
         elif self._right == "read":
             refuse(f"`{self._role}.{name}` is written; this loop may only read fields of {self._role}")
-        value = frozen(value)
+        value = immutable(value)
         expected = self._cell.type_on_world(name)
         if expected is not None and expected != describe(value):
             refuse(

@@ -6,9 +6,20 @@ world is node −1; several nodes may hang on it (a forest).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 WORLD = -1
+
+
+def depth_first(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names depth first: each before what it carries, siblings in order."""
+    order: list[str] = []
+    pending = list(reversed(roots))
+    while pending:
+        order.append(pending.pop())
+        pending += reversed(children[order[-1]])
+    return order
 
 
 class Topology:
