@@ -33,7 +33,9 @@ def run(robot: kt.Model, algorithm: Algorithm, *arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "mechanism"), [(algorithm_3, CHAIN), (algorithm_5, CHAIN), (algorithm_5, TREE)], ids=str
+    ("algorithm", "mechanism"),
+    [(algorithm_3, CHAIN), (algorithm_5, CHAIN), (algorithm_5, TREE)],
+    ids=lambda parameter: parameter.name,
 )
 def test_changes_of_accelerations(algorithm: Algorithm, mechanism: Any) -> None:
     robot = mechanism.kinetree()
