@@ -294,7 +294,7 @@ class Dynamics(Kinematics, Derivatives):
 
     def _function(self, name: str) -> Any:
         if not isinstance(name, str):
-            raise UnknownNameError("function", name, (*FUNCTIONS, *METHODS))
+            raise UnknownNameError("function", name, (*FUNCTIONS, *ALGORITHMS))
         if "." in name and name not in DERIVATIVES:
             raise UnknownNameError("derivative", name, DERIVATIVES)
         if name not in FUNCTIONS and name not in DERIVATIVES:
