@@ -13,6 +13,7 @@ from kinetree.interop.codec import Codec
 from kinetree.model.coordinates import checked, numbers
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
+from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.value import Array
 
@@ -179,14 +180,14 @@ class Counterpart(ABC):
         """Tᵀ x, along the last axis."""
         result: Array = x[..., self._columns]
         for joint, start, R in self._rotations(q):
-            result = _with(result, start, R @ x[..., joint.v_start + 3 : joint.v_start + 6, None])
+            result = _with(result, start, product(R, x[..., joint.v_start + 3 : joint.v_start + 6, None]))
         return result
 
     def _from(self, x: Array, q: Any) -> Array:
         """T x, along the last axis."""
         result: Array = x[..., self._back]
         for joint, start, R in self._rotations(q):
-            result = _with(result, joint.v_start + 3, np.swapaxes(R, -1, -2) @ x[..., start : start + 3, None])
+            result = _with(result, joint.v_start + 3, product(np.swapaxes(R, -1, -2), x[..., start : start + 3, None]))
         return result
 
     def _rotations(self, q: Any) -> list[tuple[Joint, int, Array]]:

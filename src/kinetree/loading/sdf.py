@@ -25,6 +25,7 @@ from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
 #: Joint types of a file that Kinetree has.
@@ -209,7 +210,7 @@ def _axis(document: Document, axis: Element, frames: Frames, child: Array) -> Ar
     elif (axis.findtext("use_parent_model_frame") or "").strip() in ("true", "1"):
         frame = MODEL
     turned = product(child[:3, :3].T, product(frames.pose(frame, axis)[:3, :3], direction))
-    return np.asarray(turned / math.hypot(*turned))
+    return np.asarray(turned / length(turned))
 
 
 def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:

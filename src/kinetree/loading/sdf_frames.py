@@ -14,8 +14,9 @@ import numpy as np
 
 from kinetree.loading.document import Document, Element
 from kinetree.loading.source import clipped
-from kinetree.loading.urdf import rotation, rotation_of_quaternion
+from kinetree.loading.urdf import angles_rotation, rotation_of_quaternion
 from kinetree.model.placement import pose
+from kinetree.spatial import fixed
 from kinetree.spatial.value import Array
 
 #: The frame of the model itself.
@@ -24,7 +25,7 @@ MODEL = "__model__"
 
 def product(A: Array, B: Array) -> Array:
     """A B, in an order that depends on no library of linear algebra."""
-    return np.asarray(np.einsum("ij,j...->i...", A, B))
+    return fixed.apply(A, B) if B.ndim == 1 else fixed.product(A, B)
 
 
 def inverse(placement: Array) -> Array:
@@ -53,7 +54,7 @@ def read_pose(document: Document, element: Element | None) -> Array:
     *p, roll, pitch, yaw = words(document, element, 6)
     if element.get("degrees", "false") in ("true", "1"):
         roll, pitch, yaw = map(math.radians, (roll, pitch, yaw))
-    return pose(np.array(rotation(roll, pitch, yaw)), np.array(p))
+    return pose(np.array(angles_rotation(document, element, roll, pitch, yaw)), np.array(p))
 
 
 class Frames:

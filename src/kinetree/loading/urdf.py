@@ -25,6 +25,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.record import frozen
 from kinetree.spatial.fixed import product, sincos
+from kinetree.spatial.scalar import LARGEST_ANGLE
 from kinetree.spatial.value import Array
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
@@ -192,7 +193,14 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
     rpy = document.vector(element, "rpy", _ZERO)
-    return (rotation(*rpy) if any(rpy) else None), p
+    return (angles_rotation(document, element, *rpy) if any(rpy) else None), p
+
+
+def angles_rotation(document: Document, element: Element, roll: float, pitch: float, yaw: float) -> _Rotation:
+    """`rotation` of angles that a file gives."""
+    if max(abs(roll), abs(pitch), abs(yaw)) > LARGEST_ANGLE:
+        raise document.error(element, "an angle is too large to mean anything; write one between −π and π")
+    return rotation(roll, pitch, yaw)
 
 
 @lru_cache(maxsize=4096)  # of the angles in files, most are multiples of a quarter turn

@@ -24,6 +24,7 @@ from kinetree.errors import InputError, ModelError
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
+from kinetree.spatial.fixed import product, sincos
 from kinetree.spatial.value import Array
 
 _CONVENTIONS = ("standard", "modified")
@@ -113,7 +114,7 @@ def from_dh(
         }
         along, about = _screw_x(row.alpha, row.a), _screw_z(row.theta, row.d)
         if convention == "modified":
-            builder.add_body(link, parent=parent, placement=_product(along, about), **moving, **solid)
+            builder.add_body(link, parent=parent, placement=product(along, about), **moving, **solid)
         else:
             carrier = f"{link} ({joint})"
             builder.add_body(carrier, parent=parent, placement=about, **moving)
@@ -142,15 +143,10 @@ def _checked(row: Any, number: int) -> DHRow:
 
 
 def _screw_x(angle: float, distance: float) -> Array:
-    s, c = math.sin(angle), math.cos(angle)
+    s, c = (float(part) for part in sincos(np.array(float(angle))))
     return np.array([[1.0, 0.0, 0.0, distance], [0.0, c, -s, 0.0], [0.0, s, c, 0.0], [0.0, 0.0, 0.0, 1.0]], dtype=float)
 
 
 def _screw_z(angle: float, distance: float) -> Array:
-    s, c = math.sin(angle), math.cos(angle)
+    s, c = (float(part) for part in sincos(np.array(float(angle))))
     return np.array([[c, -s, 0.0, 0.0], [s, c, 0.0, 0.0], [0.0, 0.0, 1.0, distance], [0.0, 0.0, 0.0, 1.0]], dtype=float)
-
-
-def _product(A: Array, B: Array) -> Array:
-    """A B, in an order that depends on no library of linear algebra."""
-    return np.asarray(np.einsum("ij,jk->ik", A, B))

@@ -116,7 +116,7 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
     if name in robot.frames:
         raise ModelError(f"frame {name!r}: a body or frame has that name already; choose another")
     body, at = _carrier(robot, frame)
-    new = Frame(name, body, at @ checked_placement(placement, f"frame {name!r}"))
+    new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
     return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), (*robot.extra_frames, new))
 
 
