@@ -581,6 +581,7 @@ def test_bytes_that_are_no_text(data: bytes, message: str, tmp_path: Path) -> No
 
 
 def test_angles_too_large_to_mean_anything() -> None:
-    text = '<robot name="r"><link name="a"/><link name="b"/><joint name="j" type="fixed"><parent link="a"/><child link="b"/>'
+    links = '<robot name="r"><link name="a"/><link name="b"/>'
+    text = links + '<joint name="j" type="fixed"><parent link="a"/><child link="b"/>'
     with pytest.raises(LoadError, match="an angle is too large to mean anything; write one between −π and π"):
         kt.load(text + '<origin rpy="0 1e30 0"/></joint></robot>')
