@@ -205,6 +205,8 @@ class Function(Gate, Generic[P, R]):
                     bound = bind(algorithm, self.mechanism, sites, self.name, single, self._bundle)
                     if self._finish is None and self._is_default(*key):
                         self.follow(bound)
+                    else:
+                        self.call_from_machine_code()
                 else:
                     bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, self._bundle)
                 self._bound[key] = bound
@@ -245,7 +247,11 @@ class ForcedFunction(Function[P, R]):
             return self._run((), self.algorithm, arrays, out)
         sites = tuple(self._site(name) for name in f_ext)
         kinds = "fiu" if self._engine == "native" else "fiucO"
-        wrenches = [arguments.numbers(self.name, f"the wrench on {name!r}", w, kinds) for name, w in f_ext.items()]
+        wrenches = [
+            w if type(w) is np.ndarray and w.dtype.kind in kinds
+            else arguments.numbers(self.name, f"the wrench on {name!r}", w, kinds)
+            for name, w in f_ext.items()
+        ]  # fmt: skip
         for name, w in zip(f_ext, wrenches, strict=True):
             if w.ndim < 1 or w.shape[-1] != 6:
                 raise InputError(f"{self.name}: the wrench on {name!r} has shape {w.shape}, expected (..., 6)")
@@ -286,6 +292,11 @@ class FrameFunction(Function[P, R]):
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, for the frames and the reference chosen."""
         known = len(self._arrays)
+        # The commonest call, of one frame with all else left out, is found by the frame's name alone.
+        if out is None and not named and len(inputs) == known + 1 and type(inputs[known]) is str:
+            bound = self._ready.get(inputs[known])
+            if bound is not None:
+                return bound(*inputs[:known])
         if not named and len(inputs) == known + 1:
             arrays: Sequence[Any] = inputs[:known]
             frames, reference = inputs[known], None
@@ -309,6 +320,8 @@ class FrameFunction(Function[P, R]):
         if len(self._ready) >= _CHOICES_KEPT:
             self._ready.clear()
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound
+        if single and reference is None:
+            self._ready[frames] = bound
         return bound
 
     @property

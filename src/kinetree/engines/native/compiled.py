@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -170,24 +169,28 @@ class Compiled(Gate):
         return arguments.results(self.binding.name, out, [operand.name for operand in outputs], shapes)
 
 
-@contextmanager
-def standard_arithmetic() -> Iterator[None]:
+class standard_arithmetic:
     """IEEE's default arithmetic for the steps that NumPy adds to what a kernel computes, and no complaints."""
-    standard, restore = _switches()
-    found = standard()
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        restore(found)
+
+    __slots__ = ("_errors", "_found", "_restore")
+
+    def __enter__(self) -> None:
+        standard, self._restore = _switches()
+        self._found = standard()
+        self._errors = np.errstate(all="ignore")
+        self._errors.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._errors.__exit__(None, None, None)
+        self._restore(self._found)
 
 
 @lru_cache(maxsize=1)
 def _switches() -> tuple[Callable[[], int], Callable[[int], None]]:
     with target.use(target.host()):
         driver = load_driver(1)
-    standard = ctypes.CFUNCTYPE(ctypes.c_uint64)(driver.address("standard"))
-    restore = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(driver.address("restore"))
+    standard = ctypes.PYFUNCTYPE(ctypes.c_uint64)(driver.address("standard"))
+    restore = ctypes.PYFUNCTYPE(None, ctypes.c_uint64)(driver.address("restore"))
     _kept.append(driver)
     return standard, restore
 

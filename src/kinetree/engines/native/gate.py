@@ -75,6 +75,7 @@ def gate_text() -> str:
     one = f.let("alloca i64, align 8")
     answer = f.let("alloca ptr, align 8")
     words = f.let(f"load ptr, ptr {f.at('%self', _WORDS)}, align 8")
+    f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
     f.leave_when(f.let("icmp ne ptr %names, null"), "general")
     inputs, outputs = f.word(words, _Word.INPUTS), f.word(words, _Word.OUTPUTS)
     count = f.let(f"and i64 %nargsf, {2**63 - 1}")
@@ -324,14 +325,20 @@ class Gate(_Base):
                 # Keeps alive what the machine code reads. It never changes: calls of other threads may be under way.
                 self._gate = description
                 _field(self, _WORDS).value = description[0].ctypes.data
-                _field(self, _METHOD).value = id(_GENERAL)
-                _field(self, _VECTORCALL).value = _code().address("gate")
-                self.__class__ = self._opened
+                self.call_from_machine_code()
             followers = vars(self).pop("_followers", ())
         for reference in followers:
             follower = reference()
             if follower is not None:
                 follower._open(description)
+
+    def call_from_machine_code(self) -> None:
+        """Skip the `__call__` of Python from now on; until the gate opens, all calls go to `general`."""
+        with _lock:
+            if NATIVE and type(self) is not self._opened:
+                _field(self, _METHOD).value = id(_GENERAL)
+                _field(self, _VECTORCALL).value = _code().address("gate")
+                self.__class__ = self._opened
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy is shut and has no followers.
@@ -340,7 +347,7 @@ class Gate(_Base):
     @property
     def is_open(self) -> bool:
         """Whether plain samples go the short way."""
-        return NATIVE and type(self) is self._opened
+        return NATIVE and bool(_field(self, _WORDS).value)
 
 
 def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, ...]:
