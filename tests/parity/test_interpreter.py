@@ -18,7 +18,7 @@ from kinetree.algorithms.kinematics import JACOBIANS, poses
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.operational_space import ALGORITHMS, inertia, inverse_inertia
+from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines import interpreter
 from kinetree.engines.native.kernels import bind
@@ -68,8 +68,9 @@ def task_sites(parts: Parts) -> tuple[Any, ...]:
     return tuple(sites)
 
 
-@pytest.mark.parametrize("method", ALGORITHMS)
+@pytest.mark.parametrize("method", ["chang_khatib", "rjk", "sparse_factorization", "efpa_segments"])
 def test_rows_of_tasks(method: str) -> None:
+    """Between them, these methods have all loops over rows."""
     agree(inverse_inertia(method, "local"), BRANCHED, task_sites(Parts()))
 
 

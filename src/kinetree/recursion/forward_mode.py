@@ -29,7 +29,7 @@ def directional_derivative(
     """Differentiate an algorithm along directions of some of its inputs; the others stay as they are.
 
     Args:
-        algorithm: Its text must take the configuration as `q`.
+        algorithm: It must take the configuration as `q`.
         name: What the derivative is called.
         tangent: Name of the direction of q, a tangent.
         directions: The input that each further direction belongs to, by the direction's name.
@@ -78,7 +78,7 @@ class _Tree:
 
 
 class _Node:
-    """A role whose fields are dual: the field `f` of the text is `f` and `f'` of the node."""
+    """A role whose fields are dual: the field `f` of the algorithm is `f` and `f'` of the node."""
 
     __slots__ = ("_role", "_tangent")
 

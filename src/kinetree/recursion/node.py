@@ -22,8 +22,8 @@ class NodeKind(Protocol):
     """The formulas shared by all nodes of one kind.
 
     Kinds are frozen and compare by value. Each method takes the node's own constants first, as a flat array of
-    `parameter_count` scalars, so that one compiled text serves all nodes of the kind. Methods must be plain arithmetic
-    without branches on values: they run on numbers and on symbols.
+    `parameter_count` scalars, so that the same compiled code serves all nodes of the kind. Methods must be plain
+    arithmetic without branches on values: they run on numbers and on symbols.
     """
 
     @property

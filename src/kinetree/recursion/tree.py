@@ -239,7 +239,7 @@ class Tree(Engine):
 
 
 class Zeros:
-    """An input that is known to be zero: lets one text serve inverse dynamics, bias forces and gravity."""
+    """An input that is known to be zero: lets one recursion serve inverse dynamics, bias forces and gravity."""
 
     def __getitem__(self, k: NodeRole) -> Array:
         _, length = k.span("v")
