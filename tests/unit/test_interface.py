@@ -99,8 +99,16 @@ def test_frames_are_a_name_or_a_sequence_of_names(robot: kt.Model, frames: objec
     for function in (robot.pose, robot.jacobian, robot.pose.engine("reference")):
         with pytest.raises(InputError, match=f"{function.name}: frames is a name or a sequence of names, got {kind}"):
             function(np.zeros(2), frames)
-    with pytest.raises(InputError, match="frames is a name or a sequence"):
-        robot.count("pose", frames)
+    for name in ("pose", "efpa"):
+        with pytest.raises(InputError, match=f"{name}: frames is a name or a sequence"):
+            robot.count(name, frames)
+
+
+def test_counts_are_of_one_frame_or_several(robot: kt.Model) -> None:
+    for name in ("pose", "jacobian", "efpa"):
+        assert robot.count(name, "tip") == robot.count(name, ["tip"])
+    with pytest.raises(UnknownNameError, match=r"no function is called \['pose'\]"):
+        robot.count(["pose"])
 
 
 def test_wrong_calls(robot: kt.Model) -> None:

@@ -6,7 +6,8 @@ exactly the result's shape and type, or a tuple of them where a function has sev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,19 @@ def _is_lazy(value: Any) -> bool:
     """Whether this is a Dask collection, or something (as of xarray) that holds one."""
     graph = getattr(value, "__dask_graph__", None)
     return callable(graph) and graph() is not None
+
+
+def frame_names(function: str, frames: Any) -> tuple[str, ...]:
+    """Names of frames, of which one may be given alone."""
+    names = (frames,) if isinstance(frames, str) else frames
+    # The order of a set is not the user's, and results have the order of the names.
+    if isinstance(names, (AbstractSet, Mapping, bytes)) or not isinstance(names, Iterable):
+        raise InputError(f"{function}: frames is a name or a sequence of names, got {type(names).__name__}")
+    names = tuple(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"{function}: frames is a name or a sequence of names, got {name!r} among them")
+    return names
 
 
 def checked_shape(function: str, name: str, array: Array, core: tuple[int, ...]) -> None:

@@ -7,7 +7,6 @@ takes complex and other scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from inspect import Parameter, Signature
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -354,12 +353,4 @@ class FrameFunction(Function[P, R]):
     def _sites(self, frames: Any) -> tuple[Site, ...]:
         if frames is None:
             return self._all
-        names = (frames,) if isinstance(frames, str) else frames
-        # The order of a set is not the user's, and results have the order of the names.
-        if isinstance(names, (AbstractSet, Mapping, bytes)) or not isinstance(names, Iterable):
-            raise InputError(f"{self.name}: frames is a name or a sequence of names, got {type(names).__name__}")
-        names = tuple(names)
-        for name in names:
-            if not isinstance(name, str):
-                raise InputError(f"{self.name}: frames is a name or a sequence of names, got {name!r} among them")
-        return tuple(self._site(name) for name in names)
+        return tuple(self._site(name) for name in arguments.frame_names(self.name, frames))

@@ -30,6 +30,7 @@ from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
+from kinetree.engines.arguments import frame_names
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
@@ -257,7 +258,7 @@ class Dynamics(Kinematics, Derivatives):
             for _ in pool.map(lambda function: function.compile(), chosen):
                 pass
 
-    def count(self, function: str, frames: Iterable[str] | None = None) -> Count:
+    def count(self, function: str, frames: str | Iterable[str] | None = None) -> Count:
         """Operations that one evaluation of a function takes.
 
         Args:
@@ -265,8 +266,8 @@ class Dynamics(Kinematics, Derivatives):
                 `kinetree.operational_space.METHODS`.
             frames: For functions of frames and methods for Λ⁻¹, which ones; all by default.
         """
-        if function in ALGORITHMS:
-            sites = [self.site(name) for name in (self.frames if frames is None else frames)]
+        if isinstance(function, str) and function in ALGORITHMS:
+            sites = [self.site(name) for name in frame_names(function, self.frames if frames is None else frames)]
             return count(inverse_inertia(function, "local"), self.mechanism, sites)
         chosen = self._function(function)
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
