@@ -190,6 +190,22 @@ def test_what_an_mjcf_loses_is_told(robot: Any, lost: str) -> None:
         kt.to_mjcf(robot())
 
 
+@pytest.mark.parametrize("name", ["a b", " a", "a\tb\n", "<&\">'", "ü∞", "a::b", "😀"])
+def test_names_of_any_kind_come_back(name: str) -> None:
+    robot = kt.Builder(name).add_body(name, joint_name=name, mass=1.0, inertia=np.eye(3)).build()
+    for text in (kt.to_urdf(robot), kt.to_mjcf(robot)):
+        again = quiet(text)
+        assert (again.name, again.bodies[0].name, again.joints[0].name) == (name, name, name)
+
+
+@pytest.mark.parametrize("name", ["a\0", "a\x1b[31m", "\ud800", "\uffff"])
+def test_names_that_no_file_can_hold(name: str) -> None:
+    robot = kt.Builder().add_body(name, mass=1.0, inertia=np.eye(3)).build()
+    for function in (kt.to_urdf, kt.to_mjcf):
+        with pytest.raises(ModelError, match="has a character that no XML file can hold; rename it"):
+            function(robot)
+
+
 def test_what_cannot_be_written() -> None:
     with pytest.raises(ModelError, match="joint 'a_joint' is helical, which URDF does not know"):
         kt.to_urdf(one("helical", pitch=0.1))

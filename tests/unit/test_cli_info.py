@@ -177,6 +177,18 @@ def test_check_of_mjcf(call: Callable[..., Any], mjcf: Path) -> None:
     assert sum("as in MuJoCo" in line and line.startswith("passed") for line in result.output.splitlines()) == 4
 
 
+def test_check_of_sdf(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "gate.sdf"
+    inertial = "<inertial><mass>2</mass></inertial>"
+    path.write_text(
+        f'<sdf version="1.9"><model name="gate"><link name="post">{inertial}</link><link name="wing">{inertial}</link>'
+        '<joint name="hinge" type="revolute"><parent>post</parent><child>wing</child><axis/></joint></model></sdf>'
+    )
+    result = call("check", path)
+    assert result.exit_code == 0, result.output
+    assert "neither Pinocchio nor MuJoCo reads SDF" in result.output
+
+
 def test_check_with_a_floating_base(call: Callable[..., Any], urdf: Path) -> None:
     result = call("check", urdf, "--samples", "2", "--floating-base")
     assert result.exit_code == 0, result.output

@@ -40,6 +40,9 @@ def compared(path: Path, states: States, floating_base: bool, notes: dict[str, N
         What was compared, and the result.
     """
     source = Source.of(path)
+    if source.root.rpartition(":")[2] == "sdf":
+        yield "comparison with another library", "neither Pinocchio nor MuJoCo reads SDF"
+        return
     library = "MuJoCo" if source.root.startswith("mujoco") else "Pinocchio"
     try:
         if library == "MuJoCo":
