@@ -1,6 +1,6 @@
 """Every exception and warning that Kinetree raises on purpose.
 
-Each message names the thing, says where it is and how to mend it; the data behind the message are attributes.
+Each message names the cause, its location and the fix; the data behind it are attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class KinetreeError(Exception):
 
 
 class ModelError(KinetreeError, ValueError):
-    """A mechanism that cannot exist: a cycle, a negative mass, two joints of one name."""
+    """A mechanism that cannot exist: a cycle, a negative mass, duplicate names."""
 
 
 class InputError(KinetreeError, ValueError):
@@ -24,10 +24,10 @@ class UnknownNameError(InputError, KeyError):
     """A frame, joint, body, function or engine that does not exist.
 
     Attributes:
-        what: What was looked for.
-        name: What it was called.
-        choices: What there is.
-        nearest: The choices most like the name, best first.
+        what: The kind of thing that was looked up.
+        name: The unknown name.
+        choices: The names that exist.
+        nearest: The most similar names, best first.
     """
 
     def __init__(self, what: str, name: object, choices: tuple[str, ...]) -> None:
@@ -57,12 +57,12 @@ def _nearest(name: object, choices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class LoadError(KinetreeError, ValueError):
-    """A file that is not the description of a robot.
+    """A file from which no robot can be loaded.
 
     Attributes:
-        problem: What is wrong, and how to mend it.
-        file: Where it was read from; "<string>" for a text.
-        line: Line of the file, counted from one; None if the whole file is meant.
+        problem: What is wrong, and how to fix it.
+        file: Path of the file; "<string>" for content given as a string.
+        line: Line number, from one; None if the problem concerns the whole file.
     """
 
     def __init__(self, problem: str, file: str = "<string>", line: int | None = None) -> None:
@@ -75,16 +75,16 @@ class LoadError(KinetreeError, ValueError):
 
 
 class SingularMechanismError(KinetreeError, ArithmeticError):
-    """A mechanism whose mass matrix has no inverse, found from its structure."""
+    """A mechanism whose structure makes its mass matrix singular."""
 
 
 class SingularTaskError(KinetreeError, ArithmeticError):
-    """A task that the robot cannot follow in all directions where it is, with `singular="raise"`.
+    """A task that cannot move in all its directions at some sample; raised with `singular="raise"`.
 
     Attributes:
-        rows: Rows of all tasks together.
-        samples: Where in the batch, one index tuple each; empty for a single sample.
-        ranks: Rank of the task in each of these samples.
+        rows: Total number of task rows.
+        samples: Batch indices of the singular samples, as tuples; empty for a single sample.
+        ranks: Rank of the tasks at each of these samples.
     """
 
     def __init__(self, tasks: str, rows: int, samples: tuple[tuple[int, ...], ...], ranks: tuple[int, ...]) -> None:
@@ -100,7 +100,7 @@ class SingularTaskError(KinetreeError, ArithmeticError):
 
 
 class SecondDerivativeError(KinetreeError, NotImplementedError):
-    """Derivatives that JAX or PyTorch were asked to differentiate again."""
+    """JAX or PyTorch tried to differentiate a derivative again."""
 
 
 class ViewerError(KinetreeError, OSError):
@@ -108,12 +108,12 @@ class ViewerError(KinetreeError, OSError):
 
 
 class ContractError(KinetreeError, TypeError):
-    """An algorithm that breaks the rules of the tree language; names the line that does."""
+    """An algorithm breaks a rule of the tree language; the message names the line."""
 
 
 class ModelWarning(UserWarning):
-    """A model that can be used, with something in it that its author should know."""
+    """A usable model with a property that its author should know about."""
 
 
 class CacheWarning(UserWarning):
-    """Compiled code cannot be kept on disk; everything works, but is compiled again in each process."""
+    """Compiled code cannot be cached on disk; everything works, but each process compiles anew."""

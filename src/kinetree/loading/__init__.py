@@ -27,23 +27,22 @@ def load(
 ) -> Model:
     """A robot from a URDF, SDF or MJCF file; its content says which.
 
-    What can be loaded but should be known comes as `ModelWarning`s, with file and line: mimic joints, links that move
-    without mass, inertias that no body can have, and elements that are not read.
+    A `ModelWarning` with file and line reports what can be loaded but deserves attention: mimic joints, moving links
+    without mass, unphysical inertias, and elements that are not read.
 
     A URDF or SDF opens no other file. An MJCF opens what it includes or attaches, and meshes that give a body its
     inertia: all below one directory.
 
     Args:
-        source: A path, or the text of a file: what starts with "<" is a text.
-        floating_base: Whether roots float in the world, behind a joint "root_joint"; else they are fixed to it.
-        root: Name of the link to start from. Only what it carries is loaded. By default all links are; several roots
-            make a forest.
-        mimic: "independent" makes joints that mimic others coordinates of their own; "lock" fixes them where they are
+        source: A path, or the content of a file: a string that starts with "<" is content.
+        floating_base: Whether roots float, on a joint "root_joint"; otherwise they are fixed to the world.
+        root: Load only this link and what it carries. By default everything is loaded; several roots make a forest.
+        mimic: "independent" gives joints that mimic others coordinates of their own; "lock" fixes them where they are
             when the joints that they mimic are neutral, or locked.
-        lock: Joints to fix, by name, each with its configuration.
+        lock: Joints to fix, by name, with their configurations.
         joint_order: Names of moving joints in the order in which their coordinates should come. Coordinates are
-            ordered depth first, so that only branches can change places; an order that would tear one apart is refused
-            (`Model.joint_indices` permutes coordinates into any order). Joints that are not named come last.
+            ordered depth first, so only whole branches can be reordered; an order that would split one is refused
+            (`Model.joint_indices` permutes coordinates into any order). Joints not named come last.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²]. By default what the file says, or
             (0, 0, −9.81).
         directory: No file outside of it is read, links followed. By default that of the file; a text reads no files

@@ -14,7 +14,7 @@ class Body(Record):
 
     Attributes:
         name: Also the name of its link frame.
-        parent: Body that it hangs on, "world" for a root.
+        parent: Parent body, "world" for a root.
         joint: Name of the joint between the two.
         mass: [kg].
         com: Centre of mass, (3,) [m].
@@ -39,7 +39,7 @@ class Frame(Record):
 
     Attributes:
         name: Unique among frames and bodies.
-        body: Body that it is fixed to, or "world".
+        body: Body that carries it, or "world".
         placement: Pose in the body's link frame, (4, 4).
     """
 

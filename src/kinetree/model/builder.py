@@ -1,4 +1,4 @@
-"""Building a model body by body, with every check on."""
+"""Building a model body by body, with full validation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _Z = (0.0, 0.0, 1.0)
 
 
 class Builder:
-    """Collects bodies and frames in any order; `build` makes a model of them.
+    """Collects bodies and frames in any order; `build` makes the model.
 
     Args:
-        name: Of the model.
+        name: Name of the model.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
-        strict: Whether an impossible mass or inertia is an error; else it is a `ModelWarning`, and is kept.
+        strict: Whether an unphysical mass or inertia is an error; otherwise it is kept, with a `ModelWarning`.
     """
 
     def __init__(self, name: str = "robot", gravity: Any = (0.0, 0.0, -9.81), *, strict: bool = True) -> None:
@@ -67,20 +67,20 @@ class Builder:
         """Add a body and the joint in front of it.
 
         Args:
-            name: Of the body and of its link frame.
-            parent: Body that it hangs on, which may be added later, or "world".
+            name: Name of the body and of its link frame.
+            parent: Parent body, which may be added later, or "world".
             joint: Kind of joint: "revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar",
                 "translational", "floating" or "fixed".
-            joint_name: By default the body's name with "_joint" behind.
+            joint_name: By default the body's name followed by "_joint".
             placement: Pose of the link frame in the parent's when q is neutral: a 4×4 array, a pair (R, p), or None.
-            axis: Axis in the link frame of joints that have one, (3,); the normal of a planar one. By default z.
+            axis: Joint axis in the link frame, (3,); for a planar joint the normal of the plane. By default z.
             axes: The two axes of a universal joint, (2, 3). By default x, y.
             pitch: Advance of a helical joint [m/rad].
             mass: [kg].
             com: Centre of mass in the link frame, (3,) [m].
             inertia: About the centre of mass, in link axes, (3, 3) [kg m²]. By default zero.
             armature: Reflected rotor inertia, one number or (nv,) [kg m² or kg].
-            limits: By default none.
+            limits: Joint limits; by default none.
             damping: Viscous, one number or (nv,). Kept, not part of the dynamics.
             friction: Dry, one number or (nv,). Kept, not part of the dynamics.
 
@@ -146,7 +146,7 @@ class Builder:
         return self
 
     def build(self) -> Model:
-        """The model: numbered depth first, siblings in the order in which they were added."""
+        """Make the model, numbered depth first, siblings in the order in which they were added."""
         if not self._bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
         for body in self._bodies.values():

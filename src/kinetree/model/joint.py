@@ -16,13 +16,13 @@ from kinetree.spatial.value import Array
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a joint. Give one number, or one per coordinate; infinity says that there is none.
+    """Limits of a joint: one number for all coordinates, or one for each; infinity means none.
 
     Attributes:
-        lower: Least configuration, in the order of q [rad or m].
-        upper: Greatest configuration.
-        velocity: Greatest speed, in the order of v [rad/s or m/s].
-        effort: Greatest torque or force, in the order of v [N m or N].
+        lower: Lower position limit, in the order of q [rad or m].
+        upper: Upper position limit.
+        velocity: Velocity limit, in the order of v [rad/s or m/s].
+        effort: Torque or force limit, in the order of v [N m or N].
     """
 
     lower: Any = -math.inf
@@ -71,8 +71,8 @@ class Joint(Record):
     Attributes:
         name: Unique among joints.
         kind: "revolute", "floating", ….
-        parent: Body on the near side, or "world".
-        child: Body on the far side.
+        parent: Parent body, or "world".
+        child: Child body.
         placement: Pose of the child's link frame in the parent's when q is neutral, (4, 4).
         axes: Unit axes in the child's link frame, (count, 3).
         pitch: Advance of a helical joint [m/rad], else 0.

@@ -1,4 +1,4 @@
-"""The robot that users hold: frozen, compared by content."""
+"""The public robot model: immutable, compared by content."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from kinetree.spatial.value import Array
 
 
 class Model(Dynamics, Operational, Editing):
-    """A mechanism with the topology of a tree. Made by `Builder.build`, by `load` or by the `zoo`; never changed.
+    """A robot whose bodies form a tree. Made by `Builder.build`, `load` or the `zoo`; immutable.
 
     Attributes:
-        name: What it is called.
+        name: Name of the model.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
-        bodies: All bodies, depth first, those behind fixed joints too.
-        joints: The joints that move, in the order of q and v.
-        fixed_joints: The joints that do not.
-        extra_frames: Frames besides those of the world and of each body.
-        mechanism: What the recursions run over; bodies behind fixed joints are merged into their parents.
-        sites: Every frame, in the order of `frames`.
+        bodies: All bodies, depth first, including those behind fixed joints.
+        joints: The moving joints, in the order of q and v.
+        fixed_joints: The fixed joints.
+        extra_frames: Frames other than the world's and the bodies'.
+        mechanism: Internal: the nodes that recursions run over; fixed bodies are merged into their parents.
+        sites: Internal: every frame, in the order of `frames`.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Model(Dynamics, Operational, Editing):
         """From checked parts; use `Builder` instead.
 
         Args:
-            name: What it is called.
+            name: Name of the model.
             gravity: (3,) [m/s²].
             bodies: Depth first.
-            joints: One per body, in the same order, fixed ones too; q_start and v_start are set here.
+            joints: One per body, in the same order, including fixed ones; q_start and v_start are set here.
             frames: Extra frames.
         """
         numbered, nq, nv = [], 0, 0
@@ -123,33 +123,33 @@ class Model(Dynamics, Operational, Editing):
 
     @property
     def nq(self) -> int:
-        """Numbers in a configuration."""
+        """Number of configuration coordinates."""
         return self._coordinates.nq
 
     @property
     def nv(self) -> int:
-        """Degrees of freedom."""
+        """Number of degrees of freedom."""
         return self._coordinates.nv
 
     @property
     def topology(self) -> Topology:
-        """Which node hangs on which."""
+        """Internal: parents and children of nodes."""
         return self.mechanism.topology
 
     @property
     def frames(self) -> tuple[str, ...]:
-        """Names of all frames: the world, every body in order, then the extra ones."""
+        """Names of all frames: the world, all bodies in order, then the extra frames."""
         return tuple(self._sites_by_name)
 
     def site(self, frame: str) -> Site:
-        """Where a frame is fixed."""
+        """Internal: the node that carries a frame, and the frame's placement."""
         if not isinstance(frame, str) or frame not in self._sites_by_name:
             own = tuple(extra.name for extra in self.extra_frames)
             raise UnknownNameError("frame", frame, (*own, *(name for name in self.frames if name not in own)))
         return self._sites_by_name[frame]
 
     def joint(self, name: str) -> Joint:
-        """A joint by name, fixed ones too."""
+        """A joint by name, moving or fixed."""
         for joint in self._every_joint:
             if joint.name == name:
                 return joint
@@ -164,27 +164,27 @@ class Model(Dynamics, Operational, Editing):
 
     @property
     def mass(self) -> float:
-        """Of all bodies together, those fixed to the world too [kg]."""
+        """Total mass, including bodies fixed to the world [kg]."""
         return sum(body.mass for body in self.bodies)
 
     @cached_property
     def lower_limits(self) -> Array:
-        """Least configuration, (nq,) [rad or m]; −∞ where there is no limit, as for quaternions."""
+        """Lower position limits, (nq,) [rad or m]; −∞ where there is none, as for quaternions."""
         return self._limits("lower", -np.inf, self.nq)
 
     @cached_property
     def upper_limits(self) -> Array:
-        """Greatest configuration, (nq,) [rad or m]; ∞ where there is no limit, as for quaternions."""
+        """Upper position limits, (nq,) [rad or m]; ∞ where there is none, as for quaternions."""
         return self._limits("upper", np.inf, self.nq)
 
     @cached_property
     def velocity_limits(self) -> Array:
-        """Greatest joint speeds, (nv,) [rad/s or m/s]; ∞ where there is no limit."""
+        """Velocity limits, (nv,) [rad/s or m/s]; ∞ where there is none."""
         return self._limits("velocity", np.inf, self.nv)
 
     @cached_property
     def effort_limits(self) -> Array:
-        """Greatest joint torques and forces, (nv,) [N m or N]; ∞ where there is no limit."""
+        """Effort limits, (nv,) [N m or N]; ∞ where there is none."""
         return self._limits("effort", np.inf, self.nv)
 
     def _limits(self, which: str, none: float, size: int) -> Array:
@@ -199,7 +199,7 @@ class Model(Dynamics, Operational, Editing):
     # -- coordinates --------------------------------------------------------------------------------------------------
 
     def neutral(self) -> Array:
-        """The configuration of zero angles and distances and unit quaternions, (nq,), whatever the limits."""
+        """Configuration with zero angles and displacements and identity quaternions, (nq,), regardless of limits."""
         return self._coordinates.neutral()
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
@@ -212,10 +212,10 @@ class Model(Dynamics, Operational, Editing):
         return self._coordinates.random(rng, shape)
 
     def integrate(self, q: Any, v: Any, dt: Any = 1.0) -> Array:
-        """Where q gets by moving with constant v for dt seconds, (…, nq).
+        """Configuration reached from q at constant velocity v in dt seconds, (…, nq).
 
-        Joints that turn freely follow the screw motion of their body-frame twist. Quaternions may have any length but
-        zero; the result's have length one.
+        Floating and planar joints follow the screw motion of their body-frame twist. Quaternions may have any nonzero
+        length; those of the result have unit length.
 
         Args:
             q: (…, nq).
@@ -225,7 +225,7 @@ class Model(Dynamics, Operational, Editing):
         return self._coordinates.integrate(q, v, dt)
 
     def difference(self, q0: Any, q1: Any) -> Array:
-        """The velocity that takes q0 to q1 in one second, (…, nv): the inverse of `integrate`.
+        """Velocity that takes q0 to q1 in one second, (…, nv): the inverse of `integrate`.
 
         Args:
             q0: (…, nq).
@@ -256,9 +256,9 @@ class Model(Dynamics, Operational, Editing):
         return self._coordinates.ddifference(q0, q1)
 
     def tangent_map(self, q: Any) -> Array:
-        """Takes a change of the numbers in q to the tangent that it is, (…, nv, nq).
+        """Maps a change of the components of q to a tangent vector, (…, nv, nq).
 
-        A gradient g along the tangent is `tangent_map(q).T @ g` with respect to the numbers.
+        For a gradient g along the tangent, `tangent_map(q).T @ g` is the gradient with respect to the components of q.
 
         Args:
             q: (…, nq).
@@ -266,7 +266,7 @@ class Model(Dynamics, Operational, Editing):
         return self._coordinates.tangent_map(q)
 
     def bracket(self, x: Any) -> Array:
-        """The matrices x × of tangents, (…, nv, nv): [x, y] = `bracket(x) @ y`; zero where joints are plain numbers.
+        """Matrix of the Lie bracket, (…, nv, nv): [x, y] = `bracket(x) @ y`; zero for joints with q̇ = v.
 
         Args:
             x: (…, nv).
@@ -274,38 +274,38 @@ class Model(Dynamics, Operational, Editing):
         return self._coordinates.bracket(x)
 
     def normalize(self, q: Any) -> Array:
-        """The same configuration with quaternions of length one, (…, nq); angles are left as they are."""
+        """The same configuration with unit quaternions, (…, nq); angles are unchanged."""
         return self._coordinates.normalize(q)
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
-        """A configuration from joint names; joints left out are neutral.
+        """Configuration from values by joint name; omitted joints are neutral.
 
         Args:
-            values: Joints with one number take scalars, (…), others (…, n). Leading axes broadcast.
+            values: Scalars (…) for joints with one coordinate, else (…, n). Leading axes broadcast.
         """
         return self._coordinates.q_from_dict(values)
 
     def v_from_dict(self, values: Mapping[str, Any]) -> Array:
-        """Velocities, accelerations or torques from joint names; joints left out are zero. As `q_from_dict`."""
+        """Velocities, accelerations or torques by joint name; omitted joints are zero. See `q_from_dict`."""
         return self._coordinates.v_from_dict(values)
 
     def q_to_dict(self, q: Any) -> dict[str, Array]:
-        """A configuration by joint names; joints with one number lose its axis."""
+        """Configuration by joint name; values of joints with one coordinate have no axis for it."""
         return self._coordinates.q_to_dict(q)
 
     def v_to_dict(self, v: Any) -> dict[str, Array]:
-        """Velocities, accelerations or torques by joint names; joints with one number lose its axis."""
+        """Velocities, accelerations or torques by joint name; see `q_to_dict`."""
         return self._coordinates.v_to_dict(v)
 
     def joint_indices(self, joints: Sequence[str]) -> tuple[Array, Array]:
-        """Where the numbers of some joints are, in the order of their names: the way to code with another joint order.
+        """Indices of the coordinates of some joints, for code that uses another joint order.
 
             iq, iv = robot.joint_indices(order)
             your_q, your_M = q[..., iq], M[..., iv[:, None], iv]
             q[..., iq] = your_q                                    # and back
 
         Args:
-            joints: Names of moving joints.
+            joints: Names of moving joints, in the order wanted.
 
         Returns:
             Indices into q, (Σ nq,), and into v, (Σ nv,).
@@ -324,10 +324,10 @@ class Model(Dynamics, Operational, Editing):
     # -- other models -------------------------------------------------------------------------------------------------
 
     def reduced(self, lock: Mapping[str, Any]) -> Model:
-        """The same robot with some joints locked. Names of bodies and frames stay; all joints may be locked.
+        """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
 
         Args:
-            lock: Value of each joint to lock, by name: a scalar, or nq numbers.
+            lock: Joint names and their values: a scalar, or the joint's nq coordinates.
         """
         if not isinstance(lock, Mapping):
             raise InputError(f"reduced() takes a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
@@ -341,43 +341,43 @@ class Model(Dynamics, Operational, Editing):
     def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.
 
-        The other model's world frame is laid onto the frame; its bodies, joints and frames keep their names, with
-        `prefix` in front. Coordinates of what was there before stay in their order, and those of the attached joints
-        come behind the ones that the frame's body carries already. Gravity is this robot's.
+        The other model's world frame coincides with the frame. Its bodies, joints and frames keep their names, prefixed
+        with `prefix`. Existing coordinates keep their order; those of the attached joints follow the ones that the
+        frame's body already carries. Gravity is this robot's.
 
         Args:
-            frame: Where to attach: a frame of this robot, or "world" to stand two robots side by side.
-            other: What to attach.
+            frame: Frame of this robot to attach to, or "world" to place two robots side by side.
+            other: The model to attach.
             placement: Pose of the other model's world in the frame: a 4×4 array, a pair (R, p) [m], or None.
-            prefix: Put in front of the attached names; needed where both models use the same ones.
+            prefix: Prefix of the attached names; needed if both models share names.
 
         Raises:
-            ModelError: If names clash; names them.
+            ModelError: If names clash.
             UnknownNameError: If there is no such frame.
         """
         return surgery.attach(self, frame, other, placement, prefix)
 
     def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Model:
-        """This robot with a rigid load fixed to one of its frames. Names and coordinates stay.
+        """This robot with a rigid load fixed to one of its frames. Names and coordinates are unchanged.
 
         Args:
-            frame: Where the load is held; its axes and origin are those of `com` and `inertia`.
+            frame: Frame that holds the load; `com` and `inertia` are expressed in it.
             mass: [kg].
             com: The load's centre of mass in the frame, (3,) [m].
-            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point.
+            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point mass.
 
         Raises:
-            ModelError: If no body can have that mass and inertia.
+            ModelError: If the mass and inertia are not physical.
             InputError: If the frame is fixed to the world itself.
             UnknownNameError: If there is no such frame.
         """
         return surgery.with_payload(self, frame, mass, com, inertia)
 
     def subtree(self, body: str) -> Model:
-        """A body, all that it carries, and the joint in front of it: one arm of a humanoid.
+        """A body, everything it carries, and the joint in front of it: for example one arm of a humanoid.
 
-        The link frame of the body's old parent becomes the world, and gravity has the same components there. To lose
-        the joint in front too, lock it with `reduced`. The new model is called after the body.
+        The link frame of the body's parent becomes the world, with the same components of gravity. To remove the joint
+        as well, lock it with `reduced`. The new model is named after the body.
 
         Args:
             body: Name of the body.
