@@ -1,0 +1,67 @@
+"""Lowering: addresses as integer operations, tables with the columns that are needed, nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.engines.ir import Access, For, Op, Store, verify, walk
+from kinetree.engines.layout import Tables, size_of
+from kinetree.engines.lower import Lowered
+from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.setup import Setup
+
+ROBOT = kt.zoo.random_tree(6, kinds=("revolute", "spherical"), seed=1)
+
+
+def made(algorithm: Algorithm, known: Any = None) -> Lowered:
+    return lowered(algorithm, variants_of(algorithm, ROBOT.mechanism, ()), known)
+
+
+def ops(program: Lowered, code: str) -> list[Op]:
+    return [item for _, item in walk(program.program.top) if isinstance(item, Op) and item.code == code]
+
+
+def test_sizes_are_read_or_known() -> None:
+    assert {op.attr for op in ops(made(mass_matrix), "size")} >= {"v", "count scatter"}
+    setup = Setup(ROBOT.mechanism)
+    known = made(mass_matrix, lambda name: size_of(setup, name))
+    assert not ops(known, "size")
+    assert not known.sizes
+
+
+def test_tables_have_the_columns_that_are_read() -> None:
+    program = made(forward_dynamics)
+    assert list(program.tables) == ["scatter"]
+    assert {op.attr for op in ops(program, "cell")} == {("scatter", column) for column in program.tables["scatter"]}
+    assert set(program.tables["scatter"]) == {"variant", "0.record", "0.constants", "0.q", "0.v", "1.record"}
+    tables = Tables(
+        forward_dynamics, variants_of(forward_dynamics, ROBOT.mechanism, ()), ROBOT.mechanism, (), program.metadata
+    )
+    cells = tables.cells("scatter")
+    assert np.array_equal(cells[:, program.tables["scatter"].index("0.v")], ROBOT.mechanism.v_starts[:-1])
+
+
+def test_columns_of_a_subtree_may_be_taken_side_by_side() -> None:
+    loops = {item.note: item.independent for _, item in walk(made(mass_matrix).program.top) if isinstance(item, For)}
+    assert loops["descendants"]
+    assert not loops["scatter"]
+    assert not loops["gather"]
+
+
+def test_addresses_use_what_is_known_where_they_stand() -> None:
+    program = made(mass_matrix).program
+    verify(program)
+    block, store = next((block, item) for block, item in walk(program.top) if isinstance(item, Store))
+    stray = Op("index", (), None, program.top)
+    place: Any = store.place
+    assert isinstance(place, Access)
+    block.items[block.items.index(store)] = Store(place._replace(base=stray), store.value)
+    with pytest.raises(AssertionError, match="Store uses index None where it is not known"):
+        verify(program)
