@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import threading
 import tracemalloc
@@ -108,12 +109,30 @@ def test_out_has_one_rule(name: str, contacts: bool) -> None:
 @both
 def test_wrong_numbers_of_inputs(contacts: bool) -> None:
     q, v = state()
+    prepared = tasks(contacts)
     for name in ("rank", "condition", "bias"):
-        with pytest.raises(InputError, match=f"{name} takes q"):
-            getattr(tasks(contacts), name)(*((q,) if name == "bias" else (q, v)))
+        with pytest.raises(
+            InputError, match=f"^{name} takes q.*, each once; got {1 if name == 'bias' else 2} by position"
+        ):
+            getattr(prepared, name)(*((q,) if name == "bias" else (q, v)))
     if contacts:
-        with pytest.raises(InputError, match="dynamics takes q, got 2"):
-            tasks(contacts).dynamics(q, v)
+        with pytest.raises(InputError, match="^dynamics takes q, each once; got 2 by position"):
+            prepared.dynamics(q, v)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="^bias takes q and v, each once; got 1 by position, q"):
+        prepared.bias(q, q=q)
+    with pytest.raises(InputError, match=r"^bias: v has shape \(5,\), expected \(..., 4\)"):
+        prepared.bias(q, np.zeros(5))
+    np.testing.assert_array_equal(prepared.bias(q, v=v), prepared.bias(v=v, q=q))
+
+
+@both
+def test_help_is_about_the_quantity(contacts: bool) -> None:
+    for name in (*OF_Q, *OF_V, "dynamics", "inverse_inertia_derivative"):
+        function = getattr(tasks(contacts), name)
+        assert function.__doc__.startswith(f"`{name}(q")
+        first = list(inspect.signature(function).parameters)
+        assert first[0] == "q"
+        assert first[-1] == "out"
 
 
 @both

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ class PreparedFunction(ABC):
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         self.tasks, self.core, self.name = tasks, core, name
+        self.__name__, self.__doc__ = name, getattr(type(tasks), name).__doc__
 
     def __repr__(self) -> str:
         return f"<{self.name} of {self.tasks!r}>"
@@ -171,29 +173,32 @@ class Derived(PreparedFunction):
     def __init__(self, tasks: Any, core: Core, name: str, inputs: tuple[str, ...], recursions: tuple[str, ...]) -> None:
         super().__init__(tasks, core, name)
         self._inputs, self._recursions = inputs, recursions
+        arrays = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in inputs]
+        self.__signature__ = Signature([*arrays, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
     def _kernels(self) -> Sequence[Any]:
         return [getattr(self.core.recursions, name) for name in self._recursions]
 
-    def __call__(self, *inputs: Any, out: Any = None) -> Any:
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """The quantity at q, or at q and v."""
-        if len(inputs) != len(self._inputs):
-            raise InputError(f"{self.name} takes {' and '.join(self._inputs)}, got {len(inputs)} arrays")
-        return taken(self.name, self._value(*inputs), out)
+        return taken(self.name, getattr(self._state(inputs, named), self.name), out)
 
-    def _value(self, *inputs: Any) -> Array:
-        value: Array = getattr(self.tasks.at(*inputs), self.name)
-        return value
+    def _state(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The state that arguments mean, by position or by name."""
+        values = {**dict(zip(self._inputs, inputs, strict=False)), **named}
+        if len(values) != len(inputs) + len(named) or tuple(sorted(values)) != self._inputs:
+            given = [f"{len(inputs)} by position", *named] if inputs else [*named]
+            listed = " and ".join(self._inputs)
+            raise InputError(f"{self.name} takes {listed}, each once; got {', '.join(given) or 'nothing'}")
+        return self.tasks.state(self.name, **values)
 
 
 class HeldDynamics(Derived):
     """Λ, J̄ and N of tasks of a robot with contacts."""
 
-    def __call__(self, *inputs: Any, out: Any = None) -> TaskDynamics:
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> TaskDynamics:
         """Λ, J̄ and N."""
-        if len(inputs) != 1:
-            raise InputError(f"{self.name} takes q, got {len(inputs)} arrays")
-        state = self.tasks.at(*inputs)
+        state = self._state(inputs, named)
         values = [getattr(state, name) for name in TaskDynamics._fields]
         if out is None:
             return TaskDynamics(*(value.copy() for value in values))

@@ -194,9 +194,13 @@ class Tasks:
             q: Configurations, (…, nq).
             v: Joint velocities, (…, nv), for `bias` and `jacobian_dot_v`.
         """
+        return self.state("at", q, v)
+
+    def state(self, function: str, q: Any, v: Any = None) -> TaskState:
+        """As `at`; errors name the function that was called."""
         mechanism = self._robot.mechanism
-        q = _copied(q, "q", mechanism.nq)
-        v = None if v is None else _copied(v, "v", mechanism.nv)
+        q = _copied(function, "q", q, mechanism.nq)
+        v = None if v is None else _copied(function, "v", v, mechanism.nv)
         return (HeldState if self.held else TaskState)(self, self.core, q, v)
 
     @property
@@ -214,6 +218,7 @@ class Tasks:
             return self._derived(name, *kernels, inputs=inputs)
         function: TaskFunction = getattr(self.core.recursions, name)
         function.belong(self, name)
+        function.__doc__ = getattr(type(self), name).__doc__
         return function
 
     def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived:
@@ -226,8 +231,8 @@ def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Task
     return made.engine(engine)
 
 
-def _copied(value: Any, name: str, length: int) -> Array:
+def _copied(function: str, name: str, value: Any, length: int) -> Array:
     """A copy of a user's array, which stays as it is whatever happens to the original."""
-    array = arguments.numbers("at", name, value)
-    arguments.checked_shape("at", name, array, (length,))
+    array = arguments.numbers(function, name, value)
+    arguments.checked_shape(function, name, array, (length,))
     return np.array(array, dtype=np.float64, order="C")

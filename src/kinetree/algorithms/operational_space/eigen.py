@@ -56,14 +56,19 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
             tangent = 2.0 * (entry * sign) / (sqrt(square) + root + _NEVER_ZERO)
             cosine = 1.0 / sqrt(1.0 + tangent * tangent)
             sine = tangent * cosine
-            for k in tree.task_rows():
-                x, y = B[k, one], B[k, other]
-                B[k, one] = cosine * x - sine * y
-                B[k, other] = sine * x + cosine * y
+            # rows from the left; columns are the same numbers, but for the four where both meet
+            first, last, rest = B[one, one] - tangent * entry, B[other, other] + tangent * entry, B[one, other] - entry
             for k in tree.task_rows():
                 x, y = B[one, k], B[other, k]
                 B[one, k] = cosine * x - sine * y
                 B[other, k] = sine * x + cosine * y
+            for k in tree.task_rows():
+                B[k, one] = B[one, k]
+                B[k, other] = B[other, k]
+            B[one, other] = rest
+            B[other, one] = rest
+            B[one, one] = first
+            B[other, other] = last
             for k in tree.task_rows():
                 x, y = V[one, k], V[other, k]
                 V[one, k] = cosine * x - sine * y
