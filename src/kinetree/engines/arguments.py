@@ -67,12 +67,12 @@ def frame_names(function: str, frames: Any) -> tuple[str, ...]:
     return names
 
 
-def checked_shape(function: str, name: str, array: Array, core: tuple[int, ...]) -> None:
-    """Refuse an array whose last axes are not those of one sample."""
+def require_shape(what: str, shape: tuple[int, ...], core: tuple[int, ...]) -> None:
+    """Refuse a shape whose last axes are not those of one sample."""
     rank = len(core)
-    if array.ndim < rank or array.shape[array.ndim - rank :] != core:
+    if len(shape) < rank or shape[len(shape) - rank :] != core:
         expected = ", ".join(["...", *map(str, core)])
-        raise InputError(f"{function}: {name} has shape {array.shape}, expected ({expected})")
+        raise InputError(f"{what} has shape {shape}, expected ({expected})")
 
 
 def common_batch(function: str, names: Sequence[str], batches: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

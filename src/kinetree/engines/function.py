@@ -252,8 +252,7 @@ class ForcedFunction(Function[P, R]):
             for name, w in f_ext.items()
         ]  # fmt: skip
         for name, w in zip(f_ext, wrenches, strict=True):
-            if w.ndim < 1 or w.shape[-1] != 6:
-                raise InputError(f"{self.name}: the wrench on {name!r} has shape {w.shape}, expected (..., 6)")
+            arguments.require_shape(f"{self.name}: the wrench on {name!r}", w.shape, (6,))
         try:
             stacked = np.stack(np.broadcast_arrays(*wrenches), axis=-2)
         except ValueError:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.arguments import require_shape
 from kinetree.errors import ContractError, InputError
 from kinetree.recursion.algorithm import Algorithm, Argument, Entries, places
 from kinetree.recursion.contract import author_line, describe, immutable, refuse, type_name
@@ -167,9 +168,7 @@ def run(
     arrays = [np.asarray(x) for x in inputs]
     cores = [argument.shape(sizes) for argument in algorithm.inputs]
     for array, core, argument in zip(arrays, cores, algorithm.inputs, strict=True):
-        if array.ndim < len(core) or array.shape[array.ndim - len(core) :] != core:
-            expected = ", ".join(["...", *map(str, core)])
-            raise InputError(f"{name}: {argument.name} has shape {array.shape}, expected ({expected})")
+        require_shape(f"{name}: {argument.name}", array.shape, core)
     batches = [a.shape[: a.ndim - len(core)] for a, core in zip(arrays, cores, strict=True)]
     try:
         batch = np.broadcast_shapes(*batches)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.arguments import require_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.interop.codec import Codec
 from kinetree.model.coordinates import checked, numbers
@@ -303,14 +304,14 @@ def _rows(q: Any) -> Any:
 
 
 def _square(name: str, matrix: Any, size: int) -> Array:
-    array = checked(name, matrix, size)
-    if array.ndim < 2 or array.shape[-2] != size:
-        raise InputError(f"{name} has shape {array.shape}; its last two axes must be ({size}, {size})")
-    return array
+    return _of_shape(name, matrix, (size, size))
 
 
 def _six(name: str, matrix: Any, size: int) -> Array:
-    array = checked(name, matrix, size)
-    if array.ndim < 2 or array.shape[-2] != 6:
-        raise InputError(f"{name} has shape {array.shape}; its last two axes must be (6, {size})")
+    return _of_shape(name, matrix, (6, size))
+
+
+def _of_shape(name: str, matrix: Any, core: tuple[int, int]) -> Array:
+    array = numbers(name, matrix)
+    require_shape(name, array.shape, core)
     return array

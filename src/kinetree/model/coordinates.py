@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.arguments import require_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
@@ -169,8 +170,7 @@ class Coordinates:
 def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
     """Values as an inexact array whose last axis has `size` numbers."""
     array = numbers(name, values)
-    if array.ndim == 0 or array.shape[-1] != size:
-        raise InputError(f"{name} has shape {array.shape}; its last axis must have {size} numbers")
+    require_shape(name, array.shape, (size,))
     if real and array.dtype.kind == "c":
         raise InputError(f"{name} is complex; this function takes real numbers only")
     return array

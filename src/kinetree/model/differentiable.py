@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kinetree.engines.arguments import require_shape
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.model.model import Model
 from kinetree.model.quiet import quiet
@@ -64,8 +65,7 @@ class Differentiable:
         arrays = tuple(converted(name, array) for name, array in zip(names, given, strict=True))
         shapes = [tuple(array.shape) for array in arrays]
         for name, shape, size in zip(names, shapes, self.sizes, strict=True):
-            if shape[-1:] != (size,):
-                raise InputError(f"{name} has shape {shape}, expected (..., {size})")
+            require_shape(name, shape, (size,))
         try:
             batch = np.broadcast_shapes(*(shape[:-1] for shape in shapes))
         except ValueError:

@@ -234,5 +234,5 @@ def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Task
 def _copied(function: str, name: str, value: Any, length: int) -> Array:
     """A copy of a user's array, which stays as it is whatever happens to the original."""
     array = arguments.numbers(function, name, value)
-    arguments.checked_shape(function, name, array, (length,))
+    arguments.require_shape(f"{function}: {name}", array.shape, (length,))
     return np.array(array, dtype=np.float64, order="C")

@@ -152,7 +152,7 @@ class Compiled(Gate):
     def _checked(self, operand: Operand, value: Any) -> Array:
         """An input as a float64 array of the right core shape."""
         array = arguments.numbers(self.binding.name, operand.name, value)
-        arguments.checked_shape(self.binding.name, operand.name, array, operand.shape)
+        arguments.require_shape(f"{self.binding.name}: {operand.name}", array.shape, operand.shape)
         return array.astype(np.float64, copy=False)
 
     def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
