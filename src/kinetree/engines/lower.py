@@ -206,7 +206,7 @@ class _Lowering:
         self.side_by_side = None
 
     def adds_to_shared(self, body: Block, role: Role, entity: IndexEntity) -> bool:
-        """Whether a body reads places of its index that other indices may share, and so may add to them."""
+        """Whether a body reads places that several indices share, so that it may be adding to them."""
         shared = {Position(role, what) for what in entity.maps if entity.shared(self.variants, what)}
         read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
         return any(shared.intersection(_bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))

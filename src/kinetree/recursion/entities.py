@@ -1,6 +1,6 @@
 """What loops visit: nodes, frames, groups of rows, columns; and the roles in which bodies of loops see them.
 
-An `Entity` is known by its number. Its further numbers are all that engines can ask about it: where its part of q
+An `Entity` is known by its number. Its further numbers are all that engines need to know about it: where its part of q
 starts, where the columns of its descendants end. Compiled code finds them in tables.
 """
 
@@ -59,7 +59,7 @@ class Entity:
     Attributes:
         name: For error messages and for names of tables.
         count: How many there are.
-        numbers: What can be asked about one of them. Loops over it add where they start and end.
+        numbers: What is known about each. Loops over the entity add where they start and end.
     """
 
     name: str
@@ -77,11 +77,11 @@ class IndexEntity(Entity):
 
     Attributes:
         dimension: The dimension that it is an index of.
-        maps: Further dimensions that it has an index of, by the name of that number.
+        maps: Further dimensions along which it has an index; each is also the name of that number.
         identity: Whether a number is the index itself for all mechanisms with these variants.
         shared: Whether several indices can have this number in common.
         exists: Whether mechanisms with these variants have any.
-        role: Makes what the loop yields from the index along each dimension.
+        role: Makes what the loop yields, from the index along each dimension.
     """
 
     dimension: str = ""
@@ -179,7 +179,7 @@ class Node:
     entity = NODE
 
     def keys(self, variants: Variants) -> list[Any]:
-        """What variants of it there are."""
+        """Its variants."""
         if self.by == "kind":
             return list(dict.fromkeys(kind.name for kind, _ in variants.nodes))
         return [*([WORLD_CLASS] if self.world else []), *variants.ports]
@@ -189,7 +189,7 @@ class Node:
         return setup.mechanism.kinds[k].name if self.by == "kind" else port_of(setup.mechanism, k)
 
     def role(self, tree: Engine, handle: Any, key: Any, ledger: Ledger) -> NodeRole:
-        """What the body gets to see."""
+        """What the body sees of it."""
         return NodeRole(tree.cell(self, handle, key), self.name, self.right, ledger, self.by == "kind")
 
 
@@ -207,7 +207,7 @@ class Frame:
     entity = FRAME
 
     def keys(self, _: Variants) -> list[Any]:
-        """What variants of it there are. Of what carries known frames depends which: loops say so by `cases`."""
+        """Its variants. Those of known frames depend on the nodes that carry them, so their loops list `cases`."""
         return [None]
 
     def key(self, setup: Setup, i: int) -> Any:
@@ -215,7 +215,7 @@ class Frame:
         return (setup.sites[i].rows, setup.sites[i].part) if self.known else None
 
     def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> FrameRole:
-        """What the body gets to see."""
+        """What the body sees of it."""
         at = {what: tree.number(FRAME, handle, what) for what in ("frame", "sorted_rows", "rows")}
         return FrameRole(handle, tree.placement(handle), at, key[0] if self.known else ())
 
@@ -243,7 +243,7 @@ class Group:
         return self.size(setup, n)
 
     def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> GroupRole:
-        """What the body gets to see."""
+        """What the body sees of it."""
         starts = {dimension: tree.number(self.entity, handle, what) for dimension, what in self.at.items()}
         rows = (RowRole({dimension: (start, i) for dimension, start in starts.items()}) for i in range(key))
         return GroupRole(handle, tuple(rows))

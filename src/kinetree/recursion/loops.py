@@ -32,7 +32,7 @@ class Loop(ABC, Generic[_T]):
 
     Args:
         name: Unique among loops; an attribute of `Tree` takes its name from there.
-        over: What inner loops are over: the node, frame or task that the loop is called with.
+        over: For an inner loop, what it is called with: a node, a frame or a task.
     """
 
     def __init__(self, name: str, over: Entity | None) -> None:
@@ -51,7 +51,7 @@ class Loop(ABC, Generic[_T]):
             self.over.numbers.update({f"{name}.{what}": number for what, number in self._numbers().items()})
 
     def _numbers(self) -> dict[str, Number]:
-        """What has to be known of each entity that the loop is over."""
+        """Numbers of each entity that the loop is over."""
         return {}
 
     @overload
@@ -120,7 +120,7 @@ class Table(Loop[_T]):
         where: Which variants of rows it visits, if not all.
         over: What an inner loop is over.
         part: The range of `rows` that belongs to what the loop is over.
-        inner: Loops that the body gets to see besides the roles.
+        inner: Loops that the body receives besides the roles.
         name: Of the loop.
     """
 
@@ -177,7 +177,7 @@ class Table(Loop[_T]):
         return rows[::-1] if self.backwards else rows
 
     def yielded(self, tree: Engine, handles: Sequence[Any], variant: tuple[Any, ...], over: Any) -> Any:
-        """What the body gets to see of a row."""
+        """What the body sees of a row."""
         ledger = Ledger()
         seen: list[Any] = [r.role(tree, h, key, ledger) for r, h, key in zip(self.roles, handles, variant, strict=True)]
         for loop, own, start in self.inner:
