@@ -34,7 +34,10 @@ class UnknownNameError(InputError, KeyError):
         self.what, self.name, self.choices = what, name, choices
         self.nearest = _nearest(name, choices)
         meant = f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else "."
-        shown = ", ".join(choices[:20]) + (f", … ({len(choices)} in all)" if len(choices) > 20 else "")
+        # names come from files: what a terminal would obey is escaped
+        shown = ", ".join(c if c.isprintable() else repr(c) for c in choices[:20]) + (
+            f", … ({len(choices)} in all)" if len(choices) > 20 else ""
+        )
         super().__init__(f"no {what} is called {name!r}{meant} There are: {shown or 'none'}")
 
     def __reduce__(self) -> tuple[object, ...]:

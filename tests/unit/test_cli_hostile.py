@@ -6,6 +6,7 @@ Whatever happens, there is no traceback, and the exit code says what happened.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,33 @@ def test_control_characters_in_warnings_and_errors(call: Callable[..., Any], tmp
     result = call("info", tmp_path / "missing\x1b[31m.urdf")
     assert result.exit_code == UNUSABLE
     assert "missing\\x1b[31m.urdf" in result.output
+
+
+def test_control_characters_in_lists_of_names(tmp_path: Path) -> None:
+    """An unknown frame is answered with the names that exist, which come from the file."""
+    path = tmp_path / "robot.urdf"
+    path.write_text(urdf("a&#x9b;b"), encoding="utf-8")
+    done = run(
+        "export", path, "--functions", "pose", "--frames", "hand", "--directory", tmp_path, stdout=subprocess.PIPE
+    )
+    assert done.returncode == UNUSABLE
+    assert "\x9b" not in done.stderr
+    assert "basea\\x9bb" in done.stderr
+    with pytest.raises(kt.errors.UnknownNameError) as caught:
+        kt.load(path).pose([0.0], "hand")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["*/ evil", "*\\&#10;/ evil", "*&#10;/ evil", "a&#10;#error evil"])
+def test_names_do_not_end_comments_of_exported_c(tmp_path: Path, name: str) -> None:
+    """Neither directly nor after C has joined the lines that end in a backslash."""
+    path = tmp_path / "robot.urdf"
+    path.write_text(urdf(name), encoding="utf-8")
+    for file in kt.load(path).export_c(["mass_matrix"], tmp_path / "c"):
+        joined = file.read_text(encoding="utf-8").replace("\\\n", "")
+        code = re.sub(r"/\*.*?\*/", "", joined, flags=re.DOTALL)
+        assert "evil" in joined
+        assert "evil" not in code.replace(file.stem, "").replace(file.stem.upper(), "")
 
 
 def test_a_model_prints_without_control_characters() -> None:

@@ -22,7 +22,7 @@ def main() -> None:
     """Run the command line."""
     try:
         from kinetree.cli.commands import app
-        from kinetree.cli.terminal import discard, prepare
+        from kinetree.cli.terminal import discard, prepare, safe
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _EXTRA:
             raise
@@ -33,7 +33,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except KinetreeError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {safe(error)}", file=sys.stderr)
     except MemoryError:
         print("not enough memory; try a smaller --batch or --samples", file=sys.stderr)
     except OSError as error:  # such as a full disk

@@ -334,8 +334,8 @@ def _span(start: int, length: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that cannot end a comment."""
-    return text.replace("*/", "* /")
+    """One line that cannot end a comment: not by "*/", nor by line breaks, which C joins after a backslash."""
+    return "".join(c if c.isprintable() else "?" for c in text).replace("*/", "* /")
 
 
 def _comment(lines: Iterable[str]) -> list[str]:
