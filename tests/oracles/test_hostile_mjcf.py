@@ -346,6 +346,29 @@ def test_parts_and_strangers_are_refused() -> None:
         kt.load(file(MESH_BODY, '<asset><mesh name="m"><plugin plugin="p"/></mesh></asset>'))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<mujoco>\n<compiler angel="radian"/></mujoco>',
+        '<mujoco>\n<option gravty="0 0 0"/></mujoco>',
+        '<mujoco><option>\n<flag gravty="disable"/></option></mujoco>',
+        '<mujoco><option>\n<flg gravity="disable"/></option></mujoco>',
+        "<mujoco><compiler>\n<lengthrang/></compiler></mujoco>",
+        '<mujoco><default>\n<jont damping="1"/></default></mujoco>',
+        '<mujoco><default>\n<joint dampng="1"/></default></mujoco>',
+        '<mujoco><worldbody><body>\n<joint dampng="1"/><geom size="1"/></body></worldbody></mujoco>',
+        "<mujoco><worldbody><body><geom size='1'>\n<joint/></geom></body></worldbody></mujoco>",
+        "<mujoco><worldbody>\n<body psition='1'/></worldbody></mujoco>",
+        "<mujoco><worldbody><frame>\n<boddy/></frame></worldbody></mujoco>",
+    ],
+)
+def test_what_is_misspelt_is_refused(text: str) -> None:
+    """What is left out must be known to have no part in the dynamics."""
+    with pytest.raises(LoadError, match="unrecognized") as caught:
+        kt.load(text)
+    assert caught.value.line == 2
+
+
 def test_mujoco_sees_no_file_names() -> None:
     """What a text names, other than meshes and models that are read here, does not reach MuJoCo."""
     source = Source.of(ARM)

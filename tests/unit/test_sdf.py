@@ -234,6 +234,27 @@ def test_what_is_not_read_is_noted() -> None:
         assert part in told
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<world name='w'><gravty>0 0 0</gravty>MODEL</world>",
+        "<model name='m'><lnk name='x'/>LINKS</model>",
+        "<model name='m'><link name='x'><pse/></link>LINKS</model>",
+        "<model name='m'><frame name='x'><pse/></frame>LINKS</model>",
+        "<model name='m'>LINKS JOINT<axs/><axis/></joint></model>",
+        "<model name='m'>LINKS JOINT<axis><limit><lowr>1</lowr></limit></axis></joint></model>",
+        "<model name='m'>LINKS JOINT<axis><dynamics><dampng>1</dampng></dynamics></axis></joint></model>",
+    ],
+)
+def test_what_is_misspelt_is_noted(part: str) -> None:
+    links = link("a") + link("b")
+    opened = "<joint name='j' type='revolute'><parent>a</parent><child>b</child>"
+    text = part.replace("MODEL", f"<model name='m'>{links}</model>").replace("LINKS", links).replace("JOINT", opened)
+    with pytest.warns(ModelWarning) as caught:
+        kt.load(f"<sdf version='1.9'>{text}</sdf>")
+    assert any("not read, check the spelling" in str(warning.message) for warning in caught)
+
+
 SEED = sdf(
     "<pose>0 0 1 0 0 .1</pose>", link("a"), link("b", "<pose>0 0 .5 0 0 0</pose>"),
     link("c", '<pose relative_to="b"/>'),

@@ -153,6 +153,11 @@ class Bodies:
 
     def _leaf(self, element: Element, within: _Within, parent: str) -> None:
         tag, origin = element.tag, self.file.origin(element)
+        if tag not in _INVISIBLE:
+            for inside in element:
+                if inside.tag != "plugin" and tag not in _MAKERS:
+                    problem = f"unrecognized element {clipped(f'<{inside.tag}>')} in <{tag}>; correct the spelling"
+                    raise self.file.origin(inside).error(problem)
         if tag in _LEAVES:
             if tag == "site" and element.get("mesh") is not None:
                 self.meshes[element.get("mesh")] = None

@@ -22,16 +22,33 @@ from kinetree.loading.source import Source, clipped
 
 _MOST_MODELS = 8  # one in the other
 
-# What the compiler and the options say about bodies and gravity; the rest is about files, drawing and the solver.
-_SETTINGS = {
+# Settings about files, drawing and the solver. All others are kept, so that MuJoCo refuses those that are misspelt.
+_DROPPED = {
     "compiler": frozenset(
         (
-            "angle", "autolimits", "eulerseq", "coordinate", "alignfree", "balanceinertia", "boundinertia", "boundmass",
-            "conflict", "fitaabb", "inertiafromgeom", "inertiagrouprange", "settotalmass",
+            "assetdir", "meshdir", "texturedir", "strippath", "discardvisual", "fusestatic", "usethread", "passthrough",
+            "savecanonical", "savecompiled", "saveinertial",
         )
     ),
-    "option": frozenset(("gravity", "wind", "density", "viscosity")),
+    "option": frozenset(
+        (
+            "actuatorgroupdisable", "apirate", "ccd_iterations", "ccd_tolerance", "cone", "impratio", "integrator",
+            "iterations", "jacobian", "ls_iterations", "ls_tolerance", "magnetic", "noslip_iterations",
+            "noslip_tolerance", "o_friction", "o_margin", "o_solimp", "o_solref", "sdf_initpoints", "sdf_iterations",
+            "sleep_tolerance", "solver", "timestep", "tolerance",
+        )
+    ),
+    "flag": frozenset(
+        (
+            "actuation", "autoreset", "clampctrl", "constraint", "contact", "damper", "diagexact", "energy", "equality",
+            "eulerdamp", "filterparent", "frictionloss", "fwdinv", "invdiscrete", "ipc", "island", "limit", "midphase",
+            "multiccd", "nativeccd", "override", "passive", "refsafe", "sensor", "sleep", "speculative", "spring",
+            "warmstart",
+        )
+    ),
 }  # fmt: skip
+# Elements inside of these that are known; others are refused.
+_INSIDE = {"compiler": frozenset(("lengthrange",)), "option": frozenset(("flag",))}
 _SECTIONS = frozenset(
     (
         "compiler", "option", "size", "statistic", "visual", "default", "extension", "custom", "asset", "worldbody",
@@ -39,6 +56,7 @@ _SECTIONS = frozenset(
     )
 )  # fmt: skip
 _DEFAULTS = frozenset(("joint", "site", "geom", "mesh"))
+_OTHER_DEFAULTS = frozenset(("default", "texture", "material", "camera", "light", "pair", "equality", "tendon"))
 # All of these are settings of one kind of actuator, and so are their defaults.
 _ACTUATORS = frozenset(
     (
@@ -84,9 +102,7 @@ class Reduction:
         if file.root.tag != "mujoco":
             raise self._root.error(f"is <{file.root.tag}>, to be included by others; load the file that includes it")
         for section in file.root:
-            if section.tag not in _SECTIONS:
-                problem = f"unrecognized element {clipped(f'<{section.tag}>')} in <mujoco>; correct the spelling"
-                raise file.origin(section).error(problem)
+            self._require_known(section, _SECTIONS)
         models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
         self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()}, looks)
         self.content = self._written({name: asset for name, (_, asset) in models.items()})
@@ -122,13 +138,10 @@ class Reduction:
         name = file.root.get("model")
         text.open("mujoco", {} if name is None else {"model": name}, self._root)
         for section in file.sections("compiler", "option"):
-            origin = file.origin(section)
-            given = attributes_of(section, origin)
-            settings = {key: value for key, value in given.items() if key in _SETTINGS[section.tag]}
-            bodies.put(section.tag, settings, origin)
+            self._write_settings(section)
         text.put("compiler", {"usethread": "false"}, self._root)
         text.open("option", {}, self._root)
-        text.put("flag", {**_STILL, "gravity": self._flag("gravity")}, self._root)
+        text.put("flag", _STILL, self._root)
         text.close("option")
         for section in file.sections("default"):
             self._write_defaults(section)
@@ -151,6 +164,26 @@ class Reduction:
         text.close("asset")
         text.close("mujoco")
         return text.take()
+
+    def _require_known(self, element: Element, known: frozenset[str]) -> None:
+        """Raise if an element is none of those that may be where it is: it may be misspelt."""
+        if element.tag not in known:
+            parent = element.getparent().tag
+            problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
+            raise self._file.origin(element).error(problem)
+
+    def _write_settings(self, section: Element) -> None:
+        """Write what the compiler or the options say about bodies and gravity."""
+        self.bodies.open(section.tag, self._kept(section), self._file.origin(section))
+        for child in section:
+            self._require_known(child, _INSIDE[section.tag])
+            if child.tag == "flag":
+                self.bodies.put("flag", self._kept(child), self._file.origin(child))
+        self.text.close(section.tag)
+
+    def _kept(self, element: Element) -> dict[str, str]:
+        given = attributes_of(element, self._file.origin(element))
+        return {key: value for key, value in given.items() if key not in _DROPPED[element.tag]}
 
     def _flag(self, name: str) -> str:
         """The last setting of a flag."""
@@ -177,7 +210,9 @@ class Reduction:
             if element.tag in _DEFAULTS:
                 place = self._file.origin(element)
                 self.bodies.put(element.tag, kept(element, place), place)
-            elif element.tag == "material" and self._looks and element.get("rgba") is not None:
+                continue
+            self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
+            if element.tag == "material" and self._looks and element.get("rgba") is not None:
                 self.bodies.put("material", {"rgba": element.get("rgba")}, self._file.origin(element))
         drives = [element for element in section if element.tag in _ACTUATORS]
         settings = {key: e.get(key) for e in drives for key in ("gear", "armature") if e.get(key) is not None}

@@ -46,6 +46,12 @@ _LINK_PARTS = frozenset(("pose", "inertial", "gravity"))
 _JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
 _AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
 _PASSED_OVER = {
+    "world": frozenset(
+        (
+            "model", "light", "physics", "scene", "plugin", "gui", "atmosphere", "wind", "magnetic_field", "frame",
+            "spherical_coordinates", "audio", "road", "population", "actor", "state",
+        )
+    ),
     "model": frozenset(
         ("plugin", "gripper", "self_collide", "allow_auto_disable", "enable_wind", "experimental_params")
     ),
@@ -86,7 +92,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
     for element in model.iterchildren("joint"):
         _add_joint(document, element, frames, links, joints)
     for frame in model.iterchildren("frame"):
-        _add_frame(frame, frames, links, joints)
+        _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
     return grow(model.get("name") or "robot", links, joints, options, findings)
 
@@ -103,6 +109,8 @@ def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
     if len(models) != 1:
         names = ", ".join(clipped(model.get("name", ""), 30) for model in models[:10]) or "none"
         raise document.error(root, f"has {len(models)} models ({names}); keep one in the file")
+    for world in worlds:
+        document.parts(world, ("gravity",), _PASSED_OVER["world"])
     down = worlds[0].find("gravity") if worlds else None
     return models[0], None if down is None else words(document, down, 3)
 
@@ -222,6 +230,10 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
     losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
     for axis in axes:
         limit, dynamics = axis.find("limit"), axis.find("dynamics")
+        if limit is not None:
+            document.parts(limit, ("lower", "upper", "velocity", "effort"), ("stiffness", "dissipation"))
+        if dynamics is not None:
+            document.parts(dynamics, ("damping", "friction", "spring_reference", "spring_stiffness"))
         lower = _unbounded(_number(document, limit, "lower", -math.inf, True) if limit is not None else -math.inf)
         upper = _unbounded(_number(document, limit, "upper", math.inf, True) if limit is not None else math.inf)
         if given == "continuous":
@@ -264,9 +276,12 @@ def _mimic(document: Document, axis: Element) -> Mimic | None:
     return Mimic(document.text(element, "joint"), multiplier, offset)
 
 
-def _add_frame(element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]) -> None:
+def _add_frame(
+    document: Document, element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]
+) -> None:
     """Add a frame, as a link without mass."""
     name = element.get("name")
+    document.parts(element, ("pose",))
     body = frames.body(name, element)
     placement = product(inverse(frames.pose(body, element)), frames.pose(name, element))
     links[name] = Link(name, element.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
