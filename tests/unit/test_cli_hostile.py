@@ -123,16 +123,15 @@ def test_control_characters_in_lists_of_names(tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", ["*/ evil", "*\\&#10;/ evil", "*&#10;/ evil", "a&#10;#error evil"])
+@pytest.mark.parametrize("name", ["*/ ev-il", "*\\&#10;/ ev-il", "*&#10;/ ev-il", "a&#10;#error ev-il"])
 def test_names_do_not_end_comments_of_exported_c(tmp_path: Path, name: str) -> None:
     """Neither directly nor after C has joined the lines that end in a backslash."""
     path = tmp_path / "robot.urdf"
     path.write_text(urdf(name), encoding="utf-8")
     for file in kt.load(path).export_c(["mass_matrix"], tmp_path / "c"):
         joined = file.read_text(encoding="utf-8").replace("\\\n", "")
-        code = re.sub(r"/\*.*?\*/", "", joined, flags=re.DOTALL)
-        assert "evil" in joined
-        assert "evil" not in code.replace(file.stem, "").replace(file.stem.upper(), "")
+        assert "ev-il" in joined
+        assert "ev-il" not in re.sub(r"/\*.*?\*/", "", joined, flags=re.DOTALL)
 
 
 def test_a_model_prints_without_control_characters() -> None:
