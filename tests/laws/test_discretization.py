@@ -18,6 +18,7 @@ class Exact:
     """A robot whose forward dynamics takes complex numbers: the reference engine."""
 
     def __init__(self, robot: kt.Model) -> None:
+        self.nq, self.nv = robot.nq, robot.nv
         self.forward_dynamics = robot.forward_dynamics.engine("reference")
         self.integrate = robot.integrate
         self.bracket = lambda x: robot.bracket(x.real) + 1j * robot.bracket(x.imag)  # linear

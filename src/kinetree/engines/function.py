@@ -172,6 +172,11 @@ class Function(Gate, Generic[P, R]):
         if self._guard is not None:
             self._guard(self.mechanism)
 
+    if not TYPE_CHECKING:  # which would let every attribute pass
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"{self.__dict__.get('name', type(self).__name__)} has no {name}", name=name, obj=self)
+
     def __repr__(self) -> str:
         plain = [p.replace(annotation=Parameter.empty) for p in self.__signature__.parameters.values()]
         return f"<{self.name}{Signature(plain)} on the {self._engine} engine>"
