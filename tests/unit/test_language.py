@@ -121,7 +121,7 @@ def supplied_name_set(tree: Any, q: Any, v: Any, tau: Any) -> None:
         k.H = Motion.zero()
 
 
-@breaks("known of a loop's own node k only")
+@breaks("available only from a loop's own node k")
 def kind_of_the_parent(tree: Any, q: Any, v: Any, tau: Any) -> None:
     for k, parent in tree.scatter():
         tau[k] = k.H.T @ (parent.M @ Motion.zero())
@@ -232,7 +232,7 @@ def test_inertia_of_the_model_is_not_touched() -> None:
 def test_arguments_and_declaration_must_agree() -> None:
     def without_velocity(tree: Any, q: Any, tau: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="declared are"):
+    with pytest.raises(TypeError, match="the declaration has"):
         declare(without_velocity)
 
 

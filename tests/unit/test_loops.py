@@ -138,7 +138,7 @@ def test_what_a_role_may_do_is_part_of_the_loop() -> None:
 
 
 def test_names_are_unique() -> None:
-    with pytest.raises(ValueError, match="there is a loop with the name younger already"):
+    with pytest.raises(ValueError, match="a loop with the name younger already exists"):
         Range(COLUMN, name="younger")
 
 

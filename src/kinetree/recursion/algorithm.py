@@ -1,4 +1,4 @@
-"""What an algorithm takes and gives: the part of its signature that engines need."""
+"""Declared inputs and outputs of an algorithm: the part of its signature that engines need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Argument:
     Attributes:
         name: As in the function's signature.
         dimensions: What each axis runs over.
-        symmetric: Filled on and right of the diagonal; the engine mirrors it.
+        symmetric: The algorithm fills the upper triangle with the diagonal; the engine mirrors it.
         sparse: Entries that the algorithm does not set are zero.
     """
 
@@ -44,7 +44,7 @@ class Argument:
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:
-    """A recursion, with the arrays it takes and fills. Called like the function it wraps."""
+    """A recursion with its input and output arrays. Called like the function it wraps."""
 
     name: str
     run: Callable[..., None]
@@ -56,22 +56,22 @@ class Algorithm:
 
     @property
     def takes_frames(self) -> bool:
-        """Whether a choice of frames is part of the call."""
+        """Whether the call needs a choice of frames."""
         return any("frames" in argument.dimensions for argument in (*self.inputs, *self.outputs))
 
     @property
     def local_to_frames(self) -> bool:
-        """Whether all that is asked for belongs to frames, so that only the nodes that support them matter."""
+        """Whether every output is indexed by frames, so that only the nodes supporting these frames matter."""
         return all("frames" in argument.dimensions for argument in self.outputs)
 
     @staticmethod
     def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
         """Lengths of the symbolic dimensions."""
-        rows = sum(len(site.rows) for site in sites if site.part != "near")  # both ends of a task are asked for as one
+        rows = sum(len(site.rows) for site in sites if site.part != "near")  # both ends of a relative task share rows
         return {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites), "rows": rows}
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
-        """The nodes that loops run over: those that support the frames asked for, if nothing else matters."""
+        """The nodes that loops run over: all of them, or only those supporting the frames if that is sufficient."""
         if not self.local_to_frames:
             return range(len(mechanism.kinds))
         return sorted({k for site in sites for k in mechanism.topology.support(site.node)})
@@ -83,8 +83,8 @@ def algorithm(
     """Declare what a recursion's arguments run over.
 
     Args:
-        symmetric: Outputs of which only the upper triangle is filled.
-        sparse: Outputs of which entries left alone are zero.
+        symmetric: Outputs whose upper triangle alone is filled.
+        sparse: Outputs whose untouched entries are zero.
         outputs: Names of the arguments that are filled.
         **dimensions: For each argument after `tree`, what its axes run over.
     """
@@ -92,7 +92,9 @@ def algorithm(
     def declare(run: Callable[..., None]) -> Algorithm:
         names = tuple(inspect.signature(run).parameters)[1:]
         if set(names) != set(dimensions) or names[len(names) - len(outputs) :] != outputs:
-            raise TypeError(f"{run.__name__}{names}: declared are {tuple(dimensions)}, outputs last: {outputs}")
+            raise TypeError(
+                f"{run.__name__}{names}: the declaration has {tuple(dimensions)}; outputs must come last: {outputs}"
+            )
         arguments = {n: Argument(n, dimensions[n], n in symmetric, n in sparse or n in symmetric) for n in names}
         return Algorithm(
             name=run.__name__,
@@ -105,7 +107,7 @@ def algorithm(
 
 
 class Entries(ABC):
-    """An input or output while an algorithm runs, indexed by roles: what may be read or written, on every engine."""
+    """An input or output of a running algorithm, indexed by roles; enforces read and write access for every engine."""
 
     def __init__(self, argument: Argument, readable: bool, writable: bool) -> None:
         self.argument, self.readable, self.writable = argument, readable, writable
@@ -116,11 +118,11 @@ class Entries(ABC):
 
     @abstractmethod
     def store(self, index: tuple[Index, ...], scalar: Any) -> None:
-        """Put a scalar at an index."""
+        """Store a scalar at an index."""
 
     @abstractmethod
     def joined(self, scalars: list[Any]) -> Array:
-        """Scalars as a flat array."""
+        """Pack scalars into a flat array."""
 
     def __getitem__(self, keys: Any) -> Any:
         if not self.readable:
@@ -140,10 +142,10 @@ class Entries(ABC):
 
 
 def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
-    """Resolve `array[keys]`: the shape of what it denotes and, in C order, the index of each scalar.
+    """Resolve `array[keys]`: its shape and, in C order, the index of each scalar.
 
-    Each key fills one symbolic dimension, in order. A node along "q" or "v" gives an axis, a column or a frame does
-    not; fixed dimensions are axes.
+    Each key fills one symbolic dimension, in order. A node along "q" or "v" keeps an axis; a column or a frame removes
+    it. Fixed dimensions are axes.
     """
     keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
     wanted = [d for d in dimensions if isinstance(d, str)]

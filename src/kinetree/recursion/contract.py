@@ -1,16 +1,16 @@
-"""The rules of the tree language, as far as both engines enforce them alike.
+"""The rules of the tree language, as far as they are the same in every engine.
 
-An algorithm is a Python function made of plain loops over a tree. What may stand in it:
+An algorithm is a Python function made of plain loops over a tree. The rules:
 
-- Before its first loop it sets every field that it reads, or adds to, on the world.
+- Before its first loop, it sets every field that it reads from the world or adds to there.
 - Values are immutable.
 - In `scatter` loops it sets fields of `k` only. In `gather` loops it sets fields of `k` and adds to fields of `parent`
   with `+=`. Loops over frames add to fields of the node that carries the frame.
-- After a field was written through one role, the same body does not read it through another.
-- What is carried from one iteration to the next lives in a field or an array, never in a local variable, a list or a
+- A field written through one role is not read through another in the same loop body.
+- State carried from one iteration to the next lives in a field or an array, never in a local variable, a list or a
   counter.
-- Loops run to their end: no `break`, `return` or exception inside.
-- No branch on a value, and none on what a node is: nodes tell neither their kind nor whether they are the world.
+- Loops run to completion: no `break`, `return` or exception inside.
+- Nothing branches on a value or on the kind of a node. Nodes do not reveal their kind, or whether they are the world.
 
 Breaking a rule raises `ContractError` with the file and line of the algorithm.
 """
@@ -31,7 +31,7 @@ _OURS = tuple(str(_LIBRARY / part) for part in ("recursion", "engines", "spatial
 
 
 def author_line() -> str:
-    """File and line of the algorithm that is running: the innermost frame that is not the library's machinery."""
+    """File and line of the running algorithm: the innermost stack frame outside the library's own machinery."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         file = frame.f_code.co_filename
@@ -47,7 +47,7 @@ def refuse(what: str) -> NoReturn:
 
 
 class Increment:
-    """The result of `parent.field += value`, on its way back into the field."""
+    """The result of `parent.field + value` in `+=`, until it is assigned back to the field."""
 
     __slots__ = ("amount", "owner")
 
@@ -56,7 +56,7 @@ class Increment:
 
 
 class _Addable:
-    """Mixed into the type of a value that was read through a role that may only add to it."""
+    """Mixin for the type of a value that was read through a role with the right to add only."""
 
     owner: object
 
@@ -82,7 +82,7 @@ _addable_types: dict[type[Value], Any] = {}
 
 
 def addable(value: Any, owner: object) -> Any:
-    """The same value, with `+=` leading back to the field that it came from."""
+    """The same value, tagged with its field so that `+=` adds to that field."""
     if isinstance(value, np.ndarray):
         tagged = value.view(_AddableArray)
         tagged.owner = owner
@@ -102,7 +102,7 @@ def addable(value: Any, owner: object) -> Any:
 
 
 def immutable(value: Any) -> Any:
-    """A value that nobody can change: spatial values are immutable, arrays are copied and locked."""
+    """The value in immutable form: spatial values are immutable already, arrays are copied and made read-only."""
     if isinstance(value, Value):
         return value
     array = np.array(value, copy=True, subok=False)
@@ -111,14 +111,14 @@ def immutable(value: Any) -> Any:
 
 
 def describe(value: Any) -> tuple[Any, ...]:
-    """What distinguishes types of field values: class and size, not the scalars."""
+    """The type of a field value: its class and size, without its scalars."""
     if isinstance(value, np.ndarray):
         return (np.ndarray, value.shape)
     return (value.plain, value.parameters)
 
 
 def type_name(description: tuple[Any, ...]) -> str:
-    """A description in words."""
+    """The type from `describe`, in words."""
     kind, details = description
     return f"array of shape {details}" if kind is np.ndarray else kind.__name__ + (str(details) if details else "")
 
@@ -129,6 +129,6 @@ def components(value: Any) -> Array:
 
 
 def rebuild(description: tuple[Any, ...], scalars: Array) -> Any:
-    """A field value from its description and scalars."""
+    """A field value from its type (as `describe` gives it) and its scalars."""
     kind, details = description
     return scalars.reshape(details) if kind is np.ndarray else kind.from_components(scalars, *details)

@@ -1,7 +1,7 @@
-"""What loops visit: nodes, frames, groups of rows, columns; and the roles in which bodies of loops see them.
+"""The entities that loops visit (nodes, frames, groups of rows, columns) and the roles that present them to loop bodies.
 
-An `Entity` is known by its number. Its further numbers are all that engines need to know about it: where its part of q
-starts, where the columns of its descendants end. Compiled code finds them in tables.
+An entity is identified by its number. The other numbers attached to it are all that engines need to know: where its
+part of q starts, where the columns of its descendants end. Compiled code reads them from tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Number = Callable[[Setup, int], int]
 
 
 class Engine(ABC):
-    """What an engine does for the loops. It knows nodes, frames and indices by handles of its own."""
+    """The services that loops need from an engine. Engines identify nodes, frames and indices by their own handles."""
 
     @abstractmethod
     def visit(self, loop: Any, over: Any, start: Index | None) -> Iterator[Any]:
@@ -29,21 +29,21 @@ class Engine(ABC):
 
         Args:
             loop: A `kinetree.recursion.loops.Loop`.
-            over: Handle of what it is over, if it is over anything.
+            over: Handle of the entity that an inner loop is over; None for an outer loop.
             start: Index to start at, if not at the beginning.
         """
 
     @abstractmethod
     def number(self, entity: Entity, handle: Any, what: str) -> Any:
-        """One of the numbers of an entity, or what stands for it."""
+        """One of the numbers of an entity, as a value or a symbol."""
 
     @abstractmethod
     def cell(self, node: Node, handle: Any, key: Any) -> Cell:
         """A node's memory.
 
         Args:
-            node: The role through which it is seen.
-            handle: Which node.
+            node: The role that presents it.
+            handle: The engine's handle of the node.
             key: The variant of the node.
         """
 
@@ -54,12 +54,12 @@ class Engine(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Entity:
-    """What a loop visits, by number.
+    """Something that loops visit, identified by number.
 
     Attributes:
-        name: For error messages and for names of tables.
+        name: Used in error messages and names of tables.
         count: How many there are.
-        numbers: What is known about each. Loops over the entity add where they start and end.
+        numbers: The numbers attached to each. Loops over the entity add their own start and end.
     """
 
     name: str
@@ -73,15 +73,15 @@ INDICES: dict[str, IndexEntity] = {}
 
 @dataclass(frozen=True, eq=False)
 class IndexEntity(Entity):
-    """A single index along a dimension: a column, or a row of a task. Its number `index` is itself.
+    """A single index along a dimension: a column, or a row of a task. Its number `index` is the index itself.
 
     Attributes:
-        dimension: The dimension that it is an index of.
+        dimension: The dimension that it indexes.
         maps: Further dimensions along which it has an index; each is also the name of that number.
-        identity: Whether a number is the index itself for all mechanisms with these variants.
-        shared: Whether several indices can have this number in common.
+        identity: Whether a number equals the index for all mechanisms with these variants.
+        shared: Whether several indices can have the same value of this number.
         exists: Whether mechanisms with these variants have any.
-        role: Makes what the loop yields, from the index along each dimension.
+        role: Makes the role that the loop yields, from the index along each dimension.
     """
 
     dimension: str = ""
@@ -95,7 +95,7 @@ class IndexEntity(Entity):
         INDICES[self.name] = self
 
     def of(self, tree: Engine, handle: Any) -> Any:
-        """What the loop yields for an index."""
+        """The role that the loop yields for an index."""
         own = {self.dimension: (tree.number(self, handle, "index"), 0)}
         return self.role({**own, **{what: (tree.number(self, handle, what), 0) for what in self.maps}})
 
@@ -129,7 +129,7 @@ GROUP = Entity(
         "beyond": lambda setup, g: setup.rows.groups[g].stop,
     },
 )
-#: The rows of a task, in the order asked for.
+#: The rows of a task, in the user's order.
 TASK = Entity("task", lambda setup: len(setup.rows.tasks), {"rows": lambda setup, t: setup.rows.tasks[t].start})
 COLUMN = IndexEntity(
     "column",
@@ -146,7 +146,7 @@ ROW = IndexEntity(
     dimension="sorted_rows",
     maps=("rows",),
     identity=lambda variants, what: what == "index" or variants.in_order,
-    shared=lambda variants, what: what == "rows" and bool(variants.relatives),  # both ends of a task have one place
+    shared=lambda variants, what: what == "rows" and bool(variants.relatives),  # the two ends of a task
     exists=lambda variants: bool(variants.frames),
 )
 PLACE = IndexEntity(
@@ -158,7 +158,7 @@ PLACE = IndexEntity(
 )
 
 
-# What the rows of a table are made of
+# Members of the rows of a table
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,10 @@ class Node:
     """A node.
 
     Attributes:
-        name: Of its role, for error messages.
+        name: Name of its role, for error messages.
         right: "set", "add" or "read": what the body may do to its fields.
-        by: "kind": the body knows its kind, and gets what the kind supplies; "port": no more than the port.
-        world: It may be the world.
+        by: "kind": the body is traced for each kind and can use what the kind supplies; "port": for each port only.
+        world: Whether it may be the world.
     """
 
     name: str
@@ -179,17 +179,17 @@ class Node:
     entity = NODE
 
     def keys(self, variants: Variants) -> list[Any]:
-        """Its variants."""
+        """All its variants."""
         if self.by == "kind":
             return list(dict.fromkeys(kind.name for kind, _ in variants.nodes))
         return [*([WORLD_CLASS] if self.world else []), *variants.ports]
 
     def key(self, setup: Setup, k: int) -> Any:
-        """The variant of one."""
+        """The variant of one of them."""
         return setup.mechanism.kinds[k].name if self.by == "kind" else port_of(setup.mechanism, k)
 
     def role(self, tree: Engine, handle: Any, key: Any, ledger: Ledger) -> NodeRole:
-        """What the body sees of it."""
+        """The role that the body receives."""
         return NodeRole(tree.cell(self, handle, key), self.name, self.right, ledger, self.by == "kind")
 
 
@@ -198,8 +198,8 @@ class Frame:
     """A frame.
 
     Attributes:
-        name: Of its role.
-        known: The body knows its rows and its part in a task.
+        name: Name of its role.
+        known: Whether the body knows its rows and its part in a task.
     """
 
     name: str
@@ -207,15 +207,15 @@ class Frame:
     entity = FRAME
 
     def keys(self, _: Variants) -> list[Any]:
-        """Its variants. Those of known frames depend on the nodes that carry them, so their loops list `cases`."""
+        """All its variants. Those of known frames depend on the nodes that carry them, so their loops give `cases`."""
         return [None]
 
     def key(self, setup: Setup, i: int) -> Any:
-        """The variant of one."""
+        """The variant of one of them."""
         return (setup.sites[i].rows, setup.sites[i].part) if self.known else None
 
     def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> FrameRole:
-        """What the body sees of it."""
+        """The role that the body receives."""
         at = {what: tree.number(FRAME, handle, what) for what in ("frame", "sorted_rows", "rows")}
         return FrameRole(handle, tree.placement(handle), at, key[0] if self.known else ())
 
@@ -225,11 +225,11 @@ class Group:
     """Rows that are visited together.
 
     Attributes:
-        name: Of its role.
-        entity: What it is a number of.
-        at: For each dimension that its rows are indices of, the number at which they start.
-        size: How many rows one has.
-        keys: What sizes there are.
+        name: Name of its role.
+        entity: The entity that the group is.
+        at: For each dimension along which its rows have indices, the name of the number at which they start.
+        size: Number of rows of a group.
+        keys: The sizes that occur.
     """
 
     name: str
@@ -239,16 +239,16 @@ class Group:
     keys: Callable[[Variants], list[Any]] = lambda variants: sorted(variants.sizes)
 
     def key(self, setup: Setup, n: int) -> Any:
-        """The variant of one."""
+        """The variant of one of them."""
         return self.size(setup, n)
 
     def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> GroupRole:
-        """What the body sees of it."""
+        """The role that the body receives."""
         starts = {dimension: tree.number(self.entity, handle, what) for dimension, what in self.at.items()}
         rows = (RowRole({dimension: (start, i) for dimension, start in starts.items()}) for i in range(key))
         return GroupRole(handle, tuple(rows))
 
 
 def number_of(setup: Setup, entity: Entity, n: int, what: str) -> int:
-    """A number of an entity. All those of the world are 0."""
+    """A number of an entity; for the world always 0."""
     return 0 if n == WORLD else entity.numbers[what](setup, n)

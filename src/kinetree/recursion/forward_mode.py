@@ -1,11 +1,11 @@
 """Forward-mode differentiation of an algorithm: the same loops, run on dual numbers.
 
-A `Dual` carries a value and its rate of change. The tree's fields hold values, so each field of the algorithm becomes
-two: itself, and one with its rates. Configurations change along the tangent: while q moves with dq, the weight X of a
-joint turns with H dq, whatever its coordinates are, because H is constant in the node's own. So no joint has to know
-how to differentiate itself, and any engine can run what comes out.
+A `Dual` carries a value and its rate of change. Each field of the algorithm becomes two fields of the node, one for the
+value and one for the rate. Configurations change along a tangent: as q moves with dq, the weight X of a joint changes
+with the motion H dq, whatever the joint's coordinates, because H is constant in the node's own frame. So joints need no
+derivatives of their own, and any engine can run the result.
 
-For algorithms of plain sweeps: `scatter`, `gather` and `frames`.
+Applies to algorithms that use only `scatter`, `gather` and `frames`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kinetree.spatial.value import Array, Value
 def directional_derivative(
     algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...]
 ) -> Algorithm:
-    """Differentiate an algorithm along directions of some of its inputs; the others stay as they are.
+    """Differentiate an algorithm along directions of some of its inputs; the others are constant.
 
     Args:
-        algorithm: It must take the configuration as `q`.
-        name: What the derivative is called.
-        tangent: Name of the direction of q, a tangent.
+        algorithm: The algorithm; it must take the configuration as `q`.
+        name: Name of the derivative.
+        tangent: Name of the direction of q, a tangent vector.
         directions: The input that each further direction belongs to, by the direction's name.
         outputs: Names of the rates of change of the outputs.
 
     Returns:
-        An algorithm of the same inputs, then the directions (before what belongs to frames).
+        An algorithm with the same inputs, followed by the directions; inputs indexed by frames come last.
     """
     own = algorithm.inputs
     sizes = {argument.name: argument.dimensions for argument in own}
@@ -58,7 +58,7 @@ def directional_derivative(
 
 
 class _Tree:
-    """A tree whose nodes keep rates of change beside their fields."""
+    """A tree whose nodes store a rate of change with each field."""
 
     def __init__(self, tree: Tree, tangent: Indexed) -> None:
         self._tree, self._tangent = tree, tangent
@@ -78,7 +78,7 @@ class _Tree:
 
 
 class _Node:
-    """A role whose fields are dual: the field `f` of the algorithm is `f` and `f'` of the node."""
+    """A role with dual fields: the algorithm's field `f` is stored as `f` and `f'` on the node."""
 
     __slots__ = ("_role", "_tangent")
 
@@ -95,7 +95,7 @@ class _Node:
         if name in SUPPLIED:
             return value
         joined = _joined(value, getattr(self._role, _rate_of(name)))
-        owner = getattr(value, "owner", None)  # where += leads back to, if the role may add
+        owner = getattr(value, "owner", None)  # the field that += adds to, if the role may add
         return joined if owner is None else addable(joined, owner)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -119,7 +119,7 @@ class _Moving:
 
 
 class _Rates:
-    """An output that takes the rates of what is put into it."""
+    """An output that stores the rates of the values assigned to it."""
 
     def __init__(self, output: Indexed) -> None:
         self._output = output
@@ -133,7 +133,7 @@ def _rate_of(name: str) -> str:
 
 
 def _joined(value: Any, rate: Any) -> Any:
-    """A value of dual numbers from two plain ones."""
+    """A dual value from a plain value and its rate."""
     pairs = [Dual(x, dx) for x, dx in zip(components(value), components(rate), strict=True)]
     scalars = np.empty(len(pairs), dtype=object)
     scalars[:] = pairs
@@ -141,7 +141,7 @@ def _joined(value: Any, rate: Any) -> Any:
 
 
 def _parts(value: Any) -> tuple[Any, Any]:
-    """The values and the rates of what may hold dual numbers; constants have no rate."""
+    """The value and the rate of a value that may be dual; constants have rate zero."""
     value = value if isinstance(value, Value) else np.asarray(value)
     scalars = components(value)
     values = np.array([x.value if isinstance(x, Dual) else x for x in scalars])

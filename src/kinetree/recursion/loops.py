@@ -1,14 +1,14 @@
 """Loops as data: what a loop yields, and what it visits on a mechanism.
 
-There are four shapes of loops. Engines know these shapes and no loop in particular:
+Loops come in four shapes. Engines know the shapes, and no individual loop:
 
     Table   rows of nodes, frames or groups of rows; the body is traced once for each variant of a row
-    Range   contiguous indices: from a number of what the loop is over, or from an index, to another number
+    Range   contiguous indices, with bounds that depend on the entity the loop is over, or from a given index on
     Runs    several ranges, one after the other
     Chain   from index to index along links, until there is none
 
-`kinetree.recursion.tree` states the loops of the library. A loop is a value: `loop(tree, k)` runs it, and a loop that
-is an attribute of `Tree` runs as `tree.loop(k)`. So an algorithm can bring loops of its own.
+`kinetree.recursion.tree` defines the loops of the library. A loop is a value: `loop(tree, k)` runs it, and a loop that
+is an attribute of `Tree` runs as `tree.loop(k)`. Algorithms can therefore define loops of their own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Loop(ABC, Generic[_T]):
     """A loop of any shape.
 
     Args:
-        name: Unique among loops; an attribute of `Tree` takes its name from there.
-        over: For an inner loop, what it is called with: a node, a frame or a task.
+        name: Unique among loops; by default the name of the attribute of `Tree`.
+        over: For an inner loop, the entity it is called with: a node, a frame or a task.
     """
 
     def __init__(self, name: str, over: Entity | None) -> None:
@@ -44,14 +44,14 @@ class Loop(ABC, Generic[_T]):
         if self.name:
             return
         if name in LOOPS:
-            raise ValueError(f"there is a loop with the name {name} already")
+            raise ValueError(f"a loop with the name {name} already exists")
         self.name = name
         LOOPS[name] = self
         if self.over is not None:
             self.over.numbers.update({f"{name}.{what}": number for what, number in self._numbers().items()})
 
     def _numbers(self) -> dict[str, Number]:
-        """Numbers of each entity that the loop is over."""
+        """The numbers that the loop attaches to each entity it is over."""
         return {}
 
     @overload
@@ -66,7 +66,7 @@ class Loop(ABC, Generic[_T]):
 
         Args:
             tree: The mechanism.
-            *arguments: The role that the loop is over, if it is over one; then, if it can, the index to start at.
+            *arguments: For an inner loop, the role that it is over; then, optionally, the index to start at.
         """
         over = None
         if self.over is not None:
@@ -84,8 +84,8 @@ class Loop(ABC, Generic[_T]):
 
         Args:
             setup: The mechanism.
-            over: Number of what the loop is over; anything if it is over nothing.
-            start: Where to start, if not at the beginning.
+            over: Number of the entity that an inner loop is over; ignored by outer loops.
+            start: Index to start at, if not at the beginning.
         """
 
 
@@ -94,12 +94,12 @@ LOOPS: dict[str, Loop[Any]] = {}
 
 
 class Inner(NamedTuple):
-    """A loop over indices that a row of a table comes with.
+    """A loop over indices that is yielded along with each row of a table.
 
     Attributes:
-        loop: The loop. It is over the row's own entity, or else over what the table's loop is over.
-        own: Whether it is over the row's own entity.
-        start: Number of the entity at which it starts, if not where it starts by itself.
+        loop: The loop.
+        own: Whether it is over the row's own entity; otherwise it is over the entity of the table's loop.
+        start: Name of the entity's number at which it starts, if not at its own beginning.
     """
 
     loop: Loop[Any]
@@ -111,17 +111,17 @@ class Table(Loop[_T]):
     """A loop over rows of entities, with one body per variant of a row.
 
     Args:
-        *roles: What a row is made of.
+        *roles: The members of a row.
         rows: All rows, each with one number per role.
-        of: A loop that has the same rows, or more.
+        of: A loop with the same rows, or a superset, to share them with.
         backwards: Whether the last row comes first.
         direction: "outward" if a node comes after its parent, "inward" if before, "" if it does not matter.
-        cases: What variants there are. The default combines those of each role.
-        where: Which variants of rows it visits, if not all.
-        over: What an inner loop is over.
-        part: The range of `rows` that belongs to what the loop is over.
+        cases: The variants of rows. The default combines those of each role.
+        where: Selects the variants of rows that are visited; default all.
+        over: The entity that an inner loop is over.
+        part: The range of `rows` that belongs to an entity that the loop is over.
         inner: Loops that the body receives besides the roles.
-        name: Of the loop.
+        name: Name of the loop.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class Table(Loop[_T]):
     def _numbers(self) -> dict[str, Number]:
         part = self._part
         if part is None:
-            raise TypeError(f"a table over {self.over} must tell which part of it that is")
+            raise TypeError(f"a table over {self.over} needs `part`, the rows that belong to each")
         return {"begin": lambda setup, n: part(setup, n).start, "end": lambda setup, n: part(setup, n).stop}
 
     def cases(self, variants: Variants) -> list[tuple[Any, ...]]:
-        """The variants of rows. Their places in those of `source` are their numbers in compiled code."""
+        """The variants of rows. Their positions among those of `source` identify them in compiled code."""
         if self.source is not self:
             return [case for case in self.source.cases(variants) if self._where is None or self._where(case)]
         if self._cases is not None:
@@ -164,7 +164,7 @@ class Table(Loop[_T]):
     def rows(self, setup: Setup) -> Sequence[tuple[int, ...]]:
         """All rows."""
         if self.source._rows is None:
-            raise TypeError(f"the loop {self.source.name} does not tell its rows")
+            raise TypeError(f"the loop {self.source.name} needs `rows` or `of`")
         return setup.derived(self.source._rows)
 
     def visits(self, setup: Setup, over: int, _: int | None = None) -> Sequence[tuple[int, ...]]:
@@ -177,7 +177,7 @@ class Table(Loop[_T]):
         return rows[::-1] if self.backwards else rows
 
     def yielded(self, tree: Engine, handles: Sequence[Any], variant: tuple[Any, ...], over: Any) -> Any:
-        """What the body sees of a row."""
+        """The roles and inner loops that the body receives for a row."""
         ledger = Ledger()
         seen: list[Any] = [r.role(tree, h, key, ledger) for r, h, key in zip(self.roles, handles, variant, strict=True)]
         for loop, own, start in self.inner:
@@ -190,10 +190,10 @@ class IndexLoop(Loop[_T]):
     """A loop over indices.
 
     Args:
-        index: What it yields.
-        over: What it is over.
-        skip: How far after a given index it starts.
-        name: Of the loop.
+        index: The kind of index that it yields.
+        over: The entity that it is over.
+        skip: Distance from a given start index to the first one visited.
+        name: Name of the loop.
     """
 
     def __init__(self, index: IndexEntity, over: Entity | None, skip: int, name: str) -> None:
@@ -206,15 +206,15 @@ class IndexLoop(Loop[_T]):
 
 
 class Range(IndexLoop[_T]):
-    """A loop over contiguous indices, which may be computed side by side.
+    """A loop over contiguous indices, which engines may compute in parallel lanes.
 
     Args:
-        index: What it yields.
-        over: What it is over.
-        start: Where it starts; 0 if not given.
-        stop: The index after its last; that of the whole dimension if not given.
-        skip: How far after a given index it starts.
-        name: Of the loop.
+        index: The kind of index that it yields.
+        over: The entity that it is over.
+        start: First index, by default 0.
+        stop: One past the last index, by default the length of the dimension.
+        skip: Distance from a given start index to the first one visited.
+        name: Name of the loop.
     """
 
     def __init__(
@@ -242,10 +242,10 @@ class Runs(IndexLoop[_T]):
     """A loop over several ranges of indices.
 
     Args:
-        index: What it yields.
-        over: What it is over.
+        index: The kind of index that it yields.
+        over: The entity that it is over.
         runs: The ranges of each entity.
-        name: Of the loop.
+        name: Name of the loop.
     """
 
     def __init__(
@@ -276,14 +276,14 @@ class Runs(IndexLoop[_T]):
 
 
 class Chain(IndexLoop[_T]):
-    """A loop from index to index.
+    """A loop that follows links from index to index.
 
     Args:
-        index: What it yields.
-        over: What it is over.
-        start: The first index, or −1.
-        links: For each index the next one, or −1.
-        name: Of the loop.
+        index: The kind of index that it yields.
+        over: The entity that it is over.
+        start: The first index, or −1 for none.
+        links: The successor of each index, or −1 for none.
+        name: Name of the loop.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A tree of nodes with their constants: all that an engine knows of a robot."""
+"""A tree of nodes with their constants: all that an engine knows about a robot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.value import Array
 
-#: The parts that a frame can have in a task.
+#: The roles that a frame can play in a task.
 PARTS = ("frame", "near", "far", "mass")
 
 
@@ -21,13 +21,13 @@ class Site:
     """A frame fixed to a node, or to the world (node −1), and its part in a task.
 
     Attributes:
-        name: What it is called.
+        name: Name of the frame.
         node: The node that carries it.
         placement: The 12 numbers of the transform from the node's coordinates to the frame's.
-        rows: The components of the frame's motion that a task of it consists of, angular ones first.
-        part: "frame": the task is the motion of the frame. "near", and "far" for the site after it: the task is the
-            motion of the far frame as seen from the near one; they share their rows. "mass": the task is the motion
-            of the centre of mass, whatever the frame; the world carries it.
+        rows: The components of the frame's motion that make up the task, angular ones first.
+        part: "frame": the task is the motion of the frame. "near", followed by a site with "far": the task is the
+            motion of the far frame relative to the near one, and they share their rows. "mass": the task is the motion
+            of the centre of mass; the world carries the frame.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Mechanism:
     Attributes:
         parents: Parent of each node, −1 for the world.
         kinds: Kind of each node.
-        parameters: Constants of each node, float64, as many as its kind asks for.
+        parameters: Constants of each node, float64, `parameter_count` of its kind.
         names: Name of each node, for messages.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
     """
@@ -61,19 +61,19 @@ class Mechanism:
 
     @cached_property
     def q_starts(self) -> tuple[int, ...]:
-        """Where each node's configuration starts; one more entry holds nq."""
+        """Index at which each node's configuration starts in q, followed by nq."""
         return tuple(accumulate((kind.nq for kind in self.kinds), initial=0))
 
     @cached_property
     def v_starts(self) -> tuple[int, ...]:
-        """Where each node's velocity starts; one more entry holds nv."""
+        """Index at which each node's velocity starts in v, followed by nv."""
         return tuple(accumulate((kind.nv for kind in self.kinds), initial=0))
 
     @cached_property
     def column_parents(self) -> tuple[int, ...]:
-        """For each degree of freedom the one before it on the way to the base, −1 for none.
+        """For each degree of freedom, the next one towards the base, or −1 for none.
 
-        As if joints of several degrees of freedom were chains: Featherstone's expanded parent array.
+        Joints with several degrees of freedom count as chains: Featherstone's expanded parent array.
         """
         found: list[int] = []
         for k, kind in enumerate(self.kinds):
@@ -81,7 +81,7 @@ class Mechanism:
         return tuple(found)
 
     def column_above(self, k: int) -> int:
-        """The last degree of freedom of the nodes that carry k, −1 for none."""
+        """The last degree of freedom among the ancestors of k, or −1 for none."""
         parent = self.parents[k]
         while parent != WORLD and self.kinds[parent].nv == 0:
             parent = self.parents[parent]

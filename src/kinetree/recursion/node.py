@@ -1,9 +1,9 @@
-"""What a node of a tree must supply so that the recursions can run over it.
+"""The protocol of node kinds: what a node must supply so that the recursions can run over it.
 
-[J11] §2.1 asks four things of a mechanism: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind
-supplies the last three, with its own terms of the equations of motion, for all nodes that share their formulas. A
-rigid body behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
-says that a node has six dimensions, nor that its weight is square or invertible.
+[J11] §2.1 describes a mechanism by four things: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind
+supplies the last three, together with its terms of the equations of motion, for all nodes that share the same formulas.
+A rigid body behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
+assumes that a node has six dimensions, or that its weight is square or invertible.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kinetree.spatial.value import Array
 
-#: The port of the world, which moves like a rigid body. Fields of nodes of this port have the types they have there.
+#: The port of the world, which moves like a rigid body. Fields of nodes with this port have the same types as there.
 WORLD_PORT = "rigid"
 
 
@@ -28,26 +28,26 @@ class NodeKind(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique among kinds of different formulas; part of the name of compiled code."""
+        """Unique among kinds with different formulas; part of the name of compiled code."""
 
     @property
     def port(self) -> str:
-        """Kinds of one port have velocities of one type, so that a child need not know its parent's kind."""
+        """Kinds with the same port have velocities of the same type, so a child need not know its parent's kind."""
 
     @property
     def nq(self) -> int:
-        """Numbers in the configuration."""
+        """Number of configuration coordinates."""
 
     @property
     def nv(self) -> int:
-        """Degrees of freedom."""
+        """Number of degrees of freedom."""
 
     @property
     def parameter_count(self) -> int:
-        """Constants of one node."""
+        """Number of constants of one node."""
 
     def weight(self, parameters: Array, q: Array) -> Any:
-        """A*(p, k): takes the parent's velocity to its share of the node's. Has `@`, `.T @` and `.congruence`."""
+        """A*(p, k): maps the parent's velocity to its part of the node's. Has `@`, `.T @` and `.congruence`."""
 
     def joint_map(self, parameters: Array) -> Any:
         """H(k), constant in the node's coordinates. Has `@`, `.T @`, `.column` and `.hinge`."""
@@ -59,7 +59,7 @@ class NodeKind(Protocol):
         """Reflected rotor inertia of each degree of freedom, (nv,) [kg m² or kg]; zeros where there is no rotor."""
 
     def coriolis(self, parameters: Array, velocity: Any, v: Array) -> Any:
-        """a(k): the acceleration of the node when all joint accelerations and the parent's are zero."""
+        """a(k): the Coriolis acceleration, that of the node when its joint's and its parent's are zero."""
 
     def gyroscopic(self, parameters: Array, velocity: Any) -> Any:
-        """b(k): the force that keeps the node moving as it does without acceleration."""
+        """b(k): the gyroscopic force, needed to keep the node moving without acceleration."""

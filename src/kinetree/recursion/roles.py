@@ -1,6 +1,6 @@
-"""What a loop hands to an algorithm: nodes, columns and frames, each seen through a role with its own rights.
+"""The roles that loops yield to algorithms: nodes, columns, rows and frames, each with its own access rights.
 
-Engines put a `Cell` behind each role, which keeps the values; the roles keep the rules.
+Behind each role is a `Cell` of the engine, which stores the values; the roles enforce the rules.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from kinetree.spatial.motion import Force
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
-#: Where an index points: a position that the engine understands (a number, or a traced expression) and a fixed offset.
+#: An index: a position known to the engine (a number or a traced expression) and a fixed offset.
 Index = tuple[Any, int]
 
 
 class Cell(Protocol):
-    """One node's memory, in an engine."""
+    """One node's memory in an engine."""
 
     kind: NodeKind | None
     parameters: Array
-    #: What the engine knows the node by.
+    #: The engine's identifier of the node.
     handle: Any
 
     def get(self, name: str) -> Any:
@@ -38,21 +38,21 @@ class Cell(Protocol):
         """Replace the value of a field."""
 
     def start(self, dimension: str) -> Any:
-        """Where the node's part of an index of dimension "q", "v" or "node" starts."""
+        """Index at which the node's part of dimension "q", "v" or "node" starts."""
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
-        """The type that the world's field of this name has, if it must be the same here."""
+        """The type of the world's field of this name, if the node's must be the same."""
 
 
 @dataclass
 class Ledger:
-    """Fields written so far in one run of a loop's body, with the role that wrote them."""
+    """Fields written so far in one execution of a loop body, with the role that wrote them."""
 
     writer: dict[str, str] = field(default_factory=dict)
 
 
 class NodeRole:
-    """A node. Its fields are attributes; what its kind supplies are the properties and methods below."""
+    """A node. Its fields are attributes; the properties and methods below come from its kind."""
 
     __slots__ = ("_cell", "_known", "_ledger", "_right", "_role")
 
@@ -61,12 +61,14 @@ class NodeRole:
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
-    # What the kind supplies
+    # Supplied by the kind
 
-    def _kind(self, asked: str) -> NodeKind:
+    def _kind(self, attribute: str) -> NodeKind:
         kind: NodeKind | None = self._cell.kind
         if kind is None or not self._known:
-            raise ContractError(f"{author_line()}: `{asked}` is known of a loop's own node k only, not of {self._role}")
+            raise ContractError(
+                f"{author_line()}: `{attribute}` is available only from a loop's own node k, not from {self._role}"
+            )
         return kind
 
     @property
@@ -85,15 +87,15 @@ class NodeRole:
         return self._kind("armature").armature(self._cell.parameters)
 
     def weight(self, q: Array) -> Any:
-        """A*(p, k): takes the parent's motion to the node."""
+        """A*(p, k): maps the parent's motion to the node."""
         return self._kind("weight").weight(self._cell.parameters, q)
 
     def coriolis(self, velocity: Any, v: Array) -> Any:
-        """a(k)."""
+        """a(k), the Coriolis acceleration."""
         return self._kind("coriolis").coriolis(self._cell.parameters, velocity, v)
 
     def gyroscopic(self, velocity: Any) -> Any:
-        """b(k)."""
+        """b(k), the gyroscopic force."""
         return self._kind("gyroscopic").gyroscopic(self._cell.parameters, velocity)
 
     def columns(self) -> Iterator[ColumnRole]:
@@ -142,7 +144,7 @@ class NodeRole:
     # Indices
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
-        """Where the node's part of an array dimension starts, and its length (None: a single index, no axis)."""
+        """Start and length of the node's part of an array dimension; length None means a single index, no axis."""
         if dimension == "node":
             return (self._cell.start("node"), 0), None
         kind = self._kind(f"[…] over {dimension}")
@@ -151,7 +153,7 @@ class NodeRole:
         return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
 
 
-#: What nodes have besides their fields.
+#: Names that nodes define besides their fields.
 SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic", "columns", "span"})
 
 
@@ -175,11 +177,11 @@ class ColumnRole:
     def of(self, columns: Any) -> Any:
         """This column of the node's own joint map."""
         if self.local is None:
-            refuse("only a node's own columns, from k.columns(), can be taken out of its joint map")
+            refuse("only a node's own columns, from k.columns(), are columns of its joint map")
         return columns.column(self.local)
 
     def start(self, dimension: str) -> Index:
-        """Where a loop over a dimension that starts with this column starts."""
+        """Index at which a loop over a dimension starts if it starts with this column."""
         return self.span(dimension)[0]
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
@@ -190,11 +192,11 @@ class ColumnRole:
 
 
 class RowRole:
-    """One row: a component of a frame's motion, or what else an algorithm takes through joints like one.
+    """One row: a component of a frame's motion, or another quantity that an algorithm propagates in the same way.
 
     Args:
-        at: Its index along each dimension that it has one of.
-        component: Of the frame's motion, if known.
+        at: Its index along each dimension in which it has one.
+        component: The component of the frame's motion, if known.
     """
 
     __slots__ = ("at", "component")
@@ -208,7 +210,7 @@ class RowRole:
 
     @property
     def moves(self) -> bool:
-        """Whether the row is a component of linear motion, not of rotation."""
+        """Whether the row is a component of linear rather than angular motion."""
         return Force.is_linear(self._known_component)
 
     @property
@@ -225,7 +227,7 @@ class RowRole:
         return index, None
 
     def start(self, dimension: str) -> Index:
-        """Where a loop over a dimension that starts with this row starts."""
+        """Index at which a loop over a dimension starts if it starts with this row."""
         index = self._index(dimension)
         if index is None:
             refuse(f"a loop over {dimension} can start only at a row that has an index there")
@@ -236,7 +238,7 @@ class RowRole:
 
 
 class GroupRole:
-    """Rows that belong together: as many as are known before the loop runs."""
+    """Rows that are visited together; their number is known before the loop runs."""
 
     __slots__ = ("handle", "rows")
 
@@ -251,7 +253,7 @@ class FrameRole:
 
     def __init__(self, handle: Any, placement: Array, at: dict[str, Any], components: tuple[int, ...]) -> None:
         self.handle = handle
-        #: Takes motion from the node's coordinates to the frame's.
+        #: Transforms motion from the node's coordinates to the frame's.
         self.X = Transform(placement)
         self._at, self._components = at, components
 
@@ -261,12 +263,12 @@ class FrameRole:
             yield RowRole({dimension: (self._at[dimension], local) for dimension in ("sorted_rows", "rows")}, component)
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
-        """Its position among the frames asked for."""
+        """Its position among the frames of the call."""
         if dimension != "frames":
             refuse(f"an index over {dimension} cannot be a frame")
         return (self._at["frame"], 0), None
 
 
 def handle_of(role: Any) -> Any:
-    """What the engine knows a node, frame or group of rows by."""
+    """The engine's handle of a node, frame or group of rows."""
     return role._cell.handle if isinstance(role, NodeRole) else role.handle

@@ -1,11 +1,11 @@
-"""Rows of tasks: one scalar direction of a frame each.
+"""Numbering of task rows, each of which is one scalar direction of a frame.
 
-Rows are numbered so that those carried by any subtree are contiguous, like columns, and those of a node itself come
-first: in the order asked for if all are rows of single frames and that will do, else by the node that carries them, the
-world first. Inputs and outputs keep the order asked for.
+Rows are numbered so that those carried by any subtree are contiguous, as columns are, with those of the subtree's root
+first. The user's order is kept if it satisfies this and all tasks are single frames; otherwise rows are sorted by the
+node that carries them, the world first. Inputs and outputs keep the user's order.
 
-The two ends of a relative task have rows of their own, which share their places in the order asked for: what is asked
-for is the sum of both.
+Each end of a relative task has rows of its own. Corresponding rows of both ends share one position in the user's order,
+where their sum is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import accumulate
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.topology import WORLD
 
-#: Where the other end of a relative task is.
+#: Offset to the other end of a relative task.
 _PARTNER = {"near": 1, "far": -1}
 
 
@@ -27,21 +27,21 @@ class Rows:
 
     Attributes:
         starts: For each frame, the number of its first row.
-        task_starts: For each frame, where its rows start in the order of the tasks.
+        task_starts: For each frame, the position of its first row in the order of the tasks.
         count: Number of rows.
-        task_row_count: Number of rows of tasks, which is less if both ends of some share theirs.
+        task_row_count: Number of task rows; smaller than `count` if there are relative tasks.
     """
 
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site]) -> None:
         self._topology, self._sites = mechanism.topology, sites
         ends = tuple(accumulate(0 if site.part == "near" else len(site.rows) for site in sites))
-        # a near end starts where the one before ends, and so does its far end, which comes next
+        # a near end and the far end after it start at the same position
         self.task_starts = tuple(
             end - (0 if site.part == "near" else len(site.rows)) for end, site in zip(ends, sites, strict=True)
         )
         self.count = sum(len(site.rows) for site in sites)
         self.task_row_count = ends[-1] if ends else 0
-        # Ends of relative tasks share places, and rows of the centre of mass come first.
+        # ends of relative tasks share positions, and rows of the centre of mass come first
         kept = all(site.part == "frame" for site in sites) and self._together()
         self._order = sorted(range(len(sites)), key=lambda i: 0 if kept else sites[i].node)
         starts, self._firsts = [0] * len(sites), [0]
@@ -52,17 +52,17 @@ class Rows:
 
     @cached_property
     def task_rows(self) -> tuple[int, ...]:
-        """For each row, its place in the order asked for."""
+        """For each row, its position in the user's order."""
         return tuple(self.task_starts[i] + local for i in self._order for local in range(len(self._sites[i].rows)))
 
     @property
     def in_order(self) -> bool:
-        """Whether rows are numbered in the order asked for."""
+        """Whether rows are numbered in the user's order."""
         return self.task_rows == tuple(range(self.count))
 
     @cached_property
     def _spans(self) -> dict[int, range]:
-        """Places in the order of rows of the frames that each node and its subtree carry."""
+        """For each node, positions in the order of rows of the frames that its subtree carries."""
         return self._between_first_and_last(self._order)
 
     def _between_first_and_last(self, order: Sequence[int]) -> dict[int, range]:
@@ -73,7 +73,7 @@ class Rows:
         return spans
 
     def _together(self) -> bool:
-        """Whether what every node and its subtree carry is asked for in a row, what the node itself carries first."""
+        """Whether the user's order keeps each subtree's frames contiguous, with those of the subtree's root first."""
         carried = Counter(k for i in range(len(self._sites)) for k in self.path(i))
         own = Counter(site.node for site in self._sites)
         return all(
@@ -87,7 +87,7 @@ class Rows:
         return tuple(self.of(i) for i in self._order)
 
     def carried_groups(self, node: int) -> range:
-        """Places in `groups` of the frames that a node and its subtree carry."""
+        """Positions in `groups` of the frames that a node and its subtree carry."""
         return self._spans.get(node, range(0))
 
     def carried(self, node: int) -> range:
@@ -96,7 +96,7 @@ class Rows:
         return range(self._firsts[groups.start], self._firsts[groups.stop])
 
     def following(self, node: int) -> range:
-        """The rows that come after those that a node and its subtree carry; none if they carry none."""
+        """The rows after those that a node and its subtree carry; none if they carry none."""
         carried = self.carried(node)
         return range(carried.stop, self.count if carried else carried.stop)
 
@@ -106,7 +106,7 @@ class Rows:
 
     @cached_property
     def tasks(self) -> tuple[range, ...]:
-        """The places of each task's rows in the order asked for."""
+        """The positions of each task's rows in the user's order."""
         tasks = (
             (start, site) for start, site in zip(self.task_starts, self._sites, strict=True) if site.part != "near"
         )
@@ -118,7 +118,7 @@ class Rows:
         return tuple((i, i + 1) for i, site in enumerate(self._sites) if site.part == "near")
 
     def support(self, frame: int) -> tuple[int, ...]:
-        """The nodes that move a frame, base first; of an end of a relative task, those that do not move both ends."""
+        """The nodes that move a frame, base first; for an end of a relative task, without those that move both ends."""
         part, own = self._sites[frame].part, self.path(frame)
         if part not in _PARTNER:
             return own
@@ -131,9 +131,9 @@ class Rows:
 
     @cached_property
     def common_ancestors(self) -> tuple[tuple[int, int, int], ...]:
-        """Pairs of frames, each once and with itself, with the last node that supports both; none if that is the world.
+        """Unordered pairs of frames, including each with itself, with their nearest common ancestor.
 
-        In a pair, the first frame's rows come first.
+        Pairs whose only common ancestor is the world are left out. In a pair, the first frame's rows come first.
         """
         found = []
         for position, one in enumerate(self._order):
@@ -144,7 +144,7 @@ class Rows:
         return tuple(found)
 
     def branches(self, to: str) -> tuple[tuple[int, int, int], ...]:
-        """For each pair that meets, the nodes from there (exclusive) out to one of the two frames, with the pair.
+        """For each pair, the nodes from its nearest common ancestor (exclusive) to one of the frames, with the pair.
 
         Args:
             to: "one" or "other".

@@ -1,4 +1,4 @@
-"""What loops run over: a mechanism together with the frames of one call, and the dimensions of its arrays."""
+"""A mechanism together with the frames of one call, which is what loops run over; and the dimensions of arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Setup:
     Attributes:
         mechanism: The robot.
         sites: The frames, with the rows of their tasks.
-        nodes: The nodes that sweeps visit, base to tips; all of them unless told otherwise.
+        nodes: The nodes that sweeps visit, base to tips; by default all.
     """
 
     def __init__(self, mechanism: Mechanism, sites: Sequence[Site] = (), nodes: Sequence[int] | None = None) -> None:
@@ -38,7 +38,7 @@ class Setup:
         return Rows(self.mechanism, self.sites)
 
     def derived(self, make: Callable[[Setup], _T]) -> _T:
-        """What `make` makes of this setup; made once."""
+        """The result of `make(self)`, computed once."""
         if make not in self._derived:
             self._derived[make] = make(self)
         made: _T = self._derived[make]
@@ -50,9 +50,9 @@ class Dimension:
     """What an axis of an array runs over.
 
     Attributes:
-        name: As in declarations of arguments and in `tree.array`.
+        name: The name in declarations of arguments and in `tree.array`.
         length: Number of indices.
-        within: A dimension whose indices are the first ones of this one.
+        within: A dimension whose indices are the first indices of this one.
     """
 
     name: str
@@ -75,5 +75,5 @@ Dimension("rows", lambda setup: setup.rows.task_row_count)
 
 
 def length(setup: Setup, dimension: str) -> int:
-    """How many indices a dimension has."""
+    """Number of indices of a dimension."""
     return DIMENSIONS[dimension].length(setup)

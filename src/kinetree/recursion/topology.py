@@ -1,7 +1,7 @@
-"""The shape of a tree: who hangs on whom.
+"""The topology of a tree: parents, children, subtrees, supports.
 
-Nodes are numbered depth first, so that every subtree is a contiguous range and a parent comes before its children. The
-world is node −1; several nodes may hang on it (a forest).
+Nodes are numbered depth first, so that every subtree is a contiguous range and a parent precedes its children. The
+world is node −1; it may have several children (a forest).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WORLD = -1
 
 
 def depth_first(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names depth first: each before what it carries, siblings in order."""
+    """Names in depth-first order, siblings as given."""
     order: list[str] = []
     pending = list(reversed(roots))
     while pending:
@@ -23,7 +23,7 @@ def depth_first(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> 
 
 
 class Topology:
-    """Relations of a tree given by the parent of each node."""
+    """A tree given by the parent of each node."""
 
     def __init__(self, parents: tuple[int, ...]) -> None:
         for node, parent in enumerate(parents):
@@ -48,7 +48,7 @@ class Topology:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Children of each node; the last entry holds those of the world, so that index −1 finds them."""
+        """Children of each node; the last entry, which index −1 reads, holds those of the world."""
         lists: list[list[int]] = [[] for _ in range(len(self) + 1)]
         for node, parent in enumerate(self.parents):
             lists[parent].append(node)
@@ -64,11 +64,11 @@ class Topology:
         return tuple(ends)
 
     def subtree_end(self, node: int) -> int:
-        """One past the last node of the subtree that starts at `node`."""
+        """One past the last node of the subtree rooted at `node`."""
         return len(self) if node == WORLD else self._ends[node]
 
     def subtree(self, node: int) -> range:
-        """The node and everything that it carries."""
+        """The node and all its descendants."""
         return range(max(node, 0), self.subtree_end(node))
 
     def support(self, node: int) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Topology:
         return tuple(depths)
 
     def nearest_common_ancestor(self, one: int, other: int) -> int:
-        """The last node that supports both, which may be one of them; the world if none does."""
+        """The last node that supports both, possibly one of them; the world if there is none."""
         while one != other:
             if one > other:
                 one = self.parents[one]

@@ -1,6 +1,6 @@
-"""The tree as an algorithm sees it: loops, world, and arrays indexed by what the loops yield.
+"""The tree as an algorithm sees it: loops, the world, and arrays indexed by the roles that loops yield.
 
-Each loop is stated here once, as data (`kinetree.recursion.loops`); engines run them by their shapes. Algorithms use
+Each loop is defined here once, as data (`kinetree.recursion.loops`); engines run loops by their shapes. Algorithms use
 nothing else of an engine. The rules are in `kinetree.recursion.contract`.
 """
 
@@ -23,7 +23,7 @@ from kinetree.spatial.value import Array
 
 
 class Indexed(Protocol):
-    """An array addressed by nodes, columns and frames."""
+    """An array indexed by nodes, columns, rows and frames."""
 
     def __getitem__(self, keys: Any) -> Any:
         """The value at these keys."""
@@ -111,7 +111,7 @@ _TASK = Group("task", TASK, {"rows": "rows"}, lambda setup, place: len(setup.row
 class Tree(Engine):
     """A mechanism while an algorithm runs over it."""
 
-    #: The node that carries all roots. Its fields are set before the first loop, and read after the last.
+    #: The parent of all roots. Its fields are set before the first loop and read after the last.
     world: NodeRole
     #: Acceleration of free fall as a spatial acceleration of the world frame [m/s²].
     gravity: Motion
@@ -132,10 +132,10 @@ class Tree(Engine):
     # Frames
 
     def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
-        """The frames asked for, each with the node that carries it; or only those with some part in their task.
+        """The frames of the call, each with the node that carries it.
 
         Args:
-            part: One of those that `kinetree.recursion.mechanism.Site` knows.
+            part: Restricts the loop to frames with this part in their task (`kinetree.recursion.mechanism.PARTS`).
         """
         return _FRAMES[part](self)
 
@@ -148,13 +148,13 @@ class Tree(Engine):
         rows=lambda setup: [(i, setup.sites[i].node, j, setup.sites[j].node) for i, j in setup.rows.relatives],
         cases=lambda variants: variants.relatives,
     )
-    #: Pairs of frames, each once and with itself, with the last node that supports both; none for the world.
+    #: Unordered pairs of frames, including each with itself, with their nearest common ancestor unless it is the world.
     common_ancestors: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
         Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: setup.rows.common_ancestors
     )
 
     def branches(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        """For each pair with a common ancestor, the nodes from there, exclusive, out to the first or the second frame.
+        """For each pair with a common ancestor, the nodes from there (exclusive) to the first or the second frame.
 
         Args:
             to: "one" or "other".
@@ -163,15 +163,15 @@ class Tree(Engine):
 
     # Degrees of freedom
 
-    #: All degrees of freedom, or those that come after one: `tree.columns()`, `tree.columns(c)`.
+    #: All degrees of freedom, `tree.columns()`, or those after one of them, `tree.columns(c)`.
     columns: Range[ColumnRole] = Range(COLUMN, skip=1)
-    #: The degrees of freedom of all nodes that k carries, without its own.
+    #: The degrees of freedom of all descendants of k, without its own.
     descendants: Range[ColumnRole] = Range(
         COLUMN, NODE, lambda setup, k: setup.mechanism.v_starts[k + 1], _subtree_stop
     )
-    #: The degrees of freedom of k and of all nodes that it carries.
+    #: The degrees of freedom of k and its descendants.
     subtree: Range[ColumnRole] = Range(COLUMN, NODE, _own_start, _subtree_stop)
-    #: The degrees of freedom of all nodes but k and those that it carries.
+    #: The degrees of freedom of all nodes outside the subtree of k.
     elsewhere: Runs[ColumnRole] = Runs(
         COLUMN,
         NODE,
@@ -179,14 +179,14 @@ class Tree(Engine):
     )
     #: The degrees of freedom from k's first to the last of the mechanism.
     onward: Range[ColumnRole] = Range(COLUMN, NODE, _own_start)
-    #: The degrees of freedom of all nodes that carry k, without its own, tips to base; or those from one on.
+    #: The degrees of freedom of all ancestors of k, tips to base; or those from a given one on.
     ancestors: Chain[ColumnRole] = Chain(
         COLUMN,
         NODE,
         lambda setup, k: setup.mechanism.column_above(k),
         lambda setup: setup.mechanism.column_parents,
     )
-    #: The degrees of freedom that move a frame; of an end of a relative task, those that do not move both ends.
+    #: The degrees of freedom that move a frame; for an end of a relative task, without those that move both ends.
     support: Runs[ColumnRole] = Runs(COLUMN, FRAME, lambda setup, i: _columns(setup, setup.rows.support(i)))
     #: The degrees of freedom of all nodes from the base to the one that carries a frame.
     path: Runs[ColumnRole] = Runs(COLUMN, FRAME, lambda setup, i: _columns(setup, setup.rows.path(i)))
@@ -195,7 +195,7 @@ class Tree(Engine):
 
     #: All rows of all frames, depth first, or those from a row on.
     sorted_rows: Range[RowRole] = Range(ROW)
-    #: The rows in the order of the tasks, or those from one on. Both ends of a relative task share theirs.
+    #: The rows in the order of the tasks, or those from a given one on. Both ends of a relative task share their rows.
     task_rows: Range[RowRole] = Range(PLACE)
     #: The rows of one frame, or those of them from a row on.
     rows_of: Range[RowRole] = Range(
@@ -203,10 +203,10 @@ class Tree(Engine):
     )
     #: The rows of the tasks that k and its subtree carry, or those of them from a row on.
     carried: Range[RowRole] = Range(ROW, NODE, _carried_start, _carried_stop)
-    #: The rows that come after those that k and its subtree carry. None if they carry none.
+    #: The rows after those that k and its subtree carry. None if they carry none.
     following: Range[RowRole] = Range(ROW, NODE, _carried_stop, lambda setup, k: setup.rows.following(k).stop)
     #: The tasks that k and its subtree carry, last first; each with a loop over the carried rows that follow it.
-    #: Does what two loops over rows do, but with all rows of one task at a time.
+    #: Equivalent to two nested loops over rows, but handles all rows of a task at once.
     carried_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
         _GROUP,
         rows=lambda setup: [(place,) for place in range(len(setup.rows.groups))],
@@ -215,8 +215,8 @@ class Tree(Engine):
         backwards=True,
         inner=(Inner(Range(ROW, NODE, stop=_carried_stop, name="beyond_group"), own=False, start="beyond"),),
     )
-    #: All tasks, in the order asked for, each with loops over the rows before it and over those that follow. Their rows
-    #: are those of `task_rows`, but with all rows of one task at a time.
+    #: All tasks in the user's order, each with loops over the rows before it and the rows after it. Visits the rows of
+    #: `task_rows`, but all rows of a task at once.
     tasks: Table[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]] = Table(
         _TASK,
         rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))],
@@ -228,18 +228,18 @@ class Tree(Engine):
 
     @abstractmethod
     def array(self, *over: str) -> Indexed:
-        """Memory with one or two indices, the last of which should be that of the inner loop.
+        """An array with one or two indices, the last of which should be that of the innermost loop.
 
-        An entry is set before it is read.
+        Entries must be set before they are read.
 
         Args:
             *over: Dimensions (`kinetree.recursion.setup`): "v" (columns), "sorted_rows" (rows of frames, depth first),
-                "rows" (rows in the order of the tasks), "frames"; "node" as the first of two.
+                "rows" (rows in the order of the tasks), "frames"; "node" only as the first of two.
         """
 
 
 class Zeros:
-    """An input that is known to be zero: lets one recursion serve inverse dynamics, bias forces and gravity."""
+    """An input known to be zero, so that one recursion serves inverse dynamics, bias forces and gravity forces."""
 
     def __getitem__(self, k: NodeRole) -> Array:
         _, length = k.span("v")

@@ -1,4 +1,4 @@
-"""The cases that bodies of loops come in: which kinds of nodes a mechanism has, and what they hang on."""
+"""The variants of loop bodies: combinations of node kinds and parent ports that occur in a mechanism."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FrameKey = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Variants:
-    """The cases that loop bodies come in. Robots with equal variants share compiled code.
+    """The variants for which loop bodies are traced. Robots with equal variants share compiled code.
 
     Attributes:
-        nodes: Kind of a node, and the port of its parent ("world" for the world), each pair once, parents first.
-        frames: The rows of a frame's task and its part in it, and the port of the node that carries it, each once.
-        relatives: The same of the near and the far end of a relative task, each once.
-        in_order: Rows of tasks are numbered in the order asked for. For algorithms with rows only.
+        nodes: Pairs of a node's kind and its parent's port ("world" for the world), parents first.
+        frames: Combinations of a frame's task rows, its part in the task, and the port of the node that carries it.
+        relatives: Such combinations for the near and the far end of a relative task.
+        in_order: Rows of tasks are numbered in the user's order. Only for algorithms with rows.
     """
 
     nodes: tuple[tuple[NodeKind, str], ...]
@@ -32,7 +32,7 @@ class Variants:
 
     @classmethod
     def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
-        """The variants that occur in a mechanism, in an order that depends on nothing else."""
+        """The variants that occur in a mechanism, in an order determined by the variants alone."""
         pairs = {
             (kind, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents, strict=True)
         }
@@ -49,7 +49,7 @@ class Variants:
 
     @property
     def key(self) -> str:
-        """Identifies the variants in names of compiled code."""
+        """Identifier of the variants in names of compiled code."""
         nodes = ",".join(f"{kind.name}<{parent}" for kind, parent in self.nodes)
         frames = ",".join(f"{port}:{part}:{''.join(map(str, rows))}" for (rows, part), port in self.frames)
         relatives = ",".join(f"{near}>{far}:{''.join(map(str, rows))}" for (rows, _), near, _, far in self.relatives)
@@ -57,7 +57,7 @@ class Variants:
 
     @property
     def sizes(self) -> set[int]:
-        """How many rows tasks have."""
+        """The numbers of rows that occur in tasks."""
         return {len(rows) for (rows, _), _ in self.frames}
 
     @property
@@ -71,7 +71,7 @@ class Variants:
         return list(dict.fromkeys(kind.port for kind, _ in self.nodes))
 
     def classes_of(self, port: str) -> tuple[str, ...]:
-        """Names of all kinds with a port."""
+        """Names of all kinds with a given port."""
         if port == WORLD_CLASS:
             return (WORLD_CLASS,)
         return tuple(dict.fromkeys(kind.name for kind, _ in self.nodes if kind.port == port))
