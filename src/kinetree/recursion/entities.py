@@ -1,4 +1,4 @@
-"""The entities that loops visit (nodes, frames, groups of rows, columns) and the roles that present them to loop bodies.
+"""The entities that loops visit: nodes, frames, groups of rows, columns; and the roles that loop bodies receive.
 
 An entity is identified by its number. The other numbers attached to it are all that engines need to know: where its
 part of q starts, where the columns of its descendants end. Compiled code reads them from tables.
