@@ -1,6 +1,7 @@
 """Random tasks and contacts on random trees against their dense definition (`tests.definition`).
 
     python -m tests.fuzz.tasks --cases 100000
+    python -m tests.fuzz.tasks --seed 1012 --each 5000 --only 513 4509
 
 Trees are laid out so that singular configurations are common: many axes are parallel or meet, many angles are zero or
 right. Every case must agree with the definition; cases in which a direction is within a hundredth of an edge, so that
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -118,19 +119,26 @@ def configurations(robot: kt.Model, rng: np.random.Generator, count: int) -> Arr
     return q
 
 
-def check(problem: Problem, count: int) -> tuple[Counter[str], list[str]]:
-    """Compare some cases; what came of them, and what is wrong with those that disagree."""
+def check(problem: Problem, count: int, only: Sequence[int] | None = None) -> tuple[Counter[str], list[str]]:
+    """Compare some cases; what came of them, and what is wrong with those that disagree.
+
+    Args:
+        problem: The tasks.
+        count: How many configurations to draw.
+        only: Which of them to compare; all if not given.
+    """
     tasks, seed = problem
     robot = tasks._robot.model
     rng = np.random.default_rng([seed, 1])
-    q = configurations(robot, rng, count)
+    numbers = range(count) if only is None else only
+    q = configurations(robot, rng, count)[numbers]
     definition, counts, wrong = Definition(tasks), Counter[str](), []
     state = tasks.at(q)
     expected = definition.at(q)
     results = {name: getattr(state, name) for name in expected[0].quantities}
     strict = robot.tasks(tasks.tasks, **{**tasks._options, "singular": "raise"})
-    ranks, held = state.rank, state.contact_rank if tasks.held else np.zeros(count, dtype=int)
-    for i, right in enumerate(expected):
+    ranks, held = state.rank, state.contact_rank if tasks.held else np.zeros(len(q), dtype=int)
+    for i, (number, right) in enumerate(zip(numbers, expected, strict=True)):
         # of L with rows of length one, which is M on the scale of its own diagonal
         spread = np.linalg.cond(right.L / np.linalg.norm(right.L, axis=1)[:, None]) ** 2
         error = 4.0 * bound(robot.nv + tasks.rows + tasks.held, spread)
@@ -141,15 +149,17 @@ def check(problem: Problem, count: int) -> tuple[Counter[str], list[str]]:
             counts["ambiguous"] += 1
             continue
         if (ranks[i], held[i]) != (right.rank, right.contact_rank):
-            wrong.append(f"seed {seed} case {i}: rank {ranks[i]}, {held[i]} not {right.rank}, {right.contact_rank}")
+            wrong.append(
+                f"seed {seed} case {number}: rank {ranks[i]}, {held[i]} not {right.rank}, {right.contact_rank}"
+            )
             continue
         if i < 20 and _refuses(strict, q[i]) != (right.rank < tasks.rows):
-            wrong.append(f"seed {seed} case {i}: raises, or does not, at rank {right.rank} of {tasks.rows}")
+            wrong.append(f"seed {seed} case {number}: raises, or does not, at rank {right.rank} of {tasks.rows}")
         for name, result in results.items():
             ratio = right.error(name, result[i]) / right.tolerance(name, error, tasks.singular == "damped")
             counts[f"worst {name}"] = max(counts[f"worst {name}"], int(1e6 * min(ratio, 1e9)))
             if not ratio <= 1.0:
-                wrong.append(f"seed {seed} case {i}: {name} off by {ratio:.1e} tolerances")
+                wrong.append(f"seed {seed} case {number}: {name} off by {ratio:.1e} tolerances")
                 break
     counts["wrong"] += len(wrong)
     return counts, wrong
@@ -169,18 +179,20 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each", type=int, default=300, help="cases of one robot")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of the cases of the first robot to look at again")
     options = parser.parse_args()
     total = Counter[str]()
     for problem in problems(options.seed):
-        counts, wrong = check(problem, options.each)
+        counts, wrong = check(problem, options.each, options.only)
         for name, value in counts.items():
             total[name] = max(total[name], value) if name.startswith("worst") else total[name] + value
         total["problems"] += 1
         for line in wrong[:3]:
             print(line, flush=True)
-        if total["problems"] % 20 == 0 or total["cases"] >= options.cases:
-            print(dict(total), flush=True)
-        if total["cases"] >= options.cases:
+        done = options.only is not None or total["cases"] >= options.cases
+        if total["problems"] % 20 == 0 or done:
+            print(f"seeds {options.seed} to {problem.seed}: {dict(total)}", flush=True)
+        if done:
             return
 
 

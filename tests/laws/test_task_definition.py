@@ -17,3 +17,14 @@ def test_tasks_and_contacts_are_those_of_the_definition(seed: int) -> None:
     assert not wrong, wrong[:3]
     assert counts["cases"] == 60
     assert counts["ambiguous"] <= 6
+
+
+def test_contacts_that_are_dependent_and_nearly_so_at_once() -> None:
+    """Four rows of contacts, of rank three, whose third direction has an eigenvalue of 3e-8.
+
+    Taken from J M⁻¹ Jᵀ alone, its eigenvector would be mixed with the direction that nothing moves by eps/3e-8.
+    """
+    counts, wrong = check(found(1012), 5000, only=[513, 4509])
+    assert not wrong
+    assert counts["redundant contacts"] == 2
+    assert counts["worst contact_inertia"] < 50_000, "more than a twentieth of the tolerance"

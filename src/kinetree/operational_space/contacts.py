@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kinetree.operational_space.products import dots, product
-from kinetree.operational_space.singular import spectrum
+from kinetree.operational_space.singular import jacobi, spectrum
 from kinetree.spatial.value import Array
 
 #: Directions with less than this share of the largest eigenvalue are held by others already. Smaller than the cut of
@@ -53,20 +53,27 @@ def hold(J: Array, response: Array, mean: Array, reach: Array) -> Hold:
         mean: As for `spectrum`.
         reach: As for `spectrum`, (c,).
     """
-    A = product(J, response)
-    A = 0.5 * (A + np.swapaxes(A, -1, -2))
+    A = _symmetric(product(J, response))
     taken = spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), mean, reach)
     T = taken.vectors / taken.roots[..., None, :]
-    # Small eigenvalues of A are known to eps only. Those of the combined rows are known to eps of their own size.
     J, response = product(T, J), product(response, np.swapaxes(T, -1, -2))
+    # Small eigenvalues λ of A are known to eps only, and their eigenvectors are mixed with those of zero by eps/λ. The
+    # combined rows know both to eps/√λ; they are nearly orthogonal, so one sweep of rotations is enough.
+    _, turn = jacobi(_symmetric(product(J, response)), 1)
+    T, J, response = product(turn, T), product(turn, J), product(response, np.swapaxes(turn, -1, -2))
     values = dots(J, np.swapaxes(response, -1, -2))
     edge = REDUNDANT * values.max(axis=-1, keepdims=True, initial=1.0)
     independent = values > edge
     scale = np.where(independent, 1.0 / np.sqrt(values), 0.0)[..., :, None]
     T, J, response = scale * T, scale * J, response * np.swapaxes(scale, -1, -2)
     # One step of Newton's method for the inverse square root of what is almost the identity.
-    near = 1.5 * np.eye(len(reach)) - 0.5 * product(J, response)
-    near = 0.5 * (near + np.swapaxes(near, -1, -2))
+    near = 1.5 * np.eye(len(reach)) - 0.5 * _symmetric(product(J, response))
     T, J, response = product(near, T), product(near, J), product(response, near)
     finite = ~np.isnan(taken.values).any(axis=-1)
     return Hold(T, J, response, np.where(finite, independent.sum(axis=-1), -1))
+
+
+def _symmetric(A: Array) -> Array:
+    """The symmetric part of matrices that are symmetric but for rounding."""
+    part: Array = 0.5 * (A + np.swapaxes(A, -1, -2))
+    return part

@@ -105,18 +105,30 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
         mean: From `means`.
         reach: (r,).
     """
-    rows = A.shape[-1]
     roots = np.sqrt(times(mean, own) + reach)
     roots = np.where(roots > 0.0, roots, 1.0)  # rows that nothing moves, or that are not finite
     weighted = np.ascontiguousarray(A / (roots[..., :, None] * roots[..., None, :]))
     finite = np.isfinite(weighted).all(axis=(-2, -1))
-    pairs = np.triu(np.ones((rows, rows)), 1)
-    sweep = _over_rows(jacobi_sweep, rows)
-    weighted, vectors = sweep(weighted, np.eye(rows), pairs)
-    for _ in range(sweeps(rows) - 1):
-        weighted, vectors = sweep(weighted, vectors, pairs)
-    values = np.diagonal(weighted, axis1=-2, axis2=-1)
+    values, vectors = jacobi(weighted, sweeps(A.shape[-1]))
     return Spectrum(np.where(finite[..., None], values, np.nan), vectors, roots)
+
+
+def jacobi(A: Array, count: int) -> tuple[Array, Array]:
+    """Diagonalise symmetric matrices by some Jacobi sweeps.
+
+    Args:
+        A: (…, r, r).
+        count: Number of sweeps, at least one.
+
+    Returns:
+        Eigenvalues, in no particular order, (…, r), and eigenvectors, one in each row, (…, r, r).
+    """
+    rows = A.shape[-1]
+    pairs, vectors = np.triu(np.ones((rows, rows)), 1), np.eye(rows)
+    sweep = _over_rows(jacobi_sweep, rows)
+    for _ in range(count):
+        A, vectors = sweep(A, vectors, pairs)
+    return np.diagonal(A, axis1=-2, axis2=-1), vectors
 
 
 def inverted(of: Spectrum, policy: str, cut: float) -> Array:
