@@ -117,7 +117,7 @@ def test_wrong_calls(robot: kt.Model) -> None:
         lambda: robot.pose(q, "tip", reference="world"): "pose takes no 'reference'; it takes (q, frames, out)",
         lambda: robot.jacobian(q): "jacobian needs frames; it takes (q, frames, reference, out)",
         lambda: robot.jacobian(q, None): "jacobian: frames is a name or a sequence of names, got None",
-        lambda: robot.jacobian(q, ["tip", 3]): "jacobian: frames is a name or a sequence of names, got 3 among them",
+        lambda: robot.jacobian(q, ["tip", 3]): "jacobian: frames is a name or a sequence of names, got 3 in it",
         lambda: robot.jacobian(q, "tip", "world", 1): "jacobian got 4 arguments; it takes (q, frames, reference, out)",
         lambda: robot.mass_matrix(q, q=q): "mass_matrix got 'q' twice; it takes (q, out)",
         lambda: robot.inverse_dynamics(q): "inverse_dynamics needs v and a; it takes (q, v, a, f_ext, out)",

@@ -153,7 +153,7 @@ def truth_of_a_value(tree: Any, q: Any, v: Any, tau: Any) -> None:
         tau[k] = v[k] if v[k][0] else -v[k]
 
 
-@breaks("does different things when its nodes come in another order", traced)
+@breaks("behaves differently when its nodes come in another order", traced)
 def list_outside_of_the_tree(tree: Any, q: Any, v: Any, tau: Any) -> None:
     seen: list[float] = []
     for k, _ in tree.scatter():
@@ -161,7 +161,7 @@ def list_outside_of_the_tree(tree: Any, q: Any, v: Any, tau: Any) -> None:
         tau[k] = v[k] * sum(seen)
 
 
-@breaks("used outside of it: keep it in a field", traced)
+@breaks("used outside it; store it in a field", traced)
 def value_used_outside_of_its_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
     last = 0.0
     for k, _ in tree.scatter():

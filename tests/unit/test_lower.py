@@ -63,5 +63,5 @@ def test_addresses_use_what_is_known_where_they_stand() -> None:
     place: Any = store.place
     assert isinstance(place, Access)
     block.items[block.items.index(store)] = Store(place._replace(base=stray), store.value)
-    with pytest.raises(AssertionError, match="Store uses index None where it is not known"):
+    with pytest.raises(AssertionError, match="Store uses index None where it is not defined"):
         verify(program)

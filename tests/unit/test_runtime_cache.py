@@ -112,7 +112,7 @@ def test_default_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_directory_that_others_may_write_is_refused_once(directory: Path, mode: int) -> None:
     cache.store("key", META, CODE)
     directory.chmod(mode)
-    with pytest.warns(CacheWarning, match="only you can write"):
+    with pytest.warns(CacheWarning, match="you alone can write"):
         assert cache.load("key") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -125,7 +125,7 @@ def test_directory_that_others_may_write_is_refused_once(directory: Path, mode: 
 def test_file_that_others_may_write_is_refused(directory: Path) -> None:
     cache.store("key", META, CODE)
     only_file(directory).chmod(0o620)
-    with pytest.warns(CacheWarning, match="written by others"):
+    with pytest.warns(CacheWarning, match="writable by others"):
         assert cache.load("key") is None
     cache.store("key", META, CODE)
     assert cache.load("key") == (META, CODE)
@@ -135,7 +135,7 @@ def test_file_that_others_may_write_is_refused(directory: Path) -> None:
 def test_owned_by_someone_else(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("key", META, CODE)
     monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
-    with pytest.warns(CacheWarning, match="only you can write"):
+    with pytest.warns(CacheWarning, match="you alone can write"):
         assert cache.load("key") is None
 
 

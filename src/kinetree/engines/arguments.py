@@ -1,7 +1,7 @@
-"""What functions take and where results may go: one rule for all engines.
+"""Checks of inputs and of `out=`, the same for all engines.
 
-Inputs are whatever NumPy makes arrays of numbers from, unless something would be lost on the way. `out=` is an array of
-exactly the result's shape and type, or a tuple of them where a function has several results.
+An input is anything that NumPy converts to an array of numbers without losing information. `out=` is an array of
+exactly the result's shape and type, or a tuple of them if the function has several results.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
-    """A user's array.
+    """An argument as an array.
 
     Args:
-        function: What is called, for messages.
-        name: The argument, for messages.
-        value: What was given.
-        kinds: NumPy's letters for the kinds of numbers that are taken.
+        function: Name of the function, for messages.
+        name: Name of the argument, for messages.
+        value: The argument.
+        kinds: Accepted kinds of dtypes, as NumPy's letters.
     """
     array = value if type(value) is np.ndarray else _converted(function, name, value)
     if array.dtype.kind not in kinds:
@@ -49,26 +49,26 @@ def _converted(function: str, name: str, value: Any) -> Array:
 
 
 def _is_lazy(value: Any) -> bool:
-    """Whether this is a Dask collection, or something (as of xarray) that holds one."""
+    """Whether this is a Dask collection, or an object (such as an xarray) that holds one."""
     graph = getattr(value, "__dask_graph__", None)
     return callable(graph) and graph() is not None
 
 
 def frame_names(function: str, frames: Any) -> tuple[str, ...]:
-    """Names of frames, of which one may be given alone."""
+    """Names of frames, from a single name or a sequence."""
     names = (frames,) if isinstance(frames, str) else frames
-    # The order of a set is not the user's, and results have the order of the names.
+    # results are in the order of the names, and sets have none
     if isinstance(names, (AbstractSet, Mapping, bytes)) or not isinstance(names, Iterable):
         raise InputError(f"{function}: frames is a name or a sequence of names, got {type(names).__name__}")
     names = tuple(names)
     for name in names:
         if not isinstance(name, str):
-            raise InputError(f"{function}: frames is a name or a sequence of names, got {name!r} among them")
+            raise InputError(f"{function}: frames is a name or a sequence of names, got {name!r} in it")
     return names
 
 
 def require_shape(what: str, shape: tuple[int, ...], core: tuple[int, ...]) -> None:
-    """Refuse a shape whose last axes are not those of one sample."""
+    """Raise unless the last axes of a shape are those of one sample."""
     rank = len(core)
     if len(shape) < rank or shape[len(shape) - rank :] != core:
         expected = ", ".join(["...", *map(str, core)])
@@ -76,7 +76,7 @@ def require_shape(what: str, shape: tuple[int, ...], core: tuple[int, ...]) -> N
 
 
 def common_batch(function: str, names: Sequence[str], batches: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The leading shape to which those of all inputs broadcast."""
+    """The batch shape to which the leading shapes of all inputs broadcast."""
     if batches.count(batches[0]) == len(batches):
         return batches[0]
     try:
@@ -93,12 +93,12 @@ def results(
     shapes: Sequence[tuple[int, ...]],
     dtype: np.dtype[Any] = _FLOAT64,
 ) -> tuple[Array, ...]:
-    """The user's arrays for results, if they fit.
+    """The arrays that the user supplied for the results, checked.
 
     Args:
-        function: What is called, for messages.
+        function: Name of the function, for messages.
         out: An array, or a tuple of arrays.
-        names: What the results are called.
+        names: Names of the results.
         shapes: Their shapes.
         dtype: Their type.
     """

@@ -1,7 +1,7 @@
-"""The count engine: how many operations an algorithm takes on a mechanism.
+"""The count engine: the number of operations of an algorithm on a mechanism.
 
-Counted is the simplified program, before multiplications and additions are fused: what a careful author would write by
-hand for these joints, summed over all rows of all loops. Loads, stores, signs and loop control are free.
+It counts the simplified program before fusing, which is what one would write by hand for these joints, summed over all
+iterations of all loops. Loads, stores, changes of sign and loop control are free.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ class Count:
         return ", ".join(f"{getattr(self, f.name)} {f.name.replace('_', ' ')}" for f in fields(self))
 
 
-#: The parts of an algorithm in which operations are counted separately, in the order in which they come.
+#: The passes of an algorithm, in order, for which operations are counted separately.
 PASSES = ("place", "inertias", "inward", "outward", "pairs")
 
 
 def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> Count:
-    """Operations that an algorithm takes.
+    """Operations of an algorithm.
 
     Args:
         algorithm: The recursion.
         mechanism: The robot.
-        sites: The frames asked for, if the algorithm takes any.
+        sites: The frames, if the algorithm takes any.
     """
     return sum(count_passes(algorithm, mechanism, sites).values(), Count())
 
 
 def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> dict[str, Count]:
-    """Operations that an algorithm takes, by pass.
+    """Operations of an algorithm, by pass.
 
-    Told from the loops: what comes before the first gather places the mechanism; a gather computes inertias at its
-    nodes, and takes other things inward in its inner loops; a scatter takes them outward; what is left are loops over
-    pairs of frames, rows or columns.
+    Passes are recognised by their loops: everything before the first gather places the mechanism; a gather computes
+    inertias at its nodes and propagates inward in its inner loops; a scatter propagates outward; the remaining loops
+    run over pairs of frames, rows or columns.
     """
     program = _program(algorithm, Variants.of(mechanism, sites))
     runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
@@ -97,18 +97,18 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
 
 @lru_cache(maxsize=256)
 def _program(algorithm: Algorithm, variants: Variants) -> Program:
-    """Robots with equal variants share the traced program, and differ only in how often its loops run."""
+    """The simplified program, which robots with equal variants share; they differ in how often its loops run."""
     return simplify(trace(algorithm, variants))
 
 
 class _Runs:
-    """How often the blocks of loops run."""
+    """Counts how often the blocks of loops run."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
 
     def of(self, loop: Loop) -> Counter[Block]:
-        """Runs of the bodies of a loop, and of loops in them."""
+        """Executions of the bodies of a loop and of its inner loops."""
         runs: Counter[Block] = Counter()
         self._loop(loop, {}, 1, runs)
         return runs

@@ -1,9 +1,9 @@
-"""Sine and cosine, made of the operations of the IR, so that every engine that computes them gets the same bits.
+"""Sine and cosine in terms of the IR's operations, so that every engine computes the same bits.
 
-A robot's joint angles would cost more in eight calls of the C library than in the whole recursion that needs them.
-Argument reduction takes n = rint(2x/π) times π/2 from x in three parts and keeps what rounding loses; on [−π/4, π/4]
-polynomials take over. In double precision these are the minimax polynomials of Sun's fdlibm, and results are within
-1 ulp up to `scalar.LARGEST_ANGLE`, NaN beyond.
+Calling the C library for each joint angle would cost more than the recursion itself. Argument reduction subtracts
+n = rint(2x/π) times π/2, in three parts, and keeps the rounding error; polynomials cover [−π/4, π/4]. In double
+precision these are the minimax polynomials of Sun's fdlibm. Results are within 1 ulp up to `scalar.LARGEST_ANGLE`, and
+NaN beyond.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Precision(NamedTuple):
 
     Attributes:
         two_over_pi: 2/π.
-        pi_over_two: π/2 in three parts; the products with n are exact in a fused multiply-add.
-        shifter: Added to a small number it leaves the nearest integer in the low bits.
+        pi_over_two: π/2 in three parts, whose products with n are exact in a fused multiply-add.
+        shifter: Adding it to a small number leaves the nearest integer in the low bits.
         sine: S in sin r ≈ r + r³ S(r²), lowest power first.
         cosine: C in cos r ≈ 1 − r²/2 + r⁴ C(r²).
-        largest: Angles beyond it have no meaning.
+        largest: Largest angle; beyond it the result is NaN.
     """
 
     two_over_pi: float
@@ -61,7 +61,7 @@ DOUBLE = Precision(
     ),
     largest=LARGEST_ANGLE,
 )
-# Fitted in double precision to 4e-9, then rounded.
+# fitted in double precision to 4e-9, then rounded
 SINGLE = Precision(
     two_over_pi=float.fromhex("0x1.45f306p-1"),
     pi_over_two=(float.fromhex("0x1.921fb6p+0"), float.fromhex("-0x1.777a5cp-25"), float.fromhex("-0x1.ee59dap-50")),
@@ -73,7 +73,7 @@ SINGLE = Precision(
 
 
 class Arithmetic(Protocol[_T]):
-    """What an engine supplies: operations on its scalars."""
+    """Operations on scalars, supplied by an engine."""
 
     def const(self, value: float) -> _T:
         """A number."""
@@ -97,11 +97,11 @@ class Arithmetic(Protocol[_T]):
         """x, or NaN if |x| is not at most `largest`."""
 
     def turned(self, sine: _T, cosine: _T, shifted: _T) -> tuple[_T, _T]:
-        """Sine and cosine of an angle that is n quarter turns further; n is in the low bits of `shifted`."""
+        """Sine and cosine of the angle plus n quarter turns; n is in the low bits of `shifted`."""
 
 
 class SineCosine(Generic[_T]):
-    """Computes sine and cosine with an engine's arithmetic."""
+    """Sine and cosine in an engine's arithmetic."""
 
     def __init__(self, do: Arithmetic[_T], numbers: Precision = DOUBLE) -> None:
         self.do, self.numbers = do, numbers
@@ -114,7 +114,7 @@ class SineCosine(Generic[_T]):
         shifted = do.fma(x, do.const(numbers.two_over_pi), do.const(numbers.shifter))
         count = do.sub(shifted, do.const(numbers.shifter))
         minus = do.neg(count)
-        # x − n π/2 = r + low, however close x is to a multiple: what each difference rounds away goes into low
+        # x − n π/2 = r + low, even next to a multiple: low collects the rounding errors of the differences
         first = do.fma(minus, high, x)
         second = do.mul(count, middle)
         r = do.sub(first, second)

@@ -1,7 +1,7 @@
-"""What users call: a quantity of one robot, computed by the engine of their choice.
+"""`Function`, the callable behind every quantity of a robot, on the engine of the user's choice.
 
 The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also
-takes complex and other scalars.
+accepts complex and other scalars.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("native", "reference")
 
-#: A choice of frames is kept with its tables, so that the next call finds it; when there are more, all are forgotten.
+#: Choices of frames that are kept with their tables for later calls; beyond this number all are dropped.
 _CHOICES_KEPT = 256
 
 P = ParamSpec("P")
@@ -38,23 +38,23 @@ R = TypeVar("R", covariant=True)
 
 
 class Function(Gate, Generic[P, R]):
-    """A function of arrays. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
+    """A function of arrays. Leading axes of its inputs are batch axes, which broadcast as in NumPy.
 
-    Calls of single, plain samples on the native engine go through a `Gate` into machine code; all others come to
-    `general`.
+    On the native engine, calls with single contiguous samples go through a `Gate` straight into machine code; all
+    others go to `general`.
 
     Args:
-        name: What users call it.
+        name: Its public name.
         mechanism: The robot.
         algorithm: The recursion that computes it.
-        guard: Called with the mechanism before first use; raises if the function cannot exist for it.
-        finish: Applied to what the recursion gives.
-        bundle: What several results come in: `tuple`, or a named one.
-        signature: What it takes; by default the algorithm's inputs and `out`.
-        doc: What it computes.
+        guard: Called with the mechanism before first use; raises if the function is not defined for it.
+        finish: Applied to the result of the recursion.
+        bundle: Type of several results: `tuple`, or a named tuple.
+        signature: Its signature; by default the algorithm's inputs and `out`.
+        doc: Its docstring.
     """
 
-    #: What a call may choose besides its arrays.
+    #: Optional arguments besides the arrays.
     choices: tuple[str, ...] = ()
 
     def __init__(
@@ -78,7 +78,7 @@ class Function(Gate, Generic[P, R]):
         self._describe(signature, doc)
 
     def _describe(self, signature: Signature | None, doc: str | None) -> None:
-        """Set what help and editors show, and what calls are checked against."""
+        """Set the signature and docstring, which help and editors show and calls are checked against."""
         self._arrays = tuple(a.name for a in self.algorithm.inputs if "frames" not in a.dimensions)
         if signature is None:
             arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self._arrays]
@@ -94,11 +94,11 @@ class Function(Gate, Generic[P, R]):
         def __call__(self, *inputs: P.args, **named: P.kwargs) -> R: ...
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, whatever the arguments are like."""
+        """Compute, with any valid arguments."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
 
     def _arguments(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """What was given for each name of the signature, by position or by name, or its default."""
+        """The value of each parameter of the signature: given by position or by name, or the default."""
         names = self._names
         if not named and len(inputs) == len(names):
             return list(inputs)
@@ -125,20 +125,22 @@ class Function(Gate, Generic[P, R]):
             return self
         return self._copy(_engine=name)
 
-    # Functions never change: a copy is the function itself, and another process finds it where it belongs.
+    # Functions are immutable: a copy is the function itself, and pickling refers to the attribute of its owner.
 
     def belong(self, owner: object, path: str) -> None:
-        """Say where this function can be found again, so that it can be pickled.
+        """Set the attribute through which another process finds this function when it is unpickled.
 
         Args:
-            owner: A model, or whatever else has this function and can be pickled.
-            path: The attribute that it is there, with dots for attributes of attributes.
+            owner: The model, or another picklable object that has this function.
+            path: The attribute's name, with dots for attributes of attributes.
         """
         self._home = owner, path
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._home is None:
-            raise TypeError(f"{self.name} belongs to no model and cannot be pickled; make it again from its algorithm")
+            raise TypeError(
+                f"{self.name} belongs to no model and cannot be pickled; recreate it from its algorithm instead"
+            )
         return _recall, (*self._home, self._engine)
 
     def __copy__(self) -> Self:
@@ -148,14 +150,14 @@ class Function(Gate, Generic[P, R]):
         return self
 
     def _copy(self, **changes: Any) -> Self:
-        """A function that differs in some respects, with nothing bound yet."""
+        """A copy with some attributes changed and nothing bound yet."""
         other = type(self).__new__(type(self))
         state = {name: value for name, value in self.__getstate__().items() if not isinstance(value, Function)}
         other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": Lock(), **changes})
         return other
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile now what later calls will need."""
         self._bind((), self.algorithm, False).compile()
 
     def count(self) -> Count:
@@ -164,15 +166,15 @@ class Function(Gate, Generic[P, R]):
 
     @property
     def is_recursion(self) -> bool:
-        """Whether the recursion alone computes it."""
+        """Whether its result is that of the recursion, with nothing applied to it."""
         return self._finish is None
 
     def require(self) -> None:
-        """Raise if the function cannot exist for this mechanism."""
+        """Raise if the function is not defined for this mechanism."""
         if self._guard is not None:
             self._guard(self.mechanism)
 
-    if not TYPE_CHECKING:  # which would let every attribute pass
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"{self.__dict__.get('name', type(self).__name__)} has no {name}", name=name, obj=self)
@@ -217,18 +219,18 @@ class Function(Gate, Generic[P, R]):
             return bound
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
-        """Whether this is what a call with arrays alone means."""
+        """Whether a call with nothing but arrays means this choice."""
         return algorithm is self.algorithm and not sites and not single
 
 
 def _recall(owner: object, path: str, engine: str) -> Function[..., Any]:
-    """Find a function that was pickled."""
+    """Restore a pickled function."""
     found: Function[..., Any] = attrgetter(path)(owner)
     return found.engine(engine)
 
 
 class ForcedFunction(Function[P, R]):
-    """A function with external wrenches: `f_ext` maps names of frames to wrenches [moment; force] on the body.
+    """A function with external wrenches: `f_ext` maps frame names to wrenches [moment; force] acting on the body.
 
     Args:
         site: Finds a frame by name.
@@ -243,7 +245,7 @@ class ForcedFunction(Function[P, R]):
         self._site = site
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, with wrenches on frames if there are any."""
+        """Compute, with external wrenches if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
         if f_ext is not None and not isinstance(f_ext, Mapping):
             raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
@@ -267,12 +269,12 @@ class ForcedFunction(Function[P, R]):
 
 
 class FrameFunction(Function[P, R]):
-    """A function of frames: of one by name, or of a sequence of names, for which results have an axis.
+    """A function of frames: of one by name, or of a sequence of names, for which the result has an axis.
 
     Args:
         algorithms: The recursion for each reference.
         site: Finds a frame by name.
-        frames: The frames that are meant when none are named, where that is allowed.
+        frames: The default frames, for functions that can be called without naming any.
     """
 
     choices = ("frames", "reference")
@@ -293,9 +295,9 @@ class FrameFunction(Function[P, R]):
         self._ready: dict[Any, Callable[..., Any]] = {}
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, for the frames and the reference chosen."""
+        """Compute for a choice of frames and reference."""
         known = len(self._arrays)
-        # The commonest call, of one frame with all else left out, is found by the frame's name alone.
+        # fast path for the most common call: one frame, everything else left at its default
         if out is None and not named and len(inputs) == known + 1 and type(inputs[known]) is str:
             bound = self._ready.get(inputs[known])
             if bound is not None:
@@ -314,7 +316,7 @@ class FrameFunction(Function[P, R]):
         return bound(*arrays) if out is None else bound(*arrays, out=out)
 
     def _chosen(self, frames: Any, reference: Any) -> Callable[..., Any]:
-        """What computes a choice of frames and reference; the next call finds it at once."""
+        """The bound function for a choice of frames and reference, kept for the next call."""
         single = isinstance(frames, str)
         if frames is None and self.needs_frames:
             raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
@@ -329,7 +331,7 @@ class FrameFunction(Function[P, R]):
 
     @property
     def needs_frames(self) -> bool:
-        """Whether a call must name frames; otherwise there are some that are meant by default."""
+        """Whether a call must name frames; otherwise there are default frames."""
         return "frames" not in self._defaults
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:

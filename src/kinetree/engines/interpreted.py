@@ -1,4 +1,4 @@
-"""An algorithm on the reference engine, with the interface of compiled ones."""
+"""An algorithm on the reference engine, with the interface of a compiled one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Interpreted:
     """A callable of arrays for one mechanism and choice of frames.
 
     Args:
-        name: What users call it, for messages.
+        name: Public name of the function, for messages.
         algorithm: The recursion.
         mechanism: The robot.
         sites: The frames.
         single: There is one frame, and results have no axis for it.
-        bundle: What several results come in.
+        bundle: Type of several results.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Interpreted:
         self._single, self._bundle = single, bundle
 
     def compile(self) -> None:
-        """Nothing to do: the algorithm runs as it stands."""
+        """Do nothing: the algorithm runs as written."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute; `out` as for compiled functions, of the type that the inputs' numbers give."""
+        """Compute; `out` as for compiled functions, with the dtype that results from the inputs."""
         names = [a.name for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
         if len(inputs) != len(names):
             raise InputError(f"{self.name} takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}")

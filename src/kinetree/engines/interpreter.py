@@ -1,6 +1,6 @@
-"""An interpreter of lowered programs. It is slow, and it is the meaning of the IR: compiled code has its bits.
+"""An interpreter of lowered programs. It defines the meaning of the IR; compiled code gives the same bits.
 
-Every operation is rounded once, as IEEE 754 says; fused multiply-adds are computed exactly first.
+Every operation is rounded once, as in IEEE 754; fused multiply-adds are computed exactly before rounding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], input
     Args:
         algorithm: The recursion.
         mechanism: The robot.
-        sites: The frames asked for, if the algorithm takes any.
+        sites: The frames, if the algorithm takes any.
         inputs: One array per input of the algorithm.
 
     Returns:
@@ -62,7 +62,7 @@ def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], input
 
 
 class _Machine:
-    """Runs blocks. Values of ops are kept until they are computed again."""
+    """Executes blocks, keeping the latest value of each op."""
 
     def __init__(
         self, memory: dict[tuple[str, int], Any], tables: Tables, cells: dict[str, tuple[Array, list[str]]]
@@ -71,7 +71,7 @@ class _Machine:
         self.values: dict[Op, Any] = {}
 
     def block(self, block: Block) -> None:
-        """Do what a block says."""
+        """Execute a block."""
         for item in block.items:
             if isinstance(item, Op):
                 self.values[item] = self.op(item)
@@ -108,7 +108,7 @@ class _Machine:
         return OPERATIONS[op.code](*args)
 
     def address(self, access: Access) -> int:
-        """Where a scalar is."""
+        """The address of a scalar."""
         return access.offset + (0 if access.base is None else self.values[access.base])
 
 
@@ -126,7 +126,7 @@ def fma(x: float, y: float, z: float) -> float:
 
 
 class _Floats:
-    """Arithmetic on numbers, for sine and cosine."""
+    """Arithmetic on floats, for sine and cosine."""
 
     def const(self, value: float) -> float:
         return value
@@ -157,7 +157,7 @@ class _Floats:
 
 _sincos = SineCosine[float](_Floats())
 
-#: What each operation does.
+#: The function that computes each operation.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,

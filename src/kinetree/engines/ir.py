@@ -1,37 +1,36 @@
-"""The intermediate representation: what an algorithm does to each scalar, with loops kept as loops.
+"""The intermediate representation: the scalar operations of an algorithm, with loops kept as loops.
 
-A program is a tree of blocks. A block is a list of items in the order in which they happen. As traced:
+A program is a tree of blocks. A block is a list of items, executed in order. A traced program consists of:
 
     Op      a scalar. `code` is one of
               const            attr: the number
               load             attr: the place
               add sub mul div  two arguments
               neg sqrt sin cos one argument
-              fma              a·b + c, rounded once (put in by `simplify` only)
-    Store   puts a scalar into a place
-    Loop    runs a block for each row of an index table, or for each of a range of columns. A loop over nodes has one
-            block per variant: the kind of the node, and whether its parent is the world
+              fma              a·b + c, rounded once (only after `simplify.fuse`)
+    Store   writes a scalar to a place
+    Loop    runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
+            which is the node's kind and its parent's port
 
-An op may be used in its own block after it is made, and in blocks inside that one. A place is a field of a node, a
+An op may be used after its definition in its own block and in the blocks nested in it. A place is a field of a node, a
 constant of a node or frame (`Param`), a constant of the mechanism (`Uniform`), an entry of an input or output, or of
-the tree's own arrays. Which node, column or frame is meant is told by the role of an enclosing loop.
+one of the tree's arrays. A `Role` of an enclosing loop identifies the node, column or frame.
 
-Places in different roles of one loop never overlap, but for arrays indexed by columns, where a loop's column may be
-one of the node's own. Roles with several `classes` (a parent of unknown kind) stand for any of them.
+Places in different roles of one loop never overlap, except in arrays indexed by columns, where a loop's column may be
+one of the node's own. A role with several `classes` (a parent of unknown kind) stands for any of them.
 
-`kinetree.engines.lower` turns roles and places into integers and memory. What a lowered program consists of:
+`kinetree.engines.lower` turns roles and places into integers and addresses. A lowered program consists of:
 
-    Op      besides scalars also integers:
+    Op      scalars, with loads from an `Access`, and integers:
               int              attr: the number
               index            of an enclosing loop
-              size             attr: name of a number of the mechanism, as that of its columns
+              size             attr: name of a size of the mechanism, such as its number of columns
               cell             attr: table and column; the argument is the row
               iadd imul imax   two arguments
-            and loads from an `Access`
-    Store   puts a scalar into an `Access`
-    For, Follow, Switch   loops over contiguous numbers, and along a table; one of several blocks
+    Store   writes a scalar to an `Access`
+    For, Follow, Switch   loops over contiguous numbers and along a table; a choice of one of several blocks
 
-`kinetree.engines.interpreter` says what each of them means.
+`kinetree.engines.interpreter` defines their meaning.
 """
 
 from __future__ import annotations
@@ -72,15 +71,15 @@ COMMUTATIVE = frozenset({"add", "mul", "iadd", "imul"})
 
 
 class Role:
-    """Identifies what a loop's body works on: its node k, the parent, a column, a frame."""
+    """Identifies a member of the loop body: its node k, the parent, a column, a frame."""
 
     __slots__ = ("classes", "exact", "name")
 
     def __init__(self, name: str, classes: tuple[str, ...] = (), exact: bool = False) -> None:
         self.name = name
-        #: Whether the body is for one kind of node, and no other.
+        #: Whether the body is specialised for one kind of node.
         self.exact = exact
-        #: Names of the node kinds that it may be; ("world",) for the world; empty for columns and frames.
+        #: Names of the node kinds that it may have; ("world",) for the world; empty for columns and frames.
         self.classes = classes
 
     def __repr__(self) -> str:
@@ -88,7 +87,7 @@ class Role:
 
 
 class Position(NamedTuple):
-    """One of the numbers of what a role identifies: its index, or where its part of q or v starts."""
+    """A number of the entity that a role identifies, such as its index, or where its part of q or v starts."""
 
     role: Role
     what: str
@@ -145,14 +144,14 @@ class Access(NamedTuple):
     """A scalar in memory, in a lowered program.
 
     Attributes:
-        space: A memory and its number: "records" of nodes, the "array"s of the tree, "input"s, "output"s, "constants"
-            of nodes and frames, "gravity".
+        space: A memory space and its number: "records" of nodes, the "array"s of the tree, "input"s, "output"s,
+            "constants" of nodes and frames, "gravity".
         base: Integer op, or None for 0.
         offset: Added to the base.
-        stride: In a loop whose indices may be taken side by side, the distance between the places of neighbours; None
-            if they share this place.
-        table: Name of the table that leads from indices to places, if neighbours are not at equal distances.
-        note: What it is, for readers of printed code.
+        stride: In a loop with independent indices, the distance between the places of consecutive indices; None if
+            they share this place.
+        table: Table from indices to places, if consecutive places are not equally spaced.
+        note: A comment for generated code.
     """
 
     space: tuple[str, int]
@@ -168,7 +167,7 @@ PURE_PLACES = (Param, Uniform, Input)
 
 
 class Op:
-    """A scalar of a traced program. Arithmetic on it makes further ops in the block that is being traced."""
+    """A scalar of a traced program. Arithmetic on it appends ops to the block being traced."""
 
     __slots__ = ("args", "attr", "block", "code")
 
@@ -177,7 +176,7 @@ class Op:
 
     def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
         if isinstance(other, (np.ndarray, Dual)):
-            return NotImplemented  # they know what to do with scalars
+            return NotImplemented  # their own operators handle scalars
         program = self.block.program
         other = program.lift(other)
         return program.op(code, other, self) if reverse else program.op(code, self, other)
@@ -211,7 +210,7 @@ class Op:
 
     def _no_value(self, *_: object) -> NoReturn:
         refuse(
-            "an algorithm branches on a value, or takes it as an index or a number: the same loop runs for all samples"
+            "an algorithm branches on a value, or uses it as an index or a number; the same code runs for all samples"
         )
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _no_value
@@ -226,7 +225,7 @@ scalar.sqrt.register(Op, lambda x: x.block.program.op("sqrt", x))
 
 
 class Store(NamedTuple):
-    """Puts a scalar into a place."""
+    """Writes a scalar to a place."""
 
     place: Place
     value: Op
@@ -234,10 +233,10 @@ class Store(NamedTuple):
 
 @dataclass(eq=False)
 class Loop:
-    """A loop.
+    """A loop of a traced program.
 
     Attributes:
-        loop: What it visits.
+        loop: The loop as data: what it visits.
         over: For inner loops, the role that it is over.
         start: The index at which it starts, if not at the beginning.
         bodies: One block per variant; loops over indices have the single variant ().
@@ -261,13 +260,13 @@ class For:
     """A loop of a lowered program, over contiguous numbers.
 
     Attributes:
-        index: The number, an op.
-        start: The first.
-        stop: The one after the last.
-        body: What to do for each.
-        backwards: Whether the last comes first.
-        independent: Whether the numbers may be taken side by side.
-        note: What it is, for readers of printed code.
+        index: The current number, an op.
+        start: The first number.
+        stop: One past the last number.
+        body: The block executed for each.
+        backwards: Whether the last number comes first.
+        independent: Whether iterations are independent, so that several may run at once.
+        note: A comment for generated code.
     """
 
     index: Op
@@ -286,7 +285,7 @@ class For:
 
 @dataclass(eq=False)
 class Follow:
-    """A loop of a lowered program, from number to number along a table, while they are not negative."""
+    """A loop of a lowered program that follows a table from number to number until one is negative."""
 
     index: Op
     start: Op
@@ -301,13 +300,13 @@ class Follow:
 
 @dataclass(eq=False)
 class Switch:
-    """One of several blocks of a lowered program, by number; none for other numbers.
+    """Executes one of several blocks of a lowered program, selected by number; none if the number has no block.
 
     Attributes:
         value: The number, an op.
-        cases: The block of each number.
-        exhaustive: Whether there are no other numbers.
-        notes: What each case is, for readers of printed code.
+        cases: The block for each number.
+        exhaustive: Whether every number has a block.
+        notes: A comment on each case, for generated code.
     """
 
     value: Op
@@ -322,7 +321,7 @@ class Switch:
 
 
 class Block:
-    """Items in order, inside an enclosing block."""
+    """A list of items, nested in an outer block."""
 
     __slots__ = ("items", "known", "outer", "program")
 
@@ -332,7 +331,7 @@ class Block:
         self.known: dict[Any, Op] = {}
 
     def chain(self) -> Iterator[Block]:
-        """This block and those around it, innermost first."""
+        """This block and its enclosing blocks, innermost first."""
         block: Block | None = self
         while block is not None:
             yield block
@@ -348,7 +347,7 @@ class Program:
     def __init__(self) -> None:
         self.top = Block(self, None)
         self.current = self.top
-        #: Scalars per entry of each of the tree's arrays, and what it is indexed by.
+        #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
     @staticmethod
@@ -357,17 +356,17 @@ class Program:
         return [item for item in block.items if isinstance(item, Loop)]
 
     def lift(self, value: Any) -> Op:
-        """A number or an op as an op that may be used in the current block."""
+        """A number or an op, as an op that is usable in the current block."""
         if isinstance(value, Op):
             if value.block not in self.current.chain():
-                refuse("a value made in one loop is used outside of it: keep it in a field")
+                refuse("a value computed in one loop is used outside it; store it in a field")
             return value
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self.op("const", attr=float(value))
         return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
-        """The op with these arguments: one already known in an enclosing block, or a new one here."""
+        """The op with these arguments: an identical one from this or an enclosing block, or a new one."""
         key = (code, attr if code != "const" else _bits(attr), *map(id, args))
         if code in COMMUTATIVE and id(args[0]) > id(args[1]):
             key = (code, attr, id(args[1]), id(args[0]))
@@ -380,7 +379,7 @@ class Program:
         return made
 
     def load(self, place: Place) -> Op:
-        """A load. Places that nothing writes to are loaded once; others afresh each time."""
+        """A load. Loads from read-only places are shared; others are always new."""
         if isinstance(place, PURE_PLACES):
             return self.op("load", attr=place)
         made = Op("load", (), place, self.current)
@@ -389,12 +388,12 @@ class Program:
 
 
 def _bits(number: float) -> Any:
-    """Distinguishes −0.0 from 0.0."""
+    """A key that distinguishes −0.0 from 0.0."""
     return (number, math.copysign(1.0, number))
 
 
 def walk(block: Block) -> Iterator[tuple[Block, Item]]:
-    """All items of a block and of the blocks in it, in order."""
+    """All items of a block and of the blocks nested in it, in order."""
     for item in block.items:
         yield block, item
         if not isinstance(item, (Op, Store)):
@@ -403,7 +402,7 @@ def walk(block: Block) -> Iterator[tuple[Block, Item]]:
 
 
 def verify(program: Program) -> None:
-    """Check that every op is well formed, and used only where it is known."""
+    """Check that every op is well formed and used only where it is defined."""
 
     def check(block: Block, known: set[int]) -> None:
         here = set(known)
@@ -412,11 +411,11 @@ def verify(program: Program) -> None:
                 if len(item.args) != ARITY[item.code] or item.block is not block:
                     raise AssertionError(f"malformed {item!r}")
                 if missing := [a for a in _needed(item) if id(a) not in here]:
-                    raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not known")
+                    raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not defined")
                 here.add(id(item))
                 continue
             if missing := [a for a in _needed(item) if id(a) not in here]:
-                raise AssertionError(f"{type(item).__name__} uses {missing[0]!r} where it is not known")
+                raise AssertionError(f"{type(item).__name__} uses {missing[0]!r} where it is not defined")
             if not isinstance(item, Store):
                 for body in item.blocks:
                     check(body, here | ({id(item.index)} if isinstance(item, (For, Follow)) else set()))
@@ -440,7 +439,7 @@ def _in_access(place: Any) -> list[Op]:
 
 
 def canonical(block: Block) -> list[Any]:
-    """A block's items with names that depend on nothing but their order, to compare two traces."""
+    """A block's items, named by position only, so that two traces can be compared."""
     numbers: dict[Any, Any] = {}
 
     def name(thing: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Where code finds things: records of nodes, arrays, tables.
+"""Memory layout: records of nodes, arrays, index tables.
 
 The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a
-record, but not on the number of nodes: everything that does is in tables.
+record but not on the number of nodes: everything that does is in tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS, Variants
 from kinetree.spatial.value import Array
 
-#: Numbers in a line of an array are a multiple of this, the widest vector: loops over all columns load aligned ones.
+#: Rows of arrays are padded to a multiple of the widest vector, so that loops over all columns load aligned vectors.
 _LINE = 8
 
 
@@ -35,9 +35,9 @@ class Layout:
     Attributes:
         fields: Offset of (class of node, field, component).
         records: Length of a record of each class.
-        arrays: For each of the tree's arrays, what it is indexed by, and the position of each component that is used.
-            Rows of nodes that are only handed from parents to children shrink to one row per depth: nodes come depth
-            first, so that a parent's row is intact while its subtree is visited.
+        arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
+            are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
+            parent's row stays intact while its subtree is visited.
     """
 
     fields: dict[tuple[str, str, int], int]
@@ -46,7 +46,7 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, variants: Variants) -> Layout:
-        """Lay out what a program uses. Fields seen through roles of several classes have one offset in all of them."""
+        """Lay out a program's memory. A field accessed through a role of several classes has one offset in all."""
         shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
         used: dict[str, dict[tuple[str, int], None]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
@@ -79,7 +79,7 @@ class Layout:
 
 
 def _handed_down(program: Program, number: int) -> bool:
-    """Whether rows of nodes are set and read in one outward sweep only, through a node and its parent."""
+    """Whether an array's rows are set and read in a single outward sweep, through a node and its parent."""
     loops = [
         item.loop
         for item in program.top.items
@@ -90,7 +90,7 @@ def _handed_down(program: Program, number: int) -> bool:
 
 
 def _row(place: Any, number: int) -> str | None:
-    """The name of the role that chooses the row of an array entry."""
+    """The name of the role that selects the row of an array entry."""
     if not isinstance(place, ArrayEntry) or place.number != number:
         return None
     return str(place.at[0][0].role.name)
@@ -105,7 +105,7 @@ def _places(block: Block) -> Iterator[Any]:
 
 
 def size_of(setup: Setup, name: str) -> int:
-    """A number of a mechanism: the length of a dimension, or of a "line" of arrays along it; the "count" of a loop."""
+    """A size of a mechanism: the length of a dimension, that of an array "line" along it, or the "count" of a loop."""
     kind, _, rest = name.partition(" ")
     if kind == "line":
         return _LINE * -(-length(setup, rest) // _LINE)
@@ -115,14 +115,14 @@ def size_of(setup: Setup, name: str) -> int:
 
 
 class Tables:
-    """Everything that code needs to know of one mechanism.
+    """All data of one mechanism that compiled code reads.
 
     Args:
-        algorithm: Loops of one whose outputs belong to frames visit only the nodes that carry them.
-        variants: The order of the variants gives their numbers.
+        algorithm: The recursion.
+        variants: The variants of loop bodies; their order defines their numbers.
         mechanism: The robot.
-        sites: The frames asked for.
-        metadata: What a lowered program uses (`kinetree.engines.lower.Lowered.metadata`).
+        sites: The frames.
+        metadata: The tables and sizes that a program uses (`kinetree.engines.lower.Lowered.metadata`).
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class Tables:
         self.records: int = record
 
     def size(self, name: str) -> int:
-        """A number of the mechanism, as `size_of` knows it."""
+        """A size of the mechanism; see `size_of`."""
         return size_of(self.setup, name)
 
     def array_size(self, number: int) -> int:
-        """Scalars of one of the tree's arrays."""
+        """Number of scalars in one of the tree's arrays."""
         over, components = self._metadata["arrays"][number]
         lines = math.prod(length(self.setup, dimension) for dimension in over[:-1])
         return int(components * lines * self.size(f"line {over[-1]}"))
@@ -182,7 +182,7 @@ class Tables:
 
     @cached_property
     def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Where the constants of each node, and of each frame, start."""
+        """Index at which the constants of each node, and of each frame, start."""
         own = [0, *np.cumsum([len(parameters) for parameters in self.setup.mechanism.parameters], dtype=int).tolist()]
         first = own[-1] + len(self.setup.mechanism.gravity)
         placements = [0, *np.cumsum([len(site.placement) for site in self.setup.sites], dtype=int).tolist()]
@@ -196,7 +196,7 @@ class Tables:
         return np.ascontiguousarray(np.concatenate(parts), dtype=np.float64)
 
     def packed(self) -> tuple[Array, int]:
-        """All tables in one array, with a head of sizes, and the length of the workspace in scalars."""
+        """All tables in one array, preceded by a head of sizes; and the length of the workspace in scalars."""
         names: list[str] = self._metadata["head"]
         cells = {name: self.cells(name) for name in self._metadata["tables"]}
         starts, position = {}, len(names)

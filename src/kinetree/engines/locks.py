@@ -1,8 +1,8 @@
-"""Locks that a forked child can use.
+"""Locks that are safe across `fork`.
 
-A child has one thread, a copy of the one that forked. Whatever other threads of the parent were doing never ends there:
-a lock that one of them held stays taken, a module that one was importing stays half imported, and LLVM stays in the
-middle of what it was compiling. So a fork waits until no other thread holds one of these locks or is inside LLVM.
+A forked child has only a copy of the thread that forked. Whatever the parent's other threads were doing is never
+finished there: a lock that one of them held stays locked, a module that one was importing stays half imported, and LLVM
+stays in the middle of a compilation. So a fork waits until no other thread holds one of these locks or is inside LLVM.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import threading
 from contextlib import ExitStack
 from typing import Any
 
-# How many locks each thread holds. A thread that waits to fork comes first: it waits for what is being compiled, but
-# not for what could be compiled next.
+# Number of locks that each thread holds. A thread waiting to fork has priority: it waits for compilations in progress,
+# but not for new ones.
 _depths: dict[int, int] = {}
 _changed = threading.Condition()
 _waiting = False
-# Taken for the time of a fork.
+# held during a fork
 _forking = threading.RLock()
 _held = ExitStack()
 
 
 class Lock:
-    """A reentrant lock; no other thread forks while it is held."""
+    """A reentrant lock; no other thread can fork while it is held."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -50,7 +50,7 @@ def _before_fork() -> None:
     global _waiting
     _held.enter_context(_forking)
     _held.enter_context(_changed)
-    # A thread that forks while it holds a lock itself cannot wait for others, who may be waiting for it.
+    # a thread that forks while holding a lock cannot wait for others: they may be waiting for it
     if threading.get_ident() not in _depths:
         _waiting = True
         _changed.wait_for(lambda: not _depths)
@@ -66,7 +66,7 @@ def _after_fork() -> None:
 
 
 def _llvm_lock() -> Any:
-    """The lock that llvmlite holds while LLVM works; None before LLVM is used."""
+    """The lock that llvmlite holds inside LLVM; None before LLVM is used."""
     return getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
 
 

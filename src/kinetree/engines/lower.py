@@ -1,8 +1,8 @@
-"""Lowering: roles and places of a program become integers and memory.
+"""Lowering: turns the roles and places of a program into integers and addresses.
 
-What a role identifies is a row of a table or an index of a loop; its numbers are cells of that row. A place is an
-address: a base, which is an integer op, and a fixed offset. All index arithmetic happens here, so that a printer of
-code needs to know the operations of `kinetree.engines.ir` and nothing else.
+A role becomes a row of a table or an index of a loop, and its numbers become cells of that row. A place becomes an
+address: a base, which is an integer op, and a fixed offset. All index arithmetic happens here, so that printers need to
+know nothing but the operations of `kinetree.engines.ir`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lowered:
 
     Attributes:
         program: Its blocks.
-        layout: Where fields are.
+        layout: Offsets of fields.
         inputs: Number of inputs.
         outputs: Number of outputs.
         tables: The columns of each table that it reads.
@@ -62,7 +62,7 @@ class Lowered:
 
     @property
     def head(self) -> list[str]:
-        """What compiled code finds at the head of its tables."""
+        """Names of the numbers at the head of the tables."""
         return [
             *self.sizes,
             *(f"table {name}" for name in self.tables),
@@ -73,7 +73,7 @@ class Lowered:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What binding to a mechanism needs, fit for JSON."""
+        """What is needed to bind the program to a mechanism; serialisable as JSON."""
         loads = [item.attr for _, item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
         return {
             "records": self.layout.records,
@@ -94,18 +94,18 @@ def lower(
     """Lower a program.
 
     Args:
-        program: Simplified and fused.
-        algorithm: Tells the dimensions of inputs and outputs.
-        variants: Their order gives the numbers that the tables use.
-        layout: Where fields are.
-        known: Tells sizes of the mechanism, for code that is for one mechanism only.
+        program: The simplified and fused program.
+        algorithm: The recursion; gives the dimensions of inputs and outputs.
+        variants: The variants of loop bodies; their order defines their numbers in tables.
+        layout: Offsets of fields.
+        known: Sizes of the mechanism, to specialise code for one mechanism.
     """
     return _Lowering(program, algorithm, variants, layout, known).result
 
 
 @dataclass
 class _Row:
-    """A role found in a row of a table."""
+    """A role that is an entry in a row of a table."""
 
     block: Block
     table: str
@@ -135,8 +135,8 @@ class _Lowering:
         self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
         self.new: dict[int, Op] = {}
         self.found: dict[Role, _Row | _Count] = {}
-        self.heads: dict[Block, int] = {}  # how many numbers of roles a block starts with
-        self.side_by_side: Role | None = None
+        self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
+        self.independent: Role | None = None
         self.block(program.top, self.target.top)
 
     # Items
@@ -165,7 +165,7 @@ class _Lowering:
     # Loops
 
     def loop(self, loop: Loop) -> None:
-        """Write a loop of any shape."""
+        """Lower a loop of any shape."""
         data = loop.loop
         if isinstance(data, Table):
             self.table(loop, data)
@@ -186,7 +186,7 @@ class _Lowering:
             outer.items.append(Follow(index, start, data.name, self.inside(loop.bodies[()], outer)))
 
     def range(self, loop: Loop, data: Range[Any]) -> None:
-        """Write a loop over contiguous indices."""
+        """Lower a loop over a range."""
         bounded = "start" in data.bounds
         if loop.start is None:
             start = self.of_over(loop, "start") if bounded else self.fixed(0)
@@ -197,22 +197,22 @@ class _Lowering:
         self.contiguous(loop, data, start, stop)
 
     def contiguous(self, loop: Loop, data: IndexLoop[Any], start: Op, stop: Op) -> None:
-        """Write a loop over neighbouring indices."""
+        """Lower a loop over consecutive indices."""
         outer, index, (role,), body = self.target.current, self.index(), loop.roles[()], loop.bodies[()]
         independent = _independent(body, role) and not self.adds_to_shared(body, role, data.index)
         self.found[role] = _Count(index, data.index)
-        self.side_by_side = role if independent else None
+        self.independent = role if independent else None
         outer.items.append(For(index, start, stop, self.inside(body, outer), independent=independent, note=data.name))
-        self.side_by_side = None
+        self.independent = None
 
     def adds_to_shared(self, body: Block, role: Role, entity: IndexEntity) -> bool:
-        """Whether a body reads places that several indices share, so that it may be adding to them."""
+        """Whether a body reads places that several indices share, and so may accumulate into them."""
         shared = {Position(role, what) for what in entity.maps if entity.shared(self.variants, what)}
         read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
         return any(shared.intersection(_bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
 
     def table(self, loop: Loop, data: Table[Any]) -> None:
-        """Write a loop over rows, with a switch to the body of the row's variant."""
+        """Lower a loop over rows, with a switch to the body of the row's variant."""
         outer, row, source = self.target.current, self.index(), data.source
         numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
         filled = {numbers[variant]: variant for variant, body in loop.bodies.items() if body.items}
@@ -240,9 +240,9 @@ class _Lowering:
         outer.items.append(For(row, start, stop, body, backwards=data.backwards, note=data.name))
 
     def of_over(self, loop: Loop, what: str) -> Op:
-        """A number of what a loop is over."""
+        """A number of the entity that a loop is over."""
         if loop.over is None:
-            raise AssertionError(f"{loop.loop.name} is over nothing")
+            raise AssertionError(f"{loop.loop.name} is not an inner loop")
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
 
     # Integers
@@ -252,11 +252,11 @@ class _Lowering:
         return Op("index", (), None, self.target.current)
 
     def fixed(self, number: int) -> Op:
-        """A number known now."""
+        """A constant."""
         return self.target.op("int", attr=number)
 
     def size(self, name: str) -> Op:
-        """A number of the mechanism."""
+        """A size of the mechanism."""
         if self.known is not None:
             return self.fixed(self.known(name))
         if name not in self.result.sizes:
@@ -264,19 +264,19 @@ class _Lowering:
         return self.target.op("size", attr=name)
 
     def column(self, table: str, column: str) -> int:
-        """The place of a column in a table, which now has it."""
+        """The position of a column in a table, to which it is added if needed."""
         columns = self.result.tables.setdefault(table, [])
         if column not in columns:
             columns.append(column)
         return columns.index(column)
 
     def cell(self, table: str, row: Op, column: str) -> Op:
-        """A number of a table."""
+        """A number from a table."""
         self.column(table, column)
         return self.target.op("cell", row, attr=(table, column))
 
     def of_role(self, role: Role, what: str) -> Op:
-        """A number of what a role identifies. Those of the world are 0."""
+        """A number of the entity that a role identifies; 0 for the world."""
         if role.classes == (WORLD_CLASS,):
             return self.fixed(0)
         found = self.found[role]
@@ -284,7 +284,7 @@ class _Lowering:
             if found.entity.identity(self.variants, what):
                 return found.index
             return self.cell(f"{found.entity.name}.{what}", found.index, what)
-        # Read where the row is known, before anything else is done with it.
+        # read at the start of the block that belongs to the row
         block, column = found.block, f"{found.position}.{what}"
         self.column(found.table, column)
         key = ("cell", (found.table, column), id(found.row))
@@ -295,7 +295,7 @@ class _Lowering:
         return block.known[key]
 
     def number(self, index: Index) -> Op:
-        """The number that an index stands for."""
+        """The value of an index."""
         base, offset = index
         return self.sum(self.of_role(base.role, base.what) if isinstance(base, Position) else self.fixed(base), offset)
 
@@ -335,7 +335,7 @@ class _Lowering:
         if isinstance(place, ArrayEntry):
             return self.entry(place)
         if not isinstance(place, (Input, Output)):
-            raise AssertionError(f"{place} is no place of a traced program")
+            raise AssertionError(f"{place} is not a place of a traced program")
         *leading, (base, offset) = place.at or [(0, 0)]
         dimensions = self.dimensions(place)
         total = self.fixed(0)
@@ -349,7 +349,7 @@ class _Lowering:
         return self.at(space, total, offset, place, stride)
 
     def entry(self, place: ArrayEntry) -> Access:
-        """The address of a scalar of an array: lines of each component, one after the other, for each first index."""
+        """The address of a scalar of an array: for each first index, one line per component."""
         over, components = self.layout.arrays[place.number]
         *lines, (base, offset) = place.at
         size, line = self.size(f"line {over[-1]}"), self.fixed(0)
@@ -365,11 +365,11 @@ class _Lowering:
     def at(
         self, space: tuple[str, int], base: Op | None, offset: int, place: Place | None = None, stride: Op | None = None
     ) -> Access:
-        """An address, and how it changes from index to index of a loop that takes them side by side."""
+        """An address, with its stride along the index of an enclosing loop with independent indices."""
         if base is not None and base.code == "int":
             offset += base.attr
             base = None
-        along = [b for b in _bases(place) if b.role is self.side_by_side] if self.side_by_side else []
+        along = [b for b in _bases(place) if b.role is self.independent] if self.independent else []
         if not along:
             return Access(space, base, offset)
         found, what = self.found[along[0].role], along[0].what
@@ -378,9 +378,9 @@ class _Lowering:
         return Access(space, base, offset, stride)
 
     def axis(self, place: Place) -> int:
-        """The axis of a place along which a loop takes indices side by side; −1 if there is none."""
+        """The axis of a place that is indexed by a loop with independent indices; −1 if there is none."""
         at = getattr(place, "at", ())
-        axes = [i for i, (b, _) in enumerate(at) if isinstance(b, Position) and b.role is self.side_by_side]
+        axes = [i for i, (b, _) in enumerate(at) if isinstance(b, Position) and b.role is self.independent]
         return axes[0] if axes else -1
 
     def dimensions(self, place: Input | Output) -> tuple[str | int, ...]:
@@ -394,7 +394,7 @@ class _Lowering:
 
 
 def _text(key: Any) -> str:
-    """Part of a variant, for readers."""
+    """Part of a variant, for comments in generated code."""
     return key if isinstance(key, str) else "frame" if key is None else str(key)
 
 
@@ -408,13 +408,13 @@ def _bases(place: Any) -> list[Position]:
 
 
 def _independent(body: Block, index: Role) -> bool:
-    """Whether indices can be taken side by side: no loop inside, and none reads or writes another's place."""
+    """Whether iterations are independent: no inner loop, and no index accesses another's places."""
     if any(isinstance(item, Loop) for item in body.items):
         return False
     stored: list[Any] = [item.place for item in body.items if isinstance(item, Store)]
     loaded: list[Any] = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
     if any(len(_along(place, index)) > 1 for place in stored + loaded):
-        return False  # neighbours on a diagonal
+        return False  # a diagonal
     for place in stored:
         own = _along(place, index)
         read = [p for p in loaded if type(p) is type(place) and p.number == place.number]
@@ -424,6 +424,6 @@ def _independent(body: Block, index: Role) -> bool:
 
 
 def _along(place: Place, role: Role) -> list[Any]:
-    """The axes of a place that run with an index, with what is taken of it: indices differ in what they find there."""
+    """The axes of a place that are indexed by a role, with the index along each."""
     at = enumerate(getattr(place, "at", ()))
     return [(axis, index) for axis, index in at if isinstance(index[0], Position) and index[0].role is role]

@@ -18,7 +18,7 @@ from kinetree.recursion.variants import Variants
 
 
 def variants_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Variants:
-    """The cases that the bodies of an algorithm's loops come in."""
+    """The variants of an algorithm's loop bodies."""
     variants = Variants.of(mechanism, sites)
     if any("rows" in argument.dimensions for argument in (*algorithm.inputs, *algorithm.outputs)):
         return replace(variants, in_order=Rows(mechanism, sites).in_order)
@@ -27,7 +27,7 @@ def variants_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site
 
 @lru_cache(maxsize=2)
 def fused(algorithm: Algorithm, variants: Variants) -> Program:
-    """The traced program, simplified and fused: the same for all back ends."""
+    """The traced program, simplified and fused; the same for all back ends."""
     program = trace(algorithm, variants)
     for stage in (simplify, fuse):
         verify(program)
@@ -41,8 +41,8 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
 
     Args:
         algorithm: The recursion.
-        variants: The cases that bodies of loops come in.
-        known: Tells sizes of the mechanism, for code that is for one mechanism only.
+        variants: The variants of loop bodies.
+        known: Sizes of the mechanism, to specialise code for one mechanism.
     """
     program = fused(algorithm, variants)
     made = lower(program, algorithm, variants, Layout.of(program, variants), known)

@@ -1,4 +1,4 @@
-"""Functions as attributes: a class declares what a quantity takes, gives and means, and which recursion computes it.
+"""Decorators that turn a method's signature and docstring, together with a recursion, into a `Function` attribute.
 
     class Robot:
         @quantity(mass_matrix)
@@ -6,7 +6,8 @@
             ``Joint-space inertia, (…, nv, nv).``
 
 `robot.mass_matrix` is then a `Function` with that signature and docstring, for users, editors and type checkers alike.
-It is made when first read, then kept. What owns it has a `mechanism`, and where frames are taken, `site` and `frames`.
+It is created on first access and kept. Its owner must have a `mechanism` and, for functions of frames, `site` and
+`frames`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound="Function[..., Any]", covariant=True)
 
-#: A method that only declares: its signature and docstring.
+#: A method without a body, which supplies the signature and the docstring.
 Declared = Callable[Concatenate[Any, P], R]
 Guard = Callable[[Mechanism], None]
 
 
 class Quantity(Generic[F]):
-    """An attribute that is a function. Two threads that read it at once get the same one.
+    """A descriptor for a function, created once per instance even if several threads access it at once.
 
     Args:
         make: Makes the function for an owner.
@@ -113,7 +114,7 @@ def frame_quantity(
 
     Args:
         algorithms: The recursion, or one for each reference.
-        frames: The frames of an owner that are meant when none are named; all by default.
+        frames: Gives the owner's default frames, used when none are named; by default all.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -144,11 +145,11 @@ def _derivative(declared: Callable[[Any], F]) -> Quantity[F]:
 
 
 class DifferentiableFunction(ForcedFunction[P, R]):
-    """A function with external wrenches, and its derivatives along directions.
+    """A function with external wrenches and directional derivatives.
 
     Args:
         derivatives: The recursions of `jvp`, `vjp` and `hvp`.
-        gradients: What the results of `vjp` and `hvp` come in.
+        gradients: Named tuple for the results of `vjp` and `hvp`.
     """
 
     def __init__(
@@ -166,17 +167,17 @@ class DifferentiableFunction(ForcedFunction[P, R]):
 
     @_derivative
     def jvp(self) -> ForcedFunction[..., Array]:
-        """Change of the result along a direction, (…, nv): takes the inputs, then a direction of each."""
+        """Directional derivative of the result, (…, nv); takes the inputs, then a direction for each."""
         return self._derived("jvp", tuple)
 
     @_derivative
     def vjp(self) -> ForcedFunction[..., Any]:
-        """Gradients of the weighted sum of the result, (…, nv) each: takes the inputs, then the weights."""
+        """Gradients of the weighted sum of the result, (…, nv) each; takes the inputs, then the weights."""
         return self._derived("vjp", self._gradients)
 
     @_derivative
     def hvp(self) -> ForcedFunction[..., Any]:
-        """Change of the gradients along a direction, (…, nv) each: takes what `vjp` takes, then a direction."""
+        """Directional derivatives of the gradients, (…, nv) each; takes the arguments of `vjp`, then a direction."""
         return self._derived("hvp", self._gradients)
 
     def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:

@@ -1,8 +1,8 @@
-"""What happens while an algorithm runs on symbols: types of fields, entries known so far, bodies of loops.
+"""Records a program while an algorithm runs on symbols: types of fields, known array entries, bodies of loops.
 
-A Python generator knows when the body of a loop has ended, because it is resumed. Each body is traced twice, in two
-orders of the variants, and must leave the same items both times: what is carried from one iteration to the next in a
-Python variable would show.
+Loops are generators: when one is resumed, the loop body has ended. Each body is traced twice, with the variants in two
+different orders, and must record the same items both times. This exposes Python variables that carry state from one
+iteration to the next.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kinetree.recursion.variants import WORLD_CLASS
 
 
 class Recorder:
-    """Writes down a program.
+    """Records a program.
 
     Attributes:
-        program: What was written down so far.
+        program: The program recorded so far.
         types: Type of each field on each class of node.
-        direction: Of the loop that is being traced: "outward" if nodes come after their parents.
+        direction: Direction of the loop being traced: "outward" if nodes come after their parents.
     """
 
     def __init__(self) -> None:
         self.program = Program()
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
-        self._settled: set[tuple[str, str]] = set()  # fields set before the loop that is being traced
+        self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced
         self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
         self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
         self._open: list[str] = []
@@ -50,7 +50,7 @@ class Recorder:
         if not found:
             return None
         if any(t != found[0] for t in found):
-            refuse(f"field {name} differs between kinds of nodes, and is read through {role.name}")
+            refuse(f"field {name} has different types on different kinds of nodes, but is read through {role.name}")
         if self.direction == "outward":
             self._parent_reads.append((name, role.classes, author_line()))
         elif any((name, cls) not in self._settled for cls in role.classes):
@@ -58,7 +58,7 @@ class Recorder:
         return found[0]
 
     def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
-        """Note the type with which a field is set."""
+        """Record the type of a field, which must not change."""
         for cls in role.classes:
             known = self.types.setdefault((name, cls), description)
             if known != description:
@@ -67,17 +67,17 @@ class Recorder:
     # Entries of outputs and arrays
 
     def load(self, place: Place) -> Op:
-        """The value at a place: the one stored there in this block, or a load."""
+        """The value of a place: the one last stored in this block, or a load."""
         if place not in self._values:
             self._values[place] = self.program.load(place)
         return self._values[place]
 
     def store(self, place: Place, value: Any) -> None:
-        """Put a value into a place of an output or array."""
+        """Store a value to an output or array."""
         op = self.program.lift(value)
         self.program.current.items.append(Store(place, op))
         if isinstance(place, (ArrayEntry, Output)):
-            # another index of the same array may be the same entry
+            # a different index expression may address the same entry
             same = [p for p in self._values if type(p) is type(place) and p.number == place.number and p.at != place.at]
             for other in same:
                 del self._values[other]
@@ -105,8 +105,8 @@ class Recorder:
             first = loop.bodies.setdefault(variant, body)
             if first is not body and canonical(first) != canonical(body):
                 raise ContractError(
-                    f"{self._open[-1]}: this loop does different things when its nodes come in another order: "
-                    "something is carried from one iteration to the next outside of the tree's fields"
+                    f"{self._open[-1]}: this loop behaves differently when its nodes come in another order: "
+                    "it carries state from one iteration to the next outside the tree's fields"
                 )
         self._open.pop()
         outer.items.append(loop)
@@ -120,10 +120,12 @@ class Recorder:
             if missing := [cls for cls in classes if (name, cls) not in self.types]:
                 raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
             if len({self.types[name, cls] for cls in classes}) > 1:
-                raise ContractError(f"{where}: field {name} differs between kinds of nodes, and is read on parents")
+                raise ContractError(
+                    f"{where}: field {name} has different types on different kinds of nodes, but is read on parents"
+                )
         self._parent_reads.clear()
 
     def finish(self) -> None:
-        """Refuse a loop that was left before its end."""
+        """Raise if a loop was left before its end."""
         if self._open:
             raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")

@@ -1,8 +1,8 @@
-"""The reference engine: runs an algorithm's loops as they stand, sample by sample, with every check that values allow.
+"""The reference engine: runs an algorithm's loops as written, sample by sample, with all checks that need only values.
 
-It defines what is right. What only symbols can show (a branch on a value, a local variable that carries something from
-one iteration to the next) is found by `kinetree.engines.trace`. Inputs may be of any scalar type: float64, complex (for
-complex-step derivatives), longdouble, or objects that `kinetree.register_scalar` was told about.
+It defines what is correct. Violations that only symbols can expose (a branch on a value, a local variable that carries
+state from one iteration to the next) are found by `kinetree.engines.trace`. Inputs may have any scalar type: float64,
+complex (for complex-step derivatives), longdouble, or objects registered with `kinetree.register_scalar`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 class _Memory:
-    """What `tree.array` gives: values by position, each set before it is read."""
+    """An array of the tree: values by position, which must be set before they are read."""
 
     def __init__(self, over: tuple[str, ...]) -> None:
         self.over = over
@@ -101,7 +101,7 @@ class _Memory:
 
 
 class ReferenceTree(Tree):
-    """One sample's run over a mechanism. Nodes, frames and rows are known by their numbers."""
+    """The tree for one sample. Handles of nodes, frames and rows are their numbers."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup, mechanism = setup, setup.mechanism
@@ -126,7 +126,7 @@ class ReferenceTree(Tree):
         self._open.pop()
 
     def finish(self) -> None:
-        """Refuse a loop that was left before its end."""
+        """Raise if a loop was left before its end."""
         if self._open:
             raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
 
@@ -153,9 +153,9 @@ def run(
     Args:
         algorithm: The recursion.
         mechanism: The robot.
-        sites: The frames asked for, if the algorithm takes any.
+        sites: The frames, if the algorithm takes any.
         inputs: One array per input of the algorithm; leading axes broadcast.
-        name: What users call it, for messages.
+        name: The public name of the function, for messages.
 
     Returns:
         One array per output, with the broadcast leading axes.
@@ -180,7 +180,7 @@ def run(
     outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]
     for sample in np.ndindex(batch):
         tree = ReferenceTree(setup)
-        one = (*sample, ...)  # the dots keep scalars arrays, so that they can be written
+        one = (*sample, ...)  # the ellipsis keeps scalars as arrays, which can be written
         taken = [_Argument(argument, a[one], True, False) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
         given = [_Argument(argument, a[one], argument.sparse, True) for argument, a in zip(algorithm.outputs, outputs)]
         algorithm(tree, *taken, *given)

@@ -1,9 +1,8 @@
-"""Simplification of a traced program: fold what is known, drop what nobody reads, fuse multiplications with additions.
+"""Simplification of a traced program: folds constants, removes dead code, fuses multiplications with additions.
 
-Structural zeros are what makes spatial algebra cheap (a joint map is a unit vector), and they are folded here, after
-the whole program is known, for only then is it known what a field can hold: a component that every store sets to the
-same constant is that constant, one that a child may add to is not. x·0 becomes 0 even where x is not finite; a sample
-with NaN has NaN in its result through other paths, or did not depend on it.
+Structural zeros make spatial algebra cheap (a joint map is a unit vector). They are folded here because this needs the
+whole program: a component of a field is constant only if every store writes the same constant to it. x·0 is folded to 0
+even if x may not be finite; NaN in a sample still reaches every result that depends on it numerically.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from kinetree.engines.ir import ArrayEntry, Block, Field, Item, Loop, Op, Output
 
 
 def simplify(program: Program) -> Program:
-    """Fold constants and remove dead code. The result has no `fma`: it is what the count engine counts."""
+    """Fold constants and remove dead code. The result has no `fma`; the count engine counts it."""
     constants: dict[Any, float] = {}
     while True:
         program = _Rebuild(program, constants).result
@@ -27,13 +26,13 @@ def simplify(program: Program) -> Program:
 
 
 def fuse(program: Program) -> Program:
-    """Turn products that are used once, in a sum in the same block, into fused multiply-adds."""
+    """Turn products that are used only once, in a sum of the same block, into fused multiply-adds."""
     uses = Counter(id(arg) for _, item in walk(program.top) for arg in _arguments(item))
     return _without_dead_code(_Rebuild(program, {}, uses).result)
 
 
 def keys_of(place: Place) -> Iterator[Any]:
-    """What a place may be, in terms of classes of nodes rather than of roles: one key per class."""
+    """Keys of a place by class of node instead of role, one for each class that the role may have."""
     if isinstance(place, Field):
         for cls in place.role.classes:
             yield ("field", place.name, cls, place.component)
@@ -54,7 +53,7 @@ def _arguments(item: Item) -> tuple[Op, ...]:
 
 
 class _Unknown:
-    """Nothing has been stored yet, as far as is known: may still turn out to be any constant."""
+    """The value of a component to which no store has been seen yet: it may still be any constant."""
 
 
 _UNKNOWN = _Unknown()
@@ -62,10 +61,10 @@ _Known = _Unknown | float | None  # None: not a constant
 
 
 def _constant_components(program: Program) -> dict[Any, float]:
-    """Components of fields and arrays into which only one constant is ever stored.
+    """Components of fields and arrays to which every store writes the same constant.
 
-    Starts from the hope that all are constant and gives it up where a store shows otherwise, so that what is zero on
-    the world and is only ever multiplied on its way to the tips is found to be zero everywhere.
+    Optimistically assumes that every component is constant, and drops the assumption where a store contradicts it. So
+    a component that is zero on the world and is only multiplied on the way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
     changed = True
@@ -250,8 +249,8 @@ class _Rebuild:
     def _fused_neg(self, a: Op) -> Op | None:
         if a.code != "fma":
             return self._fold_neg(a)
-        # −(x y + z) is (−x) y − z, but for the sign where the sum is exactly zero. ARM has one instruction for the
-        # latter, and LLVM takes it for the former too: so there is no former.
+        # −(x y + z) equals (−x) y − z except for the sign of an exact zero. ARM has one instruction for the latter,
+        # which LLVM also uses for the former. So only the latter is ever emitted.
         x, y, z = a.args
         return self.result.op("fma", self._negative(x), y, self._negative(z))
 
@@ -261,7 +260,7 @@ def _is(op: Op, value: float) -> bool:
 
 
 def _without_dead_code(program: Program) -> Program:
-    """Keep stores to outputs, and what they need."""
+    """Keep only stores to outputs and what they depend on."""
     read: set[Any] = set()
     live: set[int] = set()
     while True:
@@ -306,7 +305,7 @@ def _sweep(block: Block, live: set[int], read: set[Any]) -> None:
 
 
 def _without_overwritten(items: list[Item]) -> list[Item]:
-    """Drop stores that a later store of the same block overwrites before anything can read them."""
+    """Drop stores that a later store in the same block overwrites before they can be read."""
     kept: list[Item] = []
     pending: set[Place] = set()
     for item in reversed(items):

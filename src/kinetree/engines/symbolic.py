@@ -1,6 +1,6 @@
-"""Symbolic stand-ins for nodes, inputs, outputs and arrays: what a traced algorithm reads and writes.
+"""Symbolic nodes, inputs, outputs and arrays for tracing.
 
-Reading makes loads, writing makes stores; the roles around them keep the rules of the tree language.
+Reading them records loads, writing records stores. The roles that wrap them enforce the rules of the tree language.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kinetree.spatial.value import Array
 
 
 class Recorder(Protocol):
-    """What records loads and stores: the part of `engines.recorder.Recorder` that symbols need."""
+    """The part of `engines.recorder.Recorder` that symbols need."""
 
     program: Program
     types: dict[tuple[str, str], tuple[Any, ...]]
@@ -30,17 +30,17 @@ class Recorder(Protocol):
         """The type of a field, if it has been set on every node that the role may be."""
 
     def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
-        """Note the type of a field, and refuse another one."""
+        """Record the type of a field, which must not change."""
 
     def load(self, place: Place) -> Op:
-        """The scalar in a place."""
+        """The scalar at a place."""
 
     def store(self, place: Place, value: Any) -> None:
-        """Put a scalar into a place."""
+        """Store a scalar to a place."""
 
 
 class SymbolicCell:
-    """A symbolic node: its fields are loads and stores."""
+    """A symbolic node: accessing its fields records loads and stores."""
 
     def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
@@ -57,7 +57,7 @@ class SymbolicCell:
             loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
             value = immutable(rebuild(description, object_array(loads)))
             if self.tree.program.current is not self.block:
-                return value  # loaded inside an inner loop: not known outside of it
+                return value  # loaded in an inner loop, so not available outside it
             self.values[name] = value
         return self.values[name]
 
@@ -79,7 +79,7 @@ class SymbolicCell:
 
 
 def size_of(description: tuple[Any, ...]) -> int:
-    """Number of scalars of a value of a described type."""
+    """Number of scalars in a value of a type (as `describe` gives it)."""
     kind, details = description
     if kind is np.ndarray:
         return int(np.prod(details, dtype=int))
@@ -87,7 +87,7 @@ def size_of(description: tuple[Any, ...]) -> int:
 
 
 class SymbolicArgument(Entries):
-    """An input or output whose entries are loads and stores."""
+    """An input or output: accessing its entries records loads and stores."""
 
     def __init__(
         self, tree: Recorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
@@ -113,7 +113,7 @@ def object_array(items: list[Any]) -> Array:
 
 
 class SymbolicArray:
-    """What `tree.array` gives."""
+    """An array of the tree."""
 
     def __init__(self, tree: Recorder, number: int, over: tuple[str, ...]) -> None:
         self.tree, self.number, self.over = tree, number, over
@@ -146,6 +146,6 @@ class SymbolicArray:
 
 @dataclass(frozen=True)
 class OfPort:
-    """Stands for the kind of a node of which only the port is known."""
+    """Stands in for the kind of a node when only its port is known."""
 
     port: str

@@ -1,7 +1,7 @@
-"""Tracing: runs an algorithm once on symbols, and writes down what it does.
+"""Tracing: runs an algorithm once on symbols and records its operations.
 
-Each loop yields one symbolic node per variant (kind of the node × whether its parent is the world), whatever the
-number of bodies. `kinetree.engines.recorder` keeps what its body does.
+Each loop yields one symbolic node per variant (the node's kind and its parent's port), whatever the number of bodies.
+`kinetree.engines.recorder` records the operations of its body.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TracedTree(Recorder, Tree):
         if isinstance(loop, Table):
             return self._visit_table(loop, made)
         if not isinstance(loop, IndexLoop) or not loop.index.exists(self.variants):
-            return iter(())  # a mechanism without nodes has no columns, one without frames no rows
+            return iter(())  # no columns without nodes, no rows without frames
         index, role = loop.index, Role(loop.index.name)
         made.roles[()] = (role,)
         return self.run(made, [()], lambda _: index.of(self, role))
@@ -91,10 +91,10 @@ def trace(algorithm: Algorithm, variants: Variants) -> Program:
 
     Args:
         algorithm: The recursion.
-        variants: What kinds of nodes there are.
+        variants: The variants of loop bodies.
 
     Raises:
-        ContractError: The algorithm breaks a rule of the tree language; names its file and line.
+        ContractError: The algorithm breaks a rule of the tree language; the message has its file and line.
     """
     tree = TracedTree(variants)
     inputs = [

@@ -1,1 +1,1 @@
-"""The C back end: lowered programs as C99 for one mechanism."""
+"""The C99 back end: lowered programs to C source code for one mechanism."""

@@ -1,4 +1,4 @@
-"""From a lowered program to the body of a C function."""
+"""Prints a lowered program as the body of a C function."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FunctionPrinter:
     """Prints the body of one function.
 
     Args:
-        spaces: What each memory is called.
-        tables: What each table is called.
-        columns: What each column of each table is called.
+        spaces: Names of the memory spaces.
+        tables: Names of the tables.
+        columns: Names of the columns of each table.
         scalar: "double" or "float".
     """
 
@@ -74,7 +74,7 @@ class FunctionPrinter:
                 self.switch(item)
 
     def op(self, op: Op, pairs: dict[Op, tuple[str, str]]) -> None:
-        """Write an op, or remember what it is called."""
+        """Write an op, or record the expression that stands for it."""
         if op.code == "const":
             self.names[op] = number(op.attr, self.scalar)
         elif op.code in ("int", "size"):
@@ -99,7 +99,7 @@ class FunctionPrinter:
             self.do(f"const real {name} = {text};")
 
     def use(self, op: Op) -> str:
-        """What an op is called."""
+        """The name or expression of an op."""
         name = self.names[op]
         return f"({name})" if name.startswith("-") else name
 
@@ -130,7 +130,7 @@ class FunctionPrinter:
         self.do("}")
 
     def switch(self, switch: Switch) -> None:
-        """Write one of several blocks."""
+        """Write a switch."""
         self.do(f"switch ({self.use(switch.value)}) {{")
         for case, block in switch.cases.items():
             self.do(f"case {case}: {{  /* {switch.notes[case]} */")
@@ -144,7 +144,7 @@ class FunctionPrinter:
 
 
 def number(value: float, scalar: str) -> str:
-    """A number as C reads it."""
+    """A number as a C literal."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -167,7 +167,7 @@ def sine_cosine(scalar: str) -> str:
 
 
 class _Statements:
-    """Arithmetic that writes statements."""
+    """Arithmetic that emits statements."""
 
     def __init__(self, scalar: str) -> None:
         self.scalar, self.lines = scalar, list[str]()

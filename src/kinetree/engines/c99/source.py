@@ -1,4 +1,4 @@
-"""A header and a source in C99 with functions of one mechanism, and a `main` that checks them."""
+"""Generates a C99 header and source file with functions of one mechanism, and a `main` that checks them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Exported:
     """A function to export.
 
     Attributes:
-        name: What users call it.
+        name: Its public name.
         algorithm: The recursion that computes it.
-        sites: The frames that it is for.
-        text: What it computes, in the words of its docstring.
-        sample: Inputs, and the results of the native engine for them.
+        sites: The frames.
+        text: The first line of its docstring.
+        sample: Inputs, and the native engine's results for them.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Exported:
 
     @property
     def inputs(self) -> list[Argument]:
-        """The inputs that there are: none of frames, without frames."""
+        """The algorithm's inputs; those indexed by frames only if there are frames."""
         return [a for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
 
 
 def identifier(name: str) -> str:
-    """A name as C can use it."""
+    """A name as a C identifier."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "robot"
     return plain if not plain[0].isdigit() else f"_{plain}"
 
@@ -67,10 +67,10 @@ class Source:
     Args:
         robot: Name of the robot.
         mechanism: The robot.
-        quantities: What to export.
+        quantities: The functions to export.
         scalar: "double" or "float".
-        provenance: Lines on where this comes from.
-        labels: What to call each node in comments.
+        provenance: Lines that state the origin of the code.
+        labels: Names of the nodes in comments.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Source:
     # Parts
 
     def _coordinates(self) -> list[str]:
-        """Where each joint is in q and v."""
+        """The position of each joint in q and v."""
         q, v, lines = self.mechanism.q_starts, self.mechanism.v_starts, []
         for k, (name, kind) in enumerate(zip(self.labels, self.mechanism.kinds, strict=True)):
             lines.append(f"  q{_span(q[k], kind.nq)}  v{_span(v[k], kind.nv)}  {name}")
@@ -201,7 +201,7 @@ class Source:
         return f"{self.stem}_{identifier(quantity.name)}"
 
     def _function(self, quantity: Exported) -> str:
-        """The tables and the text of one function."""
+        """The tables and the definition of one function."""
         algorithm, sites = quantity.algorithm, quantity.sites
         variants = variants_of(algorithm, self.mechanism, sites)
         setup = Setup(self.mechanism, sites, algorithm.visited(self.mechanism, sites))
@@ -234,7 +234,7 @@ class Source:
         return "\n".join([*lines, "}", ""])
 
     def _table(self, called: str, name: str, program: Lowered, tables: Tables) -> list[str]:
-        """A table, with the names of joints and frames."""
+        """A table, with the names of joints and frames as comments."""
         cells, loop = tables.cells(name), LOOPS.get(name)
         if not cells.size:
             return []
@@ -263,7 +263,7 @@ class Source:
             f"#ifdef {self.stem.upper()}_CHECK",
             "#include <stdio.h>",
             "",
-            "/* How many numbers are not as they should be. */",
+            "/* Returns how many numbers differ from the expected ones. */",
             "static int check(const char *name, const real *computed, const real *expected, int count) {",
             "  int wrong = 0;",
             *(
@@ -322,7 +322,7 @@ def _mirror(argument: Argument, sizes: dict[str, int]) -> list[str]:
 
 
 def _column(table: str, column: str) -> str:
-    """What a column of a table is called."""
+    """The name of a column of a table."""
     loop, (position, _, what) = LOOPS.get(table), column.partition(".")
     if isinstance(loop, Table) and position.isdigit():
         return identifier(f"{loop.roles[int(position)].name}_{what}")
@@ -344,6 +344,6 @@ def _comment(lines: Iterable[str]) -> list[str]:
 
 
 def _wrapped(numbers: Iterable[str]) -> list[str]:
-    """Numbers of an array, some to a line."""
+    """The numbers of an array, six to a line."""
     listed = list(numbers)
     return ["  " + " ".join(f"{x}," for x in listed[i : i + 6]) for i in range(0, len(listed), 6)]

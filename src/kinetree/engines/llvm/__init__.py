@@ -1,1 +1,1 @@
-"""The LLVM back end: lowered programs as LLVM assembly, for samples and lanes."""
+"""The LLVM back end: lowered programs to LLVM assembly and object code."""

@@ -1,7 +1,7 @@
-"""LLVM IR to object code.
+"""Compiles LLVM assembly to object code.
 
-LLVM gets no licence to change results: no fast-math flags, no contraction, no vectoriser that could reassociate. Fused
-multiply-adds are written in the text. So the same text gives the same bits on every processor and lane width.
+LLVM may not change results: there are no fast-math flags, no contraction and no vectoriser that could reassociate.
+Fused multiply-adds are explicit. So a program gives the same bits on every processor and at every lane width.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def compile_text(text: str, target: Target) -> bytes:
-    """Compile LLVM IR.
+    """Compile a module.
 
     Args:
-        text: A module in LLVM's assembly language.
+        text: The module in LLVM's assembly language.
         target: The processor to compile for.
 
     Returns:
@@ -31,7 +31,7 @@ def compile_text(text: str, target: Target) -> bytes:
 
 
 def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
-    """The module after LLVM's passes, and what makes code of it."""
+    """The module after LLVM's optimisation passes, and the code generator."""
     machine = target.machine()
     module = llvm().parse_assembly(_fenced(text) if target.is_arm else text)
     module.triple = target.triple
@@ -46,10 +46,10 @@ def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, ll
 
 
 def _fenced(text: str) -> str:
-    """The text with negations that LLVM cannot merge with what they negate.
+    """The assembly with negations that LLVM cannot merge with their operand.
 
-    ARM's `fnmadd` computes −x y − z. LLVM takes it for −(x y + z) too, which has another sign where the sum is exactly
-    zero. The programs have no such negation, but LLVM also looks through memory.
+    ARM's `fnmadd` computes −x y − z. LLVM also uses it for −(x y + z), which differs in the sign of an exact zero.
+    Programs contain no such negation, but LLVM can find one by forwarding a store to a load.
     """
     types: set[str] = set()
 

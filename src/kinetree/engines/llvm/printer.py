@@ -1,9 +1,8 @@
-"""From a lowered program to LLVM assembly, for one lane width.
+"""Prints a lowered program as LLVM assembly, for one lane width.
 
-A lane is a sample: with width W every scalar of the program is a `<W x double>`, and memory is interleaved: element e
-of lane l is at e·W + l. Constants are not; they are the same for all lanes. Loops whose indices are independent run
-over several indices at once instead when a single sample is computed (W = 1): neighbours are loaded and stored
-together, the last group under a mask.
+A lane is a sample: at width W, every scalar of the program is a `<W x double>`, and memory is interleaved, with element
+e of lane l at e·W + l. Constants are shared by all lanes. For a single sample (W = 1), loops with independent indices
+handle several indices at once: consecutive elements are loaded and stored as vectors, the last group under a mask.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from kinetree.engines.lower import Lowered
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
 _CALLED = {"sqrt": 1, "fma": 3}
-#: Memories that nothing writes to.
+#: Read-only memory spaces.
 _PURE = ("constants", "gravity", "input")
-#: Memories that all lanes share.
+#: Memory spaces that all lanes share.
 _SHARED = ("constants", "gravity")
 
 
-def emit(lowered: Lowered, width: int, side_by_side: int) -> str:
-    """The text of a module with one function, `kernel`.
+def emit(lowered: Lowered, width: int, columns: int) -> str:
+    """The assembly of a module with one function, `kernel`.
 
     Args:
         lowered: The program.
         width: Samples per call.
-        side_by_side: Indices at once in loops over independent indices, when `width` is 1.
+        columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
     """
-    return _Emitter(lowered, width, side_by_side).text()
+    return _Emitter(lowered, width, columns).text()
 
 
 @dataclass
 class _Lanes:
-    """Indices as lanes: the loop's first index, and the mask of a partial group."""
+    """Indices of a loop as lanes: the first index, and the mask of a partial group."""
 
     count: int
     first: str
@@ -52,23 +51,23 @@ class _Lanes:
 
 @dataclass
 class _Scope:
-    """Where text is being written: how wide its values are, and what is known there."""
+    """The scope of a block: the width of its values and the names defined there."""
 
     width: int
     outer: _Scope | None = None
     lanes: _Lanes | None = None
     names: dict[Any, str] = field(default_factory=dict)
-    #: Where, before the loop that this scope is the body of, values of outer scopes can be widened.
+    #: Line before the loop of this scope, where values of outer scopes can be broadcast to lanes.
     before: int = 0
 
     def find(self, key: Any) -> str | None:
-        """A name known here or further out."""
+        """A name defined here or in an outer scope."""
         return self.names.get(key) or (self.outer.find(key) if self.outer else None)
 
 
 class _Emitter:
-    def __init__(self, lowered: Lowered, width: int, side_by_side: int) -> None:
-        self.lowered, self.width, self.side_by_side = lowered, width, side_by_side
+    def __init__(self, lowered: Lowered, width: int, columns: int) -> None:
+        self.lowered, self.width, self.columns = lowered, width, columns
         self.element = _vector(width)
         self.declared: set[str] = set()
         self.sincos_widths: set[int] = set()
@@ -87,11 +86,11 @@ class _Emitter:
         self.spaces["gravity", 0] = self.start("%params", "gravity", "double")
 
     def start(self, memory: str, name: str, element: str) -> str:
-        """A place in memory that the head of the tables tells."""
+        """An address whose offset is given in the head of the tables."""
         return self.f.at(memory, self.word("%tables", self.head[name]), element)
 
     def word(self, pointer: str, index: str | int) -> str:
-        """A number of the tables."""
+        """A number from the tables."""
         return self.f.let(f"load i64, ptr {self.f.at(pointer, index, 'i64')}, align 8, !invariant.load !0")
 
     def text(self) -> str:
@@ -135,7 +134,7 @@ class _Emitter:
         if op.code in _CALLED:
             name = self.function(op.code, scope.width)
             return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
-        # sine and cosine come together; the second one asked for finds the pair
+        # sine and cosine are computed together and shared
         pair = "sincos", id(op.args[0])
         if pair not in scope.names:
             self.sincos_widths.add(scope.width)
@@ -168,16 +167,16 @@ class _Emitter:
         """The name of an integer."""
         name = str(op.attr) if op.code == "int" else scope.find(id(op))
         if name is None:
-            raise AssertionError(f"{op!r} is used where it is not known")
+            raise AssertionError(f"{op!r} is used where it is not defined")
         return name
 
     def use(self, op: Op, scope: _Scope) -> str:
-        """The name of a scalar's value, as wide as the scope asks for."""
+        """The name of a scalar's value at the width of the scope."""
         if op.code == "const":
             return _constant(op.attr, scope.width)
         if id(op) not in scope.names:
             if scope.outer is None:
-                raise AssertionError(f"{op!r} is used where it is not known")
+                raise AssertionError(f"{op!r} is used where it is not defined")
             name = self.use(op, scope.outer)
             if scope.width != scope.outer.width:
                 with self.f.hoisted(scope.before):
@@ -186,7 +185,7 @@ class _Emitter:
         return scope.names[id(op)]
 
     def splat(self, name: str, width: int, element: str = "double") -> str:
-        """One value in all lanes."""
+        """A value broadcast to all lanes."""
         if width == 1:
             return name
         t = f"<{width} x {element}>"
@@ -196,16 +195,16 @@ class _Emitter:
     # Loops
 
     def loop(self, loop: For, scope: _Scope) -> None:
-        """A loop over neighbouring numbers, several at once if they allow it."""
+        """A loop over contiguous numbers, several at once if they are independent."""
         f, start, stop = self.f, self.integer(loop.start, scope), self.integer(loop.stop, scope)
-        if not loop.independent or self.width > 1 or self.side_by_side == 1:
+        if not loop.independent or self.width > 1 or self.columns == 1:
             with f.loop(start, stop) as index:
                 if loop.backwards:
                     last = f.let(f"sub i64 {f.let(f'add i64 {start}, {stop}')}, 1")
                     index = f.let(f"sub i64 {last}, {index}")
                 self.block(loop.body, _Scope(scope.width, scope, names={id(loop.index): index}))
             return
-        count = self.side_by_side
+        count = self.columns
         whole = f.let(f"and i64 {f.let(f'sub i64 {stop}, {start}')}, {-count}")
         middle = f.let(f"add i64 {start}, {whole}")
         before = f.mark()
@@ -221,7 +220,7 @@ class _Emitter:
     # Memory
 
     def pointer(self, access: Access, scope: _Scope) -> str:
-        """Where the first lane of a scalar is."""
+        """The address of a scalar's first lane."""
         element = "double" if access.space[0] in _SHARED else self.element
         start = self.spaces[access.space]
         if access.base is not None:
@@ -254,7 +253,7 @@ class _Emitter:
         return f.let(f"call {name}({pointers}, i32 8, {mask} {lanes.every}, {t} zeroinitializer)")
 
     def store(self, access: Any, value: str, scope: _Scope) -> None:
-        """Put a value, in all lanes, into a place."""
+        """Store a value in all lanes."""
         f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
         if not lanes:
             aligned = 8 if access.space[0] == "output" else 8 * self.width
@@ -279,7 +278,7 @@ class _Emitter:
         return name
 
     def spread(self, access: Access, pointer: str, lanes: _Lanes, scope: _Scope) -> str:
-        """Pointers to the places of neighbouring indices."""
+        """Pointers to the places of consecutive indices."""
         f, t = self.f, f"<{lanes.count} x i64>"
         stride = self.integer(access.stride, scope) if access.stride is not None else "0"
         steps = self.steps(access.table, lanes) if access.table else _counting(lanes.count)
@@ -287,7 +286,7 @@ class _Emitter:
         return f"<{lanes.count} x ptr> " + f.let(f"getelementptr double, ptr {pointer}, {t} {offsets}")
 
     def steps(self, table: str, lanes: _Lanes) -> str:
-        """How far each lane's place is from the first lane's, by a table."""
+        """Distances of the lanes' places from that of the first lane, from a table."""
         f, t = self.f, f"<{lanes.count} x i64>"
         first = f.at(self.tables[table], lanes.first, "i64")
         name = self.intrinsic(f"{t} @llvm.masked.load.v{lanes.count}i64.p0", f"ptr, i32, <{lanes.count} x i1>, {t}")
@@ -296,7 +295,7 @@ class _Emitter:
 
 
 def _straight(access: Access) -> bool:
-    """Whether places of neighbouring indices are neighbours."""
+    """Whether the places of consecutive indices are contiguous."""
     stride = access.stride
     return stride is not None and stride.code == "int" and stride.attr == 1 and not access.table
 

@@ -1,4 +1,4 @@
-"""Sine and cosine in LLVM assembly, for any number of lanes."""
+"""Sine and cosine as LLVM assembly, for any number of lanes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kinetree.engines.elementary import SineCosine
 
 
 def sincos_text(lanes: int) -> str:
-    """The function `@sincos_<lanes>`, which returns sine and cosine of its argument."""
+    """The function `@sincos_<lanes>`, which returns the sine and cosine of its argument."""
     do = _Assembly(lanes)
     sine, cosine = SineCosine[str](do)("%angle")
     t = do.scalar
@@ -23,7 +23,7 @@ def sincos_text(lanes: int) -> str:
 
 
 class _Assembly:
-    """Arithmetic that writes instructions."""
+    """Arithmetic that emits instructions."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes, self.lines = lanes, list[str]()

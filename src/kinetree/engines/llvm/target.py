@@ -1,4 +1,4 @@
-"""The processor that code is compiled for: its name, its features and how many doubles it handles at once."""
+"""The processor that code is compiled for: its name, features and vector width."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LAST_CACHE = 16 << 20
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as LLVM knows it.
+    """A processor, as LLVM describes it.
 
     Attributes:
         triple: Architecture, vendor and system, e.g. "x86_64-unknown-linux-gnu".
         cpu: LLVM's name of the processor.
-        features: LLVM's list of features; empty leaves them to the processor's name.
-        width: Doubles in one vector register; the widest lane count that batches use.
+        features: LLVM's list of features; empty for those implied by the processor's name.
+        width: Doubles in a vector register; the largest lane width of batches.
     """
 
     triple: str
@@ -47,7 +47,7 @@ class Target:
         return self.triple.startswith(("aarch64", "arm64"))
 
     def machine(self) -> llvmlite.binding.TargetMachine:
-        """LLVM's code generator for this processor, for code that may be loaded at any address."""
+        """LLVM's code generator for this processor, for position-independent code."""
         target = llvm().Target.from_triple(self.triple)
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
 
@@ -77,7 +77,7 @@ _override: ContextVar[Target | None] = ContextVar("kinetree_target", default=Non
 
 
 def current() -> Target:
-    """The processor that compilation is for: the host, unless `use` says otherwise."""
+    """The processor to compile for: the host, unless changed by `use`."""
     return _override.get() or host()
 
 
@@ -93,11 +93,11 @@ def use(target: Target) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def cache_bytes() -> int:
-    """How much scratch lanes may take before they stop paying: half of the last cache, which cores share.
+    """The largest scratch memory for which lanes pay off: half of the last-level cache, which cores share.
 
-    Measured on chains of 50 to 10,000 bodies: up to there eight lanes are 2 to 4 times as fast as one sample at a time
-    (M⁻¹, which runs over several columns at once anyway, less), from there on slower than half as many. Where the
-    system does not tell the size, 16 MB are assumed.
+    Measured on chains of 50 to 10,000 bodies: up to this size, eight lanes are 2 to 4 times as fast as one sample at a
+    time (less for M⁻¹, which handles several columns at once anyway); beyond it, they are slower than four. If the
+    system does not report the size, 16 MB are assumed.
     """
     try:
         texts = [file.read_text().strip() for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
@@ -112,7 +112,7 @@ _importing = Lock()
 
 @lru_cache(maxsize=1)
 def llvm() -> Any:
-    """llvmlite, imported when it is first needed and ready to compile for this machine."""
+    """llvmlite's binding to LLVM, imported on first use and initialised for this machine."""
     with _importing:
         import llvmlite.binding
 

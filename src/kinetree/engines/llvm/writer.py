@@ -1,4 +1,4 @@
-"""A small writer of LLVM assembly: names values, closes loops, keeps track of the current block."""
+"""A small writer of LLVM assembly: names values, structures loops and keeps track of the current block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class FunctionWriter:
-    """The text of one function.
+    """Writes one function.
 
     Args:
         header: Everything before the brace, e.g. "define internal void @f(ptr %x)".
@@ -19,7 +19,7 @@ class FunctionWriter:
         self._count = 0
 
     def do(self, instruction: str) -> None:
-        """Write an instruction that gives no value."""
+        """Write an instruction without a value."""
         self._lines.append(f"  {instruction}")
 
     def let(self, instruction: str) -> str:
@@ -60,7 +60,7 @@ class FunctionWriter:
 
     @contextmanager
     def chain(self, start: str | int, links: str) -> Iterator[str]:
-        """Repeat the block for an index from `start` that goes on to its link in an array, while it is not negative."""
+        """Repeat the block for an index from `start` on, following links in an array until one is negative."""
         k = self._fresh()
         before, index = self._block, f"%i{k}"
         self.do(f"br label %head{k}")
@@ -99,10 +99,10 @@ class FunctionWriter:
 
     @contextmanager
     def switch(self, value: str, numbers: Iterable[int], exhaustive: bool) -> Iterator[Iterator[int]]:
-        """Run the block of one of several numbers: yields an iterator, of which each step opens the next block.
+        """Run one of several blocks; yields an iterator over the numbers, each step of which opens the next block.
 
         Args:
-            value: An i64.
+            value: The number that selects a block, an i64.
             numbers: The numbers that have blocks.
             exhaustive: Whether the value is always one of them.
         """
@@ -123,12 +123,12 @@ class FunctionWriter:
         self._open(f"end{k}")
 
     def mark(self) -> int:
-        """The place where the next instruction will stand, for `hoisted`."""
+        """The position of the next instruction, for `hoisted`."""
         return len(self._lines)
 
     @contextmanager
     def hoisted(self, mark: int) -> Iterator[None]:
-        """Write the block's instructions at an earlier place of the text, before a loop that is being written."""
+        """Insert the block's instructions at an earlier position, before a loop that is being written."""
         end = len(self._lines)
         yield
         written = self._lines[end:]
@@ -142,14 +142,14 @@ class FunctionWriter:
         self._open(f"stay{k}")
 
     def label(self, name: str) -> None:
-        """Open the block of a label; the instruction before it has left the last block."""
+        """Start the block of a label; the instruction before it must have left the previous block."""
         self._open(name)
 
     def text(self, result: str = "void") -> str:
         """The finished function.
 
         Args:
-            result: What it returns, type and value.
+            result: The return value, with its type.
         """
         return "\n".join([*self._lines, f"  ret {result}", "}", ""])
 
@@ -163,7 +163,7 @@ class FunctionWriter:
 
 
 def kernel_entry(outputs: int) -> str:
-    """`kernel`, which hands the addresses of all outputs in a row to `body` as arguments, so that none aliases another.
+    """`kernel`, which unpacks the addresses of all outputs into arguments of `body`, which do not alias each other.
 
     Args:
         outputs: Number of outputs.
@@ -177,7 +177,7 @@ def kernel_entry(outputs: int) -> str:
 def transpose(f: FunctionWriter, rows: list[str]) -> list[str]:
     """Transpose a square of doubles held as W row vectors of W doubles, W = 2, 4 or 8.
 
-    First pairs of rows are interleaved, then 128-bit pieces are transposed: each step is one instruction on x86.
+    Pairs of rows are interleaved, then 128-bit pieces are transposed; each step is one instruction on x86.
     """
     width = len(rows)
     vector = f"<{width} x double>"
@@ -192,7 +192,7 @@ def transpose(f: FunctionWriter, rows: list[str]) -> list[str]:
         odds.append(shuffle(a, b, [p for c in range(1, width, 2) for p in (c, width + c)]))
 
     def pieces(rows: list[str]) -> list[str]:
-        # Row i of the result holds piece i of every row.
+        # row i of the result holds piece i of every row
         if len(rows) == 1:
             return rows
         half = [2 * p + d for p in range(0, width // 2, 2) for d in (0, 1)]

@@ -1,12 +1,13 @@
-"""Compiled objects on disk.
+"""The on-disk cache of compiled code.
 
-The files hold executable code, so they are used only from a directory and files that nobody but the user can write, and
-only when their SHA-256 fits: LLVM never sees a damaged byte. The directory is `KINETREE_CACHE_DIR`, else
-`$XDG_CACHE_HOME/kinetree`, else `~/.cache/kinetree`; `KINETREE_CACHE_DIR=off` (or empty) switches the cache off. Where
-the directory cannot be used everything works, uncached, and says so once.
+The files hold executable code. So the directory and the files must be writable by the user alone, and a SHA-256 digest
+is verified before anything is passed to LLVM. The directory is `KINETREE_CACHE_DIR`, else `$XDG_CACHE_HOME/kinetree`,
+else `~/.cache/kinetree`; `KINETREE_CACHE_DIR=off` (or empty) disables the cache. If the directory cannot be used,
+everything works uncached, and one warning says so.
 
-A file is magic, digest of its name and of all that follows, length of the metadata, metadata (JSON), object code.
-Whatever is not such a file (a directory, a pipe, a link, something cut off or huge) is a miss: code is compiled anew.
+A file consists of a magic string, a digest of its name and of everything after the digest, the length of the metadata,
+the metadata (JSON) and the object code. Anything else under its name (a directory, a pipe, a link, a truncated or huge
+file) is a miss, and the code is compiled again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 from kinetree.errors import CacheWarning
 
 LIMIT_BYTES = 256 << 20
-"""When the cache outgrows this, the files that were not used for longest go until it is three quarters full."""
+"""When the cache grows beyond this, the least recently used files are removed until it is three quarters full."""
 
 ENTRY_BYTES = 64 << 20
 """Larger files are neither written nor read; the largest kernels take 2 MB."""
@@ -40,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 _HEADER = len(_MAGIC) + 32
 _SUFFIX = ".object"
 _PART = ".part"
-_PART_SECONDS = 3600  # after which a file that was never finished is somebody's who died
+_PART_SECONDS = 3600  # age at which an unfinished file is considered abandoned
 
 _PACKAGE = Path(__file__).parents[2]
 
@@ -48,17 +49,17 @@ _warned = False
 
 
 def key(*parts: object) -> str | None:
-    """A file name for what `parts` describe, compiled by this version of the library; None if it is not to be kept.
+    """A file name for code compiled by this version of the library; None if it must not be cached.
 
     Args:
-        parts: Whatever distinguishes the code; compared by their `repr`.
+        parts: Objects whose `repr` identifies the code.
     """
     fingerprint = source_fingerprint()
     return None if fingerprint is None else hashlib.sha256(repr((fingerprint, parts)).encode()).hexdigest()
 
 
 def _sources() -> dict[str, tuple[int, ...]]:
-    """The package's own source files, with what changes when they are replaced."""
+    """The package's source files, with the size, time and inode that reveal a replacement."""
     found: dict[str, tuple[int, ...]] = {}
     for directory, folders, files in os.walk(_PACKAGE):
         folders[:] = sorted(f for f in folders if f != "__pycache__")
@@ -70,15 +71,15 @@ def _sources() -> dict[str, tuple[int, ...]]:
     return found
 
 
-# The files that this process runs. Their contents are read when first needed: by then they may be another version's.
+# The files that this process imported. Their contents are read later, when they may have been replaced.
 _IMPORTED = _sources()
 
 
 @lru_cache(maxsize=1)
 def source_fingerprint() -> str | None:
-    """SHA-256 over the package's own sources and the versions of what it compiles with.
+    """SHA-256 over the package's sources and the versions of NumPy and llvmlite.
 
-    None if the sources are no longer those that were imported: what they compile to is not what this process compiles.
+    None if the sources have changed since they were imported, since this process would then compile other code.
     """
     digest = hashlib.sha256()
     digest.update(f"numpy {np.__version__}, llvmlite {llvmlite.__version__}\n".encode())
@@ -94,7 +95,7 @@ def source_fingerprint() -> str | None:
 
 
 def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
-    """The metadata and object code stored under a key, or None if there are none that can be trusted."""
+    """The metadata and object code stored under a key, or None if there is no trustworthy entry."""
     directory = None if name is None else _directory()
     if directory is None or name is None:
         return None
@@ -109,12 +110,12 @@ def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
         if not stat.S_ISREG(status.st_mode) or not _HEADER < status.st_size <= ENTRY_BYTES:
             return None
         if not _is_private(status):
-            _warn(f"{path} is owned or may be written by others")
+            _warn(f"{path} is owned or writable by others")
             return None
         with open(descriptor, "rb", closefd=False) as file:
             unpacked = _unpack(name, file.read(status.st_size))
         if unpacked is not None:
-            os.utime(path)  # remembers the use, for pruning
+            os.utime(path)  # marks the entry as used, for pruning
         return unpacked
     except OSError:
         return None
@@ -123,7 +124,7 @@ def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
 
 
 def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
-    """Keep object code and JSON-able metadata under a key. Failing to is no error."""
+    """Store object code and JSON-serialisable metadata under a key. Failure is not an error."""
     directory = None if name is None else _directory(create=True)
     described = json.dumps(metadata).encode()
     body = _LENGTH.pack(len(described)) + described + code
@@ -131,7 +132,7 @@ def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
         return
     temporary = None
     try:
-        # Readers and writers of other processes see either no file or a whole one.
+        # other processes see either no file or a complete one
         descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_PART)
         with open(descriptor, "wb") as file:
             file.write(_MAGIC + _digest(name, body) + body)
@@ -146,7 +147,7 @@ def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
 
 
 def _digest(name: str, body: bytes) -> bytes:
-    """Of a file's contents under its own name: no file can stand in for another."""
+    """The digest of a file's name and contents, so that no file can be mistaken for another."""
     return hashlib.sha256(name.encode() + b"\n" + body).digest()
 
 
@@ -160,7 +161,7 @@ def _unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _directory(create: bool = False) -> Path | None:
-    """The cache directory if it exists and only the user can write it."""
+    """The cache directory, if it exists and is writable by the user alone."""
     setting = os.environ.get("KINETREE_CACHE_DIR")
     if setting is not None and setting in ("", "off"):
         return None
@@ -172,11 +173,11 @@ def _directory(create: bool = False) -> Path | None:
         status = path.stat()
     except FileNotFoundError:
         return None
-    except (OSError, RuntimeError, ValueError) as error:  # no home directory; a name that is none
+    except (OSError, RuntimeError, ValueError) as error:  # no home directory; an invalid name
         _warn(f"the cache directory cannot be made or read ({error})")
         return None
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
-        _warn(f"{path} is not a directory of yours that only you can write (chmod go-w)")
+        _warn(f"{path} is not a directory that you own and that you alone can write to (chmod go-w)")
         return None
     return path
 
@@ -188,11 +189,11 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _prune(directory: Path) -> None:
-    """Remove what was not used for longest when there is too much, and what writers that died have left."""
+    """Remove the least recently used entries if the cache is too large, and abandoned temporary files."""
     files = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # another process was faster
+            with contextlib.suppress(OSError):  # another process may have removed it
                 if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
                     files.append((entry.stat(follow_symlinks=False), entry.path))
                 elif entry.name.endswith(_PART) and time.time() - entry.stat().st_mtime > _PART_SECONDS:

@@ -1,7 +1,7 @@
-"""The callable that users hold: checks what it is given, picks a lane width and runs the kernel.
+"""A compiled function of arrays: checks its arguments, chooses a lane width and runs the kernel.
 
-A single sample runs on a kernel of width 1, a batch on the processor's vector width. The bits of a sample do not depend
-on which.
+A single sample runs on a kernel of width 1, a batch on the processor's vector width. Results have the same bits either
+way.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Kernel = Callable[[int], Library]
 
 _FLOAT64 = np.dtype(np.float64)
 
-# More are too many for some versions of NumPy.
+# the limit of some versions of NumPy
 _UFUNC_OPERANDS = 32
 
-# Fewer samples are faster one by one than in lanes that are mostly spare.
+# fewer samples are faster one by one than in mostly unused lanes
 _SMALLEST_BATCH = 3
 
-# Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches as many numbers as this.
+# Waking a thread takes about 0.1 ms, which pays off from about 0.25 ms of work: roughly this many numbers touched.
 _NUMBERS_PER_THREAD = 1 << 20
 
 
@@ -44,7 +44,7 @@ class Compiled(Gate):
 
     Args:
         binding: The kernel's operands and constants.
-        kernel: Gives the library with the symbol `kernel` for a lane width; called once for each width that is needed.
+        kernel: Returns the library with the symbol `kernel` for a lane width; called once per width.
     """
 
     def __init__(self, binding: Binding, kernel: Kernel) -> None:
@@ -58,16 +58,16 @@ class Compiled(Gate):
         self._single: Callable[..., Any] | None = None
 
     def general(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute. This is what calling does; plain samples take the short way of `Gate` where there is one.
+        """Compute, with any valid arguments; `Gate` handles single contiguous samples without coming here.
 
         Args:
             inputs: Arrays of shape (..., *core), in the order of `binding.inputs`; any real numbers.
-            out: Array (or tuple of arrays, for several outputs) of the result's shape to put it in; may overlap inputs.
+            out: Array (or tuple of arrays, for several outputs) for the result, of its shape; may overlap inputs.
 
         Returns:
-            The array of results, or a tuple of them if there are several.
+            The result, or a tuple of results.
         """
-        # Plain samples go straight to the ufunc.
+        # single samples go straight to the ufunc
         if out is None and len(inputs) == len(self._shapes) and self._single is not None:
             for array, shape in zip(inputs, self._shapes, strict=False):
                 if type(array) is not np.ndarray or array.shape != shape or array.dtype is not _FLOAT64:
@@ -78,12 +78,12 @@ class Compiled(Gate):
         return self._general(inputs, out)
 
     def compile(self) -> None:
-        """Compile now what calls may need later, so that no call has to."""
+        """Compile now what later calls may need."""
         for width in {1, self._width}:
             self._runner(width)
 
     def _runner(self, width: int) -> Callable[..., Any]:
-        """The function that runs the kernel of a width on checked arrays with at most one batch axis."""
+        """The function that runs the kernel of a lane width on checked arrays with at most one batch axis."""
         try:
             return self._runners[width]
         except KeyError:
@@ -122,7 +122,7 @@ class Compiled(Gate):
     def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
         """Run a flat batch into a user's arrays."""
         targets = _reshaped(results, self.binding, samples)
-        # A result that overlaps inputs or other results, or has no flat view, is computed elsewhere first.
+        # a result that overlaps inputs or other results, or has no flat view, is computed in a temporary array
         for k, (result, flat_result) in enumerate(zip(results, targets, strict=True)):
             others = [*flat, *targets[:k]]
             detached = flat_result is not result and not np.may_share_memory(result, flat_result)
@@ -161,7 +161,7 @@ class Compiled(Gate):
         return arguments.common_batch(self.binding.name, [operand.name for operand in self.binding.inputs], leads)
 
     def _results(self, out: Any, batch: tuple[int, ...]) -> tuple[Array, ...]:
-        """The arrays that take the results: the user's if they fit, else new ones."""
+        """The arrays for the results: the user's, checked, or new ones."""
         outputs = self.binding.outputs
         shapes = [batch + operand.shape for operand in outputs]
         if out is None:
@@ -170,7 +170,7 @@ class Compiled(Gate):
 
 
 class standard_arithmetic:
-    """IEEE's default arithmetic for the steps that NumPy adds to what a kernel computes, and no complaints."""
+    """IEEE default arithmetic, without warnings, for NumPy operations on the result of a kernel."""
 
     __slots__ = ("_errors", "_found", "_restore")
 
@@ -199,7 +199,7 @@ _kept: list[Library] = []
 
 
 def load_driver(width: int) -> Library:
-    """The driver for a lane width on the current target, compiled once and kept."""
+    """The driver for a lane width on the current target, compiled once per process."""
     chosen = target.current()
     with _drivers_lock:
         library = _drivers.get((width, chosen))
@@ -215,7 +215,7 @@ _drivers_lock = Lock()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:
-    """The widest lanes whose scratch stays in the cache: all, or half of them; fewer hardly beat single samples."""
+    """The widest lanes whose scratch memory fits the cache: all or half of them; fewer hardly beat single samples."""
     fits = target.cache_bytes() // (8 * max(binding.footprint, 1))
     return next((width for width in (widest, widest // 2) if 1 < width <= fits), 1)
 
@@ -226,13 +226,13 @@ def _lead(array: Array, operand: Operand) -> tuple[int, ...]:
 
 
 def _reshaped(results: tuple[Array, ...], binding: Binding, samples: int) -> list[Array]:
-    """Results with one batch axis; views, where strides allow it."""
+    """Results with one batch axis; views if strides permit."""
     flat = [(samples, *operand.shape) for operand in binding.outputs]
     return [r if r.shape == shape else r.reshape(shape) for r, shape in zip(results, flat, strict=True)]
 
 
 def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) -> Array:
-    """An input with one batch axis; repeated by a zero stride if it is one sample for all, else by copying."""
+    """An input with one batch axis; a single sample is repeated by a zero stride, anything else copied."""
     lead = _lead(array, operand)
     if lead == batch:
         return array if len(lead) == 1 else array.reshape(samples, *operand.shape)
@@ -242,13 +242,13 @@ def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) 
 
 
 def _direct(binding: Binding, driver: Library, kernel: Library, width: int) -> Callable[..., Any]:
-    """Call the driver without NumPy, whose ufuncs have no core axes of length 0, nor any number of operands."""
+    """Call the driver directly, since NumPy's ufuncs limit the number of operands and have no empty core axes."""
     words = plan(binding, kernel.address("kernel"), width)
     drive = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(driver.address("drive"))
 
     def run(*inputs: Array, out: tuple[Array, ...] | None = None) -> Any:
         results = tuple(np.empty(operand.shape) for operand in binding.outputs) if out is None else out
-        # Copies make this independent of layouts and overlaps.
+        # copies make this independent of strides and overlaps
         arrays = [np.array(array, order="C") for array in (*inputs, *results)]
         leads = [array.ndim - len(operand.shape) for array, operand in zip(arrays, binding.operands, strict=True)]
         outer = [array.strides[0] if lead else 0 for array, lead in zip(arrays, leads, strict=True)]

@@ -1,21 +1,21 @@
-"""The inner loop between NumPy's arrays and a kernel, one text for all algorithms.
+"""The inner loop between NumPy's arrays and a kernel, as LLVM assembly; the same for all algorithms.
 
-NumPy calls `drive(args, dims, steps, plan)` with the arrays' addresses, the number of samples and all strides. It takes
-W samples at a time into a lane-interleaved scratch, calls the kernel and brings the results back. All inputs of
-a block are read before its first result is written: results may go where inputs came from. Short of W samples the last
-one fills the spare lanes; those compute the same bits and are stored to the same place.
+NumPy calls `drive(args, dims, steps, plan)` with the arrays' addresses, the number of samples and all strides. `drive`
+copies W samples at a time into lane-interleaved scratch memory, calls the kernel and copies the results back. All
+inputs of a block are read before its first result is written, so results may overwrite inputs. If fewer than W samples
+are left, the last one fills the unused lanes, which compute the same bits and are stored to the same place.
 
-    take      user array -> lanes, by strides, or W x W register transposes where a sample is contiguous
+    take      user array -> lanes, by strides, or by W x W register transposes if samples are contiguous
     put       lanes -> user array, likewise
     mirror    upper triangle -> lower triangle
     drive     the loop over blocks of samples
-    standard  sets the processor to IEEE arithmetic; gives what was set before, with the exception flags
-    restore   sets it back
+    standard  switches to IEEE default arithmetic; returns the previous settings and exception flags
+    restore   restores them
 
-A thread may have been told to flush subnormal numbers to zero, to round upwards or to trap. Kernels run under IEEE's
-default arithmetic all the same, and leave both settings and flags as they found them.
+Even if the thread flushes subnormal numbers to zero, rounds upwards or traps, kernels run under IEEE default arithmetic
+and leave settings and flags unchanged.
 
-User memory is only promised to be aligned to 8 bytes. The plan is described in `operands.py`.
+User memory is assumed to be aligned to 8 bytes only. The plan is described in `operands.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, 
 
 _ALIGNMENT = 64
 
-# x86 has settings and flags in one register: all exceptions masked, rounding to nearest, no flushing. The low six bits
-# are flags. ARM has settings in FPCR, of which zero is the default, and flags in FPSR.
+# On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
+# The low six bits are flags. On ARM, settings are in FPCR, with default zero, and flags in FPSR.
 _MXCSR_DEFAULT = 0x1F80
 _MXCSR_FLAGS = 0x3F
 
@@ -39,8 +39,8 @@ def driver_text(width: int, target: Target) -> str:
     """LLVM IR of `drive` for kernels of a lane width.
 
     Args:
-        width: Samples that a kernel handles at once, W = 1, 2, 4 or 8.
-        target: The processor; its own vector width serves the copies that are not between lanes.
+        width: Samples per call of the kernel, W = 1, 2, 4 or 8.
+        target: The processor; its vector width is used for copies that do not involve lanes.
     """
     lanes = f"<{width} x double>"
     block = max(2, target.width)
@@ -76,14 +76,14 @@ class _Core:
         first, rank = f.word(operand, OperandWord.FIRST_STEP), f.word(operand, OperandWord.RANK)
         self.strides = []
         for axis in range(3):
-            # Padded axes have length 1: their stride is never used, but must be read from somewhere.
+            # padded axes have length 1; their stride is irrelevant but must be read from somewhere
             offset = f.let(f"sub i64 {rank}, {3 - axis}")
             real = f.let(f"icmp sge i64 {offset}, 0")
             index = f.let(f"select i1 {real}, i64 {f.let(f'add i64 {first}, {offset}')}, i64 0")
             self.strides.append(f.word(steps, index))
 
     def contiguous(self) -> str:
-        """Whether the elements of a sample lie side by side in C order, an i1."""
+        """Whether a sample is contiguous in C order, an i1."""
         f = self.f
         inner, answer = "8", "true"
         for dim, stride in zip(reversed(self.dims), reversed(self.strides), strict=True):
@@ -95,7 +95,7 @@ class _Core:
 
     @contextmanager
     def each(self) -> Iterator[tuple[str, str]]:
-        """Loop over the elements: gives an element's number in C order and its offset in bytes."""
+        """Loop over the elements; yields an element's number in C order and its offset in bytes."""
         f, number, offset = self.f, "0", "0"
         with ExitStack() as loops:
             for dim, stride in zip(self.dims, self.strides, strict=True):
@@ -109,7 +109,7 @@ _SIGNATURE = "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %
 
 
 def _lane_pointers(f: FunctionWriter, width: int) -> list[str]:
-    """Where the samples of a block start; spare lanes repeat the last sample."""
+    """Pointers to the samples of a block; unused lanes repeat the last sample."""
     pointers = []
     for lane in range(width):
         sample = f.let(f"add i64 %first, {lane}")
@@ -151,7 +151,7 @@ def _take(width: int) -> str:
                 f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
         rest = f.let(f"sub i64 {core.size}, {whole}")
         with f.when(f.let(f"icmp ne i64 {rest}, 0")):
-            # Rows beyond the operand are garbage in what the next one overwrites, or in the slack at the end.
+            # rows beyond the operand are garbage, in memory that the next operand overwrites or in the padding
             mask = _mask(f, width, rest)
             load = f"call {lanes} @llvm.masked.load.v{width}f64.p0"
             rows = [
@@ -247,7 +247,7 @@ def _mirror(block: int) -> str:
     def load(places: list[str]) -> list[str]:
         return [f.let(f"load {vector}, ptr {place}, align 8") for place in places]
 
-    # Blocks on the diagonal first: the overlapping ones read them.
+    # blocks on the diagonal first, because overlapping blocks read them
     with f.loop(0, stop, block) as start:
         i = clamp(start)
         places = slots(i, i)
@@ -315,7 +315,7 @@ def _drive(width: int) -> str:
         f.let("call ptr @PyErr_NoMemory()")
         f.do(f"call void @PyGILState_Release(i32 {state})")
     found = f.let("call i64 @standard()")
-    # Distance to the next multiple of the alignment.
+    # distance to the next multiple of the alignment
     number = f.let(f"ptrtoint ptr {memory} to i64")
     scratch = f.at(memory, f.let(f"and i64 {f.let(f'sub i64 0, {number}')}, {_ALIGNMENT - 1}"))
     workspace = f.at(scratch, f.word("%plan", PlanWord.WORKSPACE))
@@ -353,7 +353,7 @@ def _drive(width: int) -> str:
             sink = operand(k)
             area = f.at(scratch, f.word(sink, OperandWord.AREA))
             if width == 1:
-                # A contiguous result is computed in place.
+                # a contiguous result is computed in place
                 user = f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
                 area = f.let(f"select i1 {_Core(f, sink, '%steps').contiguous()}, ptr {user}, ptr {area}")
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")

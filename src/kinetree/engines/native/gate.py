@@ -1,14 +1,14 @@
-"""The short way from Python to a kernel.
+"""The fast path from Python to a kernel.
 
-A call of a ufunc costs NumPy more than a small robot costs the kernel. `Gate` is a base class whose instances, once
-they are open, Python calls without any Python code: machine code looks whether all arguments are exact, contiguous
-float64 arrays of the shapes of one sample. If so it allocates the results and runs the kernel; in every other case
-(batches, keywords, other types) it calls the instance's method `general` with the same arguments. A gate that is shut
-is a plain Python object with a `__call__`; it needs no machine code. Opening one changes its class.
+For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
+instances, once open, are called without executing any Python code. Machine code checks that all arguments are exactly
+`numpy.ndarray`, contiguous, float64 and of the shape of one sample. If so, it allocates the results and runs the
+kernel; in every other case (batches, keywords, other types) it calls the method `general` with the same arguments. A
+closed gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes its class.
 
-It reads the fields of NumPy's arrays directly. `supported` checks on live arrays that they are where they are expected.
-Where they are not, on interpreters other than CPython, without a global lock, or with `KINETREE_NO_GATE=1`, a gate
-is a plain class that always calls `general`.
+Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
+differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
+always calls `general`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _VECTORCALL, _METHOD, _WORDS, _GATE_SIZE = 16, 24, 32, 40
 
 _PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 _NPY_DOUBLE = 12
-_PYARRAY_NEW = 93  # place in NumPy's array table, part of its binary interface
+_PYARRAY_NEW = 93  # position in NumPy's array table, part of its binary interface
 _MAX_OPERANDS = 16
 
-_LONG_RUN = 1 << 14  # numbers touched by a sample, from which on other threads may run meanwhile
+_LONG_RUN = 1 << 14  # numbers touched by a sample from which on the GIL is released
 _GENERAL = sys.intern("general")
 
 
 class _Word(IntEnum):
-    """Places in what a gate knows, in 64-bit words."""
+    """Layout of a gate's description, in 64-bit words."""
 
     INPUTS = 0
     OUTPUTS = 1
@@ -83,7 +83,7 @@ def gate_text() -> str:
     kind, float64 = f.address(words, _Word.ARRAY_TYPE), f.address(words, _Word.FLOAT64)
     operands = f.at(words, _Word.OPERANDS, "i64")
 
-    # Every argument must be a plain array of one sample.
+    # every argument must be a plain array of one sample
     with f.loop(0, inputs) as k:
         array = f.address("%args", k)
         operand = f.at(operands, f.let(f"mul i64 {k}, {_OPERAND_WORDS}"), "i64")
@@ -99,7 +99,7 @@ def gate_text() -> str:
             f.leave_when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}"), "general")
         f.do(f"store ptr {f.address(f.at(array, _DATA))}, ptr {f.at(arguments, k, 'ptr')}, align 8")
 
-    # What is returned, an array or a tuple of arrays, owns all that is allocated here.
+    # the returned array or tuple of arrays owns everything allocated here
     f.do(f"store ptr null, ptr {answer}, align 8")
     several = f.let(f"icmp ne i64 {outputs}, 1")
     with f.when(several):
@@ -134,14 +134,14 @@ def gate_text() -> str:
     f.leave_when(f.let(f"icmp ne ptr {f.let('call ptr @PyErr_Occurred()')}, null"), "failed")
     f.do(f"ret ptr {f.address(answer)}")
 
-    # Memory has run out.
+    # out of memory
     f.label("failed")
     owned = f.address(answer)
     with f.when(f.let(f"icmp ne ptr {owned}, null")):
         f.do(f"call void @Py_DecRef(ptr {owned})")
     f.do("ret ptr null")
 
-    # self.general(*args, **options): the same arguments behind self.
+    # self.general(*args, **options): the same arguments after self
     f.label("general")
     given = f.let(f"and i64 %nargsf, {2**63 - 1}")
     named = f.let("icmp eq ptr %names, null")
@@ -204,11 +204,11 @@ class _Member(ctypes.Structure):
 
 
 def _make_base() -> type:
-    """A type with room for a gate's three pointers, whose instances are called through the first of them."""
+    """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, _VECTORCALL, 1, None))  # a read-only Py_ssize_t
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
-    # Python copies all of this but the names, which live as long as this function does.
+    # Python copies all of this except the names, which are constants of this function
     default, base, vectorcall = 1 << 18, 1 << 10, 1 << 11
     name = b"kinetree.engines.native.gate.GateBase"
     spec = _Spec(name, _GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
@@ -218,7 +218,7 @@ def _make_base() -> type:
 
 
 def supported() -> bool:
-    """Whether gates may read arrays directly here, found out by looking at some."""
+    """Whether gates can read arrays directly in this process, as verified on some arrays."""
     if os.environ.get("KINETREE_NO_GATE", "") not in ("", "0"):
         return False
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -262,7 +262,7 @@ def _allocator_fits() -> bool:
 
 
 class _Plain:
-    """The base of gates where there is no machine code: they stay shut."""
+    """The base of gates without machine code, which never open."""
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self.general(*inputs, **options)
@@ -280,12 +280,12 @@ else:
 
 
 class Gate(_Base):
-    """Base of callables. A subclass defines `general(*inputs, **options)`, and no `__call__`.
+    """Base class of callables. A subclass defines `general(*inputs, **options)` and no `__call__`.
 
-    A subclass that makes instances without their constructor calls its own `__new__`, not `object.__new__`.
+    A subclass that creates instances without calling the constructor must call its own `__new__`, not `object.__new__`.
     """
 
-    # Each class has a twin with a `__call__` of Python, of which its instances are until they open.
+    # Each class has a twin with a Python `__call__`, which is the class of its instances until they open.
     _opened: type[Gate]
     _shut: type[Gate]
 
@@ -297,11 +297,11 @@ class Gate(_Base):
             cls._opened, cls._shut = cls, type(cls.__name__, (cls,), twin)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Make a gate that is shut: all calls go to `general`."""
+        """Create a closed gate: all calls go to `general`."""
         return super().__new__(cls._shut if NATIVE else cls)  # type: ignore[return-value]
 
     def open_gate(self, binding: Binding, driver: Library, kernel: Library) -> None:
-        """From now on run a kernel of width 1 directly, if that is possible here.
+        """Run a kernel of width 1 directly from now on, if that is supported.
 
         Args:
             binding: The kernel's operands.
@@ -312,7 +312,7 @@ class Gate(_Base):
             self._open(_describe(binding, driver, kernel))
 
     def follow(self, other: Gate) -> None:
-        """Run directly what another gate runs, as soon as that one is open."""
+        """Run the kernel of another gate directly, as soon as that gate opens."""
         with _lock:
             if not other.is_open:
                 vars(other).setdefault("_followers", []).append(weakref.ref(self))
@@ -322,7 +322,7 @@ class Gate(_Base):
     def _open(self, description: tuple[Any, ...]) -> None:
         with _lock:
             if not self.is_open:
-                # Keeps alive what the machine code reads. It never changes: calls of other threads may be under way.
+                # keeps alive what the machine code reads; immutable, since calls in other threads may be in progress
                 self._gate = description
                 _field(self, _WORDS).value = description[0].ctypes.data
                 self.call_from_machine_code()
@@ -333,7 +333,7 @@ class Gate(_Base):
                 follower._open(description)
 
     def call_from_machine_code(self) -> None:
-        """Skip the `__call__` of Python from now on; until the gate opens, all calls go to `general`."""
+        """Bypass the Python `__call__` from now on; until the gate opens, all calls go to `general`."""
         with _lock:
             if NATIVE and type(self) is not self._opened:
                 _field(self, _METHOD).value = id(_GENERAL)
@@ -341,17 +341,17 @@ class Gate(_Base):
                 self.__class__ = self._opened
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy is shut and has no followers.
+        # a copy is closed and has no followers
         return {name: value for name, value in vars(self).items() if name not in ("_gate", "_followers")}
 
     @property
     def is_open(self) -> bool:
-        """Whether plain samples go the short way."""
+        """Whether single contiguous samples take the fast path."""
         return NATIVE and bool(_field(self, _WORDS).value)
 
 
 def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, ...]:
-    """The words that the machine code reads, then everything that they point to."""
+    """The description that the machine code reads, and everything that it points to."""
     orders = plan(binding, kernel.address("kernel"), 1)
     strides = [np.empty(operand.shape).strides for operand in binding.operands]
     steps = np.array([0] * len(binding.operands) + [s for core in strides for s in core], dtype=np.intp)
@@ -375,7 +375,7 @@ def _field(gate: object, offset: int) -> ctypes.c_void_p:
 
 
 def _code() -> Library:
-    """The machine code of all gates, loaded once and never unloaded."""
+    """The machine code shared by all gates, loaded once and never unloaded."""
     global _library
     with _lock:
         if _library is None:

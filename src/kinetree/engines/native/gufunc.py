@@ -1,7 +1,7 @@
-"""Real NumPy generalised ufuncs out of compiled code.
+"""NumPy generalised ufuncs around compiled code.
 
-NumPy's C function for making ufuncs is reached through the table that it exports to C extensions, with ctypes. A ufunc
-keeps everything that it points to (code, plan, tables) in its own `__dict__`, so it may outlive whatever made it.
+NumPy's C function that creates ufuncs is reached with ctypes, through the table that NumPy exports to C extensions. A
+ufunc keeps everything it points to (code, plan, tables) alive in its own `__dict__`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 from kinetree.engines.native.libraries import Library
 from kinetree.engines.native.operands import Binding, plan
 
-_FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # place in NumPy's ufunc table, part of its binary interface
+_FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # position in NumPy's ufunc table, part of its binary interface
 _NPY_DOUBLE = 12
-_NUMPY_ABI = 2  # places in the tables are fixed within it
+_NUMPY_ABI = 2  # positions in the tables are fixed for this version
 _NO_IDENTITY = -1
 
 
@@ -40,7 +40,7 @@ def make_gufunc(binding: Binding, driver: Library, kernel: Library, width: int) 
 
 
 def _make(function: int, data: int, inputs: int, outputs: int, name: str, signature: str) -> np.ufunc:
-    """Call NumPy's constructor. The ufunc owns the small buffers made here; the rest is the caller's to attach."""
+    """Call NumPy's constructor. The ufunc owns the buffers created here; the caller attaches everything else."""
     functions = (ctypes.c_void_p * 1)(function)
     datas = (ctypes.c_void_p * 1)(data)
     types = ctypes.create_string_buffer(bytes([_NPY_DOUBLE] * (inputs + outputs)))
@@ -56,7 +56,7 @@ def _make(function: int, data: int, inputs: int, outputs: int, name: str, signat
 @lru_cache(maxsize=1)
 def _constructor() -> Any:
     if _multiarray_umath._get_ndarray_c_version() >> 24 != _NUMPY_ABI:
-        raise ImportError(f"Kinetree knows NumPy 2's binary interface; NumPy {np.__version__} has another one")
+        raise ImportError(f"Kinetree needs NumPy 2's binary interface; that of NumPy {np.__version__} is different")
     table = c_table(_multiarray_umath._UFUNC_API)
     arrays, text, number = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int
     prototype = ctypes.PYFUNCTYPE(

@@ -1,4 +1,4 @@
-"""Compiled kernels of an algorithm for one set of node kinds: from the cache on disk, or traced and compiled."""
+"""Compiled kernels of an algorithm for one set of variants, from the cache on disk or newly compiled."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Kernels:
         self._metadata: dict[str, Any] | None = None
 
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
-        """LLVM assembly for a lane width, and the sizes of records and arrays that go with it."""
+        """LLVM assembly for a lane width, and the metadata that binding it needs."""
         program = lowered(self.algorithm, self.variants)
         return emit(program, width, chosen.width), program.metadata
 
     def library(self, width: int) -> Library:
-        """Machine code for a lane width on the current target, loaded or compiled when first needed."""
+        """Machine code for a lane width on the current target, loaded or compiled on first use."""
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
@@ -46,21 +46,21 @@ class Kernels:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Sizes of records and arrays, the same for all widths; known once there is a library."""
+        """Sizes of records and arrays, the same for all widths; available once a library is loaded."""
         if self._metadata is None:
-            raise RuntimeError(f"{self.algorithm.name}: no library was loaded yet")
+            raise RuntimeError(f"{self.algorithm.name}: no library has been loaded yet")
         return self._metadata
 
     @property
     def _name(self) -> tuple[object, ...]:
-        """What distinguishes the code on disk. Only the library's own is kept: others' could change unnoticed."""
+        """The cache key; empty for algorithms and kinds of others, whose sources may change unnoticed."""
         authors = {self.algorithm.run.__module__, *(type(kind).__module__ for kind, _ in self.variants.nodes)}
         own = all(author.startswith("kinetree.") for author in authors)
         return (self.algorithm.name, self.variants.key) if own else ()
 
 
 def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
-    """The kernels of an algorithm for a set of variants, made once per process."""
+    """The kernels of an algorithm for a set of variants, created once per process."""
     with _making:
         return _made(algorithm, variants)
 
@@ -79,15 +79,15 @@ def bind(
 ) -> Compiled:
     """A callable of NumPy arrays for one mechanism and choice of frames.
 
-    Inputs that are empty for this choice (wrenches of no frames) are left out of its signature.
+    Inputs that are empty for this choice (wrenches on no frames) are left out of its signature.
 
     Args:
         algorithm: The recursion.
         mechanism: The robot.
-        sites: The frames asked for.
-        name: What users call the function, for messages.
+        sites: The frames.
+        name: Public name of the function, for messages.
         single: There is one frame, and results have no axis for it.
-        bundle: What several results come in.
+        bundle: Type of several results.
     """
     variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)

@@ -1,4 +1,4 @@
-"""Machine code by what it does: from the cache on disk, or compiled and kept there."""
+"""Loads machine code from the cache on disk, or compiles it and stores it there."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kinetree.engines.native import cache
 if TYPE_CHECKING:
     import llvmlite.binding
 
-# What compiled code may call: the C library's memory functions, what LLVM lowers its intrinsics to on processors that
-# lack the instruction, and what the way in from Python needs.
+# Functions that compiled code may call: the C library's memory functions, those that LLVM substitutes for intrinsics on
+# processors without the instruction, and those of Python's C API that `gate` and `driver` need.
 _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
 _LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
 _PYTHON = (
@@ -41,11 +41,11 @@ def find_or_compile(
     """Load a library.
 
     Args:
-        what: What distinguishes its code, besides the version of this package and the target; None if it must not be
-            kept on disk.
-        target: The processor that it is for.
-        text: Makes its LLVM assembly, and whatever else is to be known of it, fit for JSON.
-        symbols: The functions whose addresses are wanted.
+        what: Identifies the code, together with the version of this package and the target; None if it must not be
+            cached on disk.
+        target: The processor to compile for.
+        text: Returns the LLVM assembly, and metadata serialisable as JSON.
+        symbols: The functions whose addresses are needed.
     """
     name = None if what is None else cache.key(*what, target)
     found = cache.load(name)
@@ -59,11 +59,11 @@ def find_or_compile(
 
 
 class Library:
-    """Object code in memory, alive as long as this object is.
+    """Object code loaded into memory for the lifetime of this object.
 
     Args:
-        code: An object file that `compile_text` made for a processor this one can stand in for.
-        symbols: The functions whose addresses are wanted.
+        code: An object file from `compile_text`, for a processor compatible with this one.
+        symbols: The functions whose addresses are needed.
     """
 
     def __init__(self, code: bytes, *symbols: str) -> None:
@@ -78,7 +78,7 @@ class Library:
         weakref.finalize(self, _unload, tracker, jit).atexit = False
 
     def address(self, symbol: str) -> int:
-        """Where a function starts. Whoever keeps the number must keep this object too."""
+        """The address of a function, valid as long as this object is alive."""
         return self._addresses[symbol]
 
 

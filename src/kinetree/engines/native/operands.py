@@ -1,8 +1,8 @@
-"""What a kernel computes on: its operands, numbers and tables, and the plan by which the driver feeds it.
+"""The operands and constants of a kernel, and the plan that tells the driver how to pass them.
 
-A kernel of lane width W is `void kernel(ws, params, tables, in, outs)`, where `outs` are the addresses of all outputs.
-One call handles W samples; element
-e of lane l is at index e*W + l of `in` (all inputs one after the other), of each output and of the scratch `ws`.
+A kernel of lane width W is `void kernel(ws, params, tables, in, outs)`, where `outs` holds the addresses of all
+outputs. One call handles W samples. Element e of lane l is at index e*W + l of `in` (all inputs, concatenated), of each
+output and of the scratch memory `ws`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 HEADER_WORDS = 8
 OPERAND_WORDS = 8
 
-_LINE = 64  # bytes; areas of lanes start at multiples of it
+_LINE = 64  # bytes; the alignment of areas of lanes
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Operand:
     """An input or output of one sample.
 
     Attributes:
-        name: What users call it.
+        name: Name of the argument.
         shape: Its core shape, of rank 0 to 3.
-        zeroed: An output that is filled with 0.0 before the kernel, which writes only some entries, runs.
+        zeroed: An output that is filled with zeros first, because the kernel writes only some entries.
         symmetric: An output of which the kernel fills the upper triangle of the last two axes.
-        unread: The kernel never reads this output back: zeros that one run leaves alone still serve the next.
+        unread: The kernel never reads this output, so zeros that it did not overwrite can be reused in the next run.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Operand:
 
     @property
     def size(self) -> int:
-        """Numbers in one sample."""
+        """Number of elements in one sample."""
         return math.prod(self.shape)
 
 
@@ -63,8 +63,8 @@ class Binding:
         outputs: At least one.
         parameters: The mechanism's numbers, float64.
         tables: The mechanism's index tables, int64.
-        workspace: Numbers of scratch that one sample needs.
-        bundle: What several results come in: `tuple`, or a named one.
+        workspace: Length of the scratch memory for one sample.
+        bundle: Type of several results: `tuple`, or a named tuple.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Binding:
     bundle: type[tuple[Any, ...]] = tuple
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
-        """The one result, or several in their bundle."""
+        """A single result itself, or several results as a bundle."""
         if len(results) == 1:
             return results[0]
         return results if self.bundle is tuple else self.bundle(*results)
@@ -85,7 +85,7 @@ class Binding:
         if not self.inputs or not self.outputs:
             raise ValueError(f"{self.name}: a kernel has inputs and outputs")
         for field, dtype in (("parameters", np.float64), ("tables", np.int64)):
-            constant = np.array(getattr(self, field), dtype=dtype)  # our own copy, which nobody else can change
+            constant = np.array(getattr(self, field), dtype=dtype)  # a copy that no one else can modify
             constant.flags.writeable = False
             object.__setattr__(self, field, constant)
 
@@ -96,12 +96,12 @@ class Binding:
 
     @cached_property
     def footprint(self) -> int:
-        """Numbers that one sample touches: scratch, inputs and outputs."""
+        """Numbers touched by one sample: scratch memory, inputs and outputs."""
         return self.workspace + sum(operand.size for operand in self.operands)
 
 
 class PlanWord(IntEnum):
-    """Places in a plan's header, in 64-bit words."""
+    """Layout of a plan's header, in 64-bit words."""
 
     KERNEL = 0
     PARAMETERS = 1
@@ -113,13 +113,13 @@ class PlanWord(IntEnum):
 
 
 class OperandWord(IntEnum):
-    """Places in the description of an operand, in 64-bit words."""
+    """Layout of the description of an operand, in 64-bit words."""
 
     SIZE = 0
     DIM = 1  # three, padded on the left with 1
-    AREA = 4  # byte offset into the scratch
+    AREA = 4  # byte offset into the scratch memory
     FLAGS = 5
-    FIRST_STEP = 6  # where its core strides start in the strides that NumPy passes
+    FIRST_STEP = 6  # index of its first core stride among the strides that NumPy passes
     RANK = 7
 
 
@@ -148,13 +148,13 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
     first_step = len(binding.operands)
     for k, operand in enumerate(binding.operands):
         if k >= len(binding.inputs):
-            # Transposes at an operand's end read and write up to W - 1 rows beyond it.
+            # transposes at the end of an operand access up to W - 1 rows beyond it
             offset = _aligned(offset + (width - 1) * lane_bytes)
         entry = words[HEADER_WORDS + OPERAND_WORDS * k :]
         entry[OperandWord.SIZE] = operand.size
         entry[OperandWord.DIM : OperandWord.DIM + 3] = (1,) * (3 - len(operand.shape)) + operand.shape
         entry[OperandWord.AREA] = offset
-        # A single sample is computed where the user wants it, which is another place each time.
+        # a single sample is computed in the user's array, which is another one each time
         zeroed = Flag.ZEROED_ONCE if operand.unread and width > 1 else Flag.ZEROED
         entry[OperandWord.FLAGS] = zeroed.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
         entry[OperandWord.FIRST_STEP] = first_step

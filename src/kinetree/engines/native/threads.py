@@ -1,7 +1,7 @@
-"""Big batches on several cores.
+"""Runs large batches on several threads.
 
-The number of threads is that of the cores this process may use, or `KINETREE_THREADS`, or what `set_threads` says. It
-never changes a result's bits: threads get whole samples.
+The number of threads is the number of cores available to the process, unless set by `KINETREE_THREADS` or
+`set_threads`. It never changes the bits of a result: threads process whole samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def get_threads() -> int:
-    """How many threads a big batch is spread over."""
+    """The number of threads that large batches are spread over."""
     global _count
     if _count is None:
         _count = _default_count()
@@ -27,10 +27,10 @@ def get_threads() -> int:
 
 
 def set_threads(count: int | None) -> None:
-    """Set how many threads a big batch is spread over.
+    """Set the number of threads that large batches are spread over.
 
     Args:
-        count: At least 1; None returns to the default, `KINETREE_THREADS` or the number of usable cores.
+        count: At least 1; None restores the default, `KINETREE_THREADS` or the number of available cores.
     """
     global _count, _pool
     if count is not None and not (_is_integer(count) and count >= 1):
@@ -43,7 +43,7 @@ def set_threads(count: int | None) -> None:
 
 
 def run(tasks: Sequence[Callable[[], object]]) -> None:
-    """Run tasks at once, the first one in this thread, and wait for all of them."""
+    """Run tasks concurrently, the first one in this thread, and wait for all of them."""
     futures: list[Future[object]] = []
     rest = list(tasks[1:])
     try:
@@ -52,7 +52,7 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
             futures.append(pool.submit(rest[0]))
             del rest[0]
     except RuntimeError:
-        # The pool was shut down under us, or the interpreter is closing: do the work here.
+        # the pool has been shut down, or the interpreter is exiting: do the work here
         pass
     try:
         for task in (*tasks[:1], *rest):
@@ -86,7 +86,7 @@ def _default_count() -> int:
 
 
 def _forget_pool() -> None:
-    # A forked child has the pool's object but none of its threads.
+    # a forked child has the pool object but none of its threads
     global _pool
     _pool = None
 
