@@ -9,10 +9,10 @@ JOBS   ?= 2
 BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser run test lint types pytest format bench numbers docs clean
+.PHONY: help install browser run test lint types pytest format bench numbers docs release-check clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 # Each set of extras has its stamp, so that `make run` installs only what it needs.
 $(BIN)/python:
@@ -59,6 +59,9 @@ numbers: $(VENV)/stamp-test ## bring operation counts and the README's table and
 
 docs: $(VENV)/stamp-docs ## build the documentation site in site/, without network access
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d site/.doctrees docs site
+
+release-check: $(VENV)/stamp-release ## build what a release uploads, install it in empty environments, run the README there
+	$(BIN)/python -m tools.release_check $(RELEASE)
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

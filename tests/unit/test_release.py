@@ -1,0 +1,67 @@
+"""What a release rests on: one version, a dated changelog, metadata. `make release-check` builds and installs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+
+import kinetree as kt
+from tools import release_check
+
+ROOT = Path(__file__).parents[2]
+
+
+def copy_of(tmp_path: Path, **replaced: str) -> Path:
+    """The files that the checks read, some with other content."""
+    for name in ("src/kinetree/__init__.py", "CITATION.cff", "CHANGELOG.md"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(replaced.get(path.stem.strip("_"), (ROOT / name).read_text("utf-8")), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_version_comes_from_one_place() -> None:
+    assert release_check.version() == kt.__version__ == importlib.metadata.version("kinetree")
+    assert "version =" not in (ROOT / "pyproject.toml").read_text("utf-8").split("[project.optional-dependencies]")[0]
+
+
+def test_a_citation_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_check, "ROOT", copy_of(tmp_path, CITATION="version: 9.9.9\n"))
+    with pytest.raises(release_check.CheckFailed, match=r"cites version 9\.9\.9, the package is "):
+        release_check.version()
+
+
+def test_a_release_has_a_dated_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_check, "ROOT", copy_of(tmp_path, CHANGELOG="## [Unreleased]\n\n## [0.1.0] - 2026-01-31\n"))
+    release_check.check_changelog("0.1.0")
+    with pytest.raises(release_check.CheckFailed, match=r"no section '## \[0\.2\.0\] - YYYY-MM-DD'"):
+        release_check.check_changelog("0.2.0")
+
+
+def test_nothing_is_left_unreleased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "## [Unreleased]\n\n- Something.\n\n## [0.1.0] - 2026-01-31\n"
+    monkeypatch.setattr(release_check, "ROOT", copy_of(tmp_path, CHANGELOG=text))
+    with pytest.raises(release_check.CheckFailed, match=r"entries under \[Unreleased\]"):
+        release_check.check_changelog("0.1.0")
+
+
+def test_a_failing_command_is_shown_with_its_output() -> None:
+    with pytest.raises(release_check.CheckFailed, match="(?s)git no-such-command.*not a git command"):
+        release_check.run("git", "no-such-command")
+
+
+def test_every_extra_of_users_is_tried() -> None:
+    provided = set(importlib.metadata.metadata("kinetree").get_all("Provides-Extra") or ())
+    development = {"bench", "bridges", "docs", "release", "test"}
+    assert set(release_check.EXTRAS) == provided - development
+
+
+def test_the_matrix_is_that_of_the_classifiers() -> None:
+    declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    workflow = (ROOT / ".github/workflows/test.yml").read_text("utf-8")
+    matrix = re.search(r"python: \[(.*)\]", workflow)
+    assert matrix
+    assert re.findall(r"3\.\d+", matrix[1]) == declared == ["3.10", "3.11", "3.12", "3.13", "3.14"]

@@ -1,0 +1,180 @@
+"""Everything that must hold before a release is uploaded: `make release-check`.
+
+Builds sdist and wheel twice from the committed sources and compares them byte by byte, checks their metadata and
+contents, installs the wheel into empty environments, alone and with each extra, runs the README's code there, and writes
+a software bill of materials. What passes is in `dist/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+# What a user of each extra does first.
+EXTRAS = {
+    "cli": "import typer; from kinetree.cli import main",
+    "plot": "import matplotlib",
+    "viewer": "import viser; import kinetree as kt; kt.viewer.View",
+    "xacro": "import xacro",
+    "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.double_pendulum()))",
+    "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
+    "jax": "import kinetree.jax",
+    "torch": "import kinetree.torch",
+}
+# A plain `torch` brings gigabytes of GPU libraries.
+CONSTRAINTS = "torch==2.13.0\n"
+
+
+class CheckFailed(Exception):
+    """A condition of a release that does not hold."""
+
+
+def step(message: str) -> None:
+    """Say what is done."""
+    print(f"release-check: {message}", flush=True)
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """The output of a command, which has to succeed."""
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise CheckFailed(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def version() -> str:
+    """The version, which stands in `__init__.py` and must agree with the documents."""
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "src/kinetree/__init__.py").read_text("utf-8"), re.MULTILINE)
+    if not found:
+        raise CheckFailed("src/kinetree/__init__.py has no __version__")
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    if not cited or cited[1] != found[1]:
+        raise CheckFailed(f"CITATION.cff cites version {cited and cited[1]}, the package is {found[1]}")
+    return found[1]
+
+
+def check_changelog(number: str) -> None:
+    """A release is a dated section of the changelog, with nothing left under Unreleased."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    if not re.search(rf"^## \[{re.escape(number)}\] - \d{{4}}-\d{{2}}-\d{{2}}$", text, re.MULTILINE):
+        raise CheckFailed(f"CHANGELOG.md has no section '## [{number}] - YYYY-MM-DD'")
+    unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## \[)", text, re.MULTILINE | re.DOTALL)
+    if unreleased and unreleased[1].strip():
+        raise CheckFailed(f"CHANGELOG.md has entries under [Unreleased]: move them to [{number}]")
+
+
+def build(sources: Path, out: Path, epoch: str) -> list[Path]:
+    """Sdist, and a wheel built from it."""
+    run(sys.executable, "-m", "build", "--outdir", out, cwd=sources, SOURCE_DATE_EPOCH=epoch)
+    return sorted(out.iterdir())
+
+
+def digests(files: list[Path]) -> dict[str, str]:
+    """SHA-256 of files by name."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def build_reproducibly(scratch: Path) -> list[Path]:
+    """The distributions, after a second build elsewhere has given the same bytes."""
+    if run("git", "status", "--porcelain", "--untracked-files=no").strip():
+        step("warning: what is not committed is not in the distributions")
+    epoch = run("git", "log", "-1", "--format=%ct").strip()
+    archive = scratch / "sources.tar"
+    run("git", "archive", "--output", archive, "HEAD")
+    built = []
+    for attempt in ("first", "second"):
+        sources = scratch / attempt
+        with tarfile.open(archive) as tar:
+            tar.extractall(sources, filter="data")
+        built.append(build(sources, scratch / f"{attempt}-dist", epoch))
+    first, second = map(digests, built)
+    if first != second:
+        raise CheckFailed(f"two builds differ: {first} and {second}")
+    for name, digest in first.items():
+        step(f"{name}  sha256 {digest}")
+    return built[0]
+
+
+def environment(where: Path, requirement: str) -> Path:
+    """The Python of a new environment that holds the requirement and what it depends on, nothing else."""
+    venv.create(where, with_pip=True)
+    python = where / "bin" / "python"
+    constraints = where / "constraints.txt"
+    constraints.write_text(CONSTRAINTS)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", constraints, requirement)
+    run(python, "-m", "pip", "check", "--disable-pip-version-check")
+    return python
+
+
+def try_readme(python: Path, where: Path) -> int:
+    """Run the README's Python blocks outside the repository, and count them."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    where.mkdir()
+    script = where / "readme.py"
+    script.write_text("\n".join(blocks), encoding="utf-8")
+    run(python, "-I", script, cwd=where, KINETREE_CACHE_DIR=str(where / "cache"))
+    return len(blocks)
+
+
+def install(wheel: Path, scratch: Path, extras: list[str]) -> Path:
+    """Use the wheel as its users will, and return the Python that has it without extras."""
+    bare = environment(scratch / "bare", str(wheel))
+    count = try_readme(bare, scratch / "readme")
+    step(f"the wheel alone: README's {count} block(s) run")
+    for extra in extras:
+        python = environment(scratch / extra, f"kinetree[{extra}] @ {wheel.as_uri()}")
+        run(python, "-I", "-W", "error", "-c", EXTRAS[extra], cwd=scratch)
+        step(f"[{extra}]: installs and imports")
+    return bare
+
+
+def main() -> None:
+    """Check, and leave the distributions and the bill of materials in `dist/`."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--final", action="store_true", help="also require a dated section in the changelog")
+    parser.add_argument("--extras", default=",".join(EXTRAS), help="extras to install, comma-separated (default: all)")
+    options = parser.parse_args()
+    extras = [extra for extra in options.extras.split(",") if extra]
+    if unknown := set(extras) - set(EXTRAS):
+        parser.error(f"unknown extras {sorted(unknown)}; there are {', '.join(EXTRAS)}")
+
+    dist = ROOT / "dist"
+    try:
+        number = version()
+        step(f"version {number}")
+        if options.final:
+            check_changelog(number)
+        with tempfile.TemporaryDirectory(prefix="kinetree-release-") as folder:
+            scratch = Path(folder)
+            built = build_reproducibly(scratch)
+            run(sys.executable, "-m", "twine", "check", "--strict", *built)
+            wheel = next(path for path in built if path.suffix == ".whl")
+            run("check-wheel-contents", wheel, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+            step("metadata and contents are in order")
+            bare = install(wheel, scratch, extras)
+            dist.mkdir(exist_ok=True)
+            for path in dist.iterdir():
+                path.unlink()
+            bill = dist / f"kinetree-{number}.cdx.json"
+            run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "-o", bill, bare)
+            for path in built:
+                (dist / path.name).write_bytes(path.read_bytes())
+    except CheckFailed as failure:
+        raise SystemExit(f"release-check failed: {failure}") from None
+    step(f"passed; {', '.join(sorted(path.name for path in dist.iterdir()))} in dist/")
+
+
+if __name__ == "__main__":
+    main()
