@@ -96,6 +96,12 @@ def run(
     arguments.keep.mkdir(parents=True, exist_ok=True)
     last = arguments.keep / f"last{suffix}"  # what a crash of the process was about
     failures, slowest = 0, 0.0
+
+    def counts() -> str:
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        return f"{told}; {failures} failures; slowest {slowest:.2f} s; {memory:.0f} MB at most"
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
@@ -114,8 +120,8 @@ def run(
                 (arguments.keep / f"{seed}{suffix}").write_bytes(data)
                 progress.console.print(f"seed {seed}, {options}: {wrong}", markup=False)
             progress.update(task, advance=1, description=f"{failures} failures")
+            if outcomes.total() % 5000 == 0:
+                progress.console.print(f"seeds {arguments.seed} to {seed}: {counts()}")
     last.unlink(missing_ok=True)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    print(f"{counts}; {failures} failures; slowest {slowest:.2f} s; {memory:.0f} MB at most")
+    print(counts())
     return 1 if failures else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from kinetree.loading.directory import Directory
 from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.source import Source
+from tests.fuzz.meshes import FORMATS, model, spoilt
 from tests.fuzz.mjcf import ARM, MESHES, MJCF, options_of
 from tests.fuzz.mutations import mutated
 from tests.fuzz.run import fault_of
@@ -49,6 +51,35 @@ def test_spoilt_files(seed: int) -> None:
     rng = random.Random(seed)
     outcome, wrong = fault_of(mutated(rng, (ARM, MESHES), MJCF), options_of(rng))
     assert wrong is None, f"{outcome}: {wrong}"
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.integers(0, 2**32))
+def test_spoilt_meshes(seed: int) -> None:
+    rng = random.Random(seed)
+    suffix = rng.choice(list(FORMATS))
+    data = spoilt(rng, suffix)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"mesh{suffix}").write_bytes(data)
+        outcome, wrong = fault_of(model(rng, suffix, data).encode(), {}, Path(folder, "robot.xml"))
+    assert wrong is None, f"{outcome}: {wrong}"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_meshes_that_are_not_spoilt_load(suffix: str, tmp_path: Path) -> None:
+    """Otherwise `test_spoilt_meshes` would see nothing but refusals."""
+    (tmp_path / f"mesh{suffix}").write_bytes(FORMATS[suffix]())
+    (tmp_path / "robot.xml").write_text(model(random.Random(2), suffix, FORMATS[suffix]()))
+    assert kt.load(tmp_path / "robot.xml").nv == 1
+
+
+def test_meshes_open_no_other_files(tmp_path: Path) -> None:
+    """Materials that an OBJ file names are left alone: nobody writes to the pipe, so opening it would take for ever."""
+    os.mkfifo(tmp_path / "pipe.mtl")
+    (tmp_path / "mesh.obj").write_bytes(b"mtllib pipe.mtl\nusemtl red\n" + FORMATS[".obj"]())
+    path = tmp_path / "robot.xml"
+    path.write_text(file(MESH_BODY, '<asset><mesh name="m" file="mesh.obj"/></asset>'))
+    assert kt.load(path).nv == 1
 
 
 #: Texts that would take long, much memory or the process itself if MuJoCo got them as they are.
@@ -86,6 +117,10 @@ GREEDY = {
         + "".join(f'<default class="c{i}"/>' for i in range(100_000))
         + "</default>"
     ),
+    "settings": lambda: file(rest="<default>" + '<geom type="box"/>' * 149_000 + "</default>"),
+    "sections": lambda: file(rest="<contact/>" * 149_000),
+    "shapes without mass": lambda: file('<body><joint/><geom size=".1"/>' + '<geom mass="0"/>' * 149_000 + "</body>"),
+    "elements": lambda: file("<light/>" * 499_000),
     "vertices": lambda: file(MESH_BODY, f'<asset><mesh name="m" vertex="{"1 2 3 " * 1_500_000}"/></asset>'),
     "entities": lambda: '<!DOCTYPE m [<!ENTITY n "99999999">]>' + file('<replicate count="&n;"><site/></replicate>'),
     "entity without a type": lambda: file('<replicate count="&n;"><site/></replicate>'),
@@ -96,6 +131,27 @@ GREEDY = {
 def test_greedy_files_are_dealt_with_soon(case: str) -> None:
     outcome, wrong = fault_of(GREEDY[case]().encode(), {})
     assert wrong is None, f"{outcome}: {wrong}"
+
+
+@pytest.mark.parametrize("case", ["classes", "settings"])
+def test_too_many_defaults_are_refused_before_they_are_read(case: str) -> None:
+    with pytest.raises(LoadError, match="more than 4000 default classes and settings; compile it with MuJoCo"):
+        kt.load(GREEDY[case]())
+
+
+def test_elements_of_all_files_are_counted(tmp_path: Path) -> None:
+    message = "more than 33554432 characters or 150000 elements and attributes, included files counted"
+    with pytest.raises(LoadError, match=message):
+        kt.load(GREEDY["elements"]())
+    for i in range(2):
+        (tmp_path / f"{i}.xml").write_text("<r>" + "<light/>" * 80_000 + "</r>")
+    path = tmp_path / "robot.xml"
+    path.write_text(file('<include file="0.xml"/>' + BODY))
+    assert kt.load(path).nv == 1
+    path.write_text(file('<include file="0.xml"/><include file="1.xml"/>' + BODY))
+    with pytest.raises(LoadError, match=message) as caught:
+        kt.load(path)
+    assert caught.value.file == str(path)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from kinetree.loading.directory import Origin
 from kinetree.loading.document import Element
@@ -79,12 +80,21 @@ class Bodies:
         self._work = 0
         self.meshes: dict[str, None] = {}
         self._models, self._looks = models, looks
+        self._require_few_defaults()
         self._defaults = Defaults(file.sections("default"))
         self._shapes, self._active, self._passive = 0, False, False
         self._from_shapes, self._groups = "auto", (0.0, 5.0)
         for compiler in file.sections("compiler"):
             self._from_shapes = compiler.get("inertiafromgeom", self._from_shapes)
             self._groups = _range(compiler.get("inertiagrouprange"), self._groups)
+
+    def _require_few_defaults(self) -> None:
+        """Refuse what could not be written later, before anything is made of it."""
+        sections = self.file.sections("default")
+        read = (element for section in sections for element in section.iter("default", "geom", "joint", "site", "mesh"))
+        excess = next(islice(read, MOST, None), None)
+        if excess is not None:
+            raise self.file.origin(excess).error(f"has more than {MOST} default classes and settings; {ELSEWHERE}")
 
     @property
     def collide(self) -> bool:

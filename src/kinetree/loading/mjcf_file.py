@@ -13,6 +13,8 @@ from kinetree.loading.source import LARGEST, Source, clipped
 
 #: More files than this are refused.
 _MOST_FILES = 200
+#: More elements or attributes than this, too: even those that are skipped take time.
+_MOST_TAGS = 150_000
 
 
 class MjcfFile:
@@ -30,11 +32,14 @@ class MjcfFile:
     def __init__(self, source: Source, directory: Directory, findings: Findings) -> None:
         self.source, self.directory = source, directory
         self.findings = findings
-        self._characters = len(source.text)
+        self._characters = self._tags = 0
         self._files: dict[Element, str] = {}
         self._included = {source.path.resolve()} if source.path is not None else set()
         self.root = self._parsed(source)
         self._splice(self.root, source)
+        self._sections: dict[str, list[Element]] = {}
+        for section in self.root:
+            self._sections.setdefault(section.tag, []).append(section)
 
     def origin(self, element: Element) -> Origin:
         """Where an element stands."""
@@ -49,10 +54,18 @@ class MjcfFile:
         return str(Path(file).absolute().parent) if file != "<string>" else ""
 
     def sections(self, *tags: str) -> Iterator[Element]:
-        """Elements right below the root."""
-        return (element for element in self.root if element.tag in tags)
+        """Elements right below the root, those of the first tag first."""
+        return (section for tag in tags for section in self._sections.get(tag, ()))
 
     def _parsed(self, source: Source) -> Element:
+        self._characters += len(source.text)
+        self._tags += max(source.text.count("<"), source.text.count("="))
+        if self._characters > LARGEST or self._tags > _MOST_TAGS:
+            raise LoadError(
+                f"has more than {LARGEST} characters or {_MOST_TAGS} elements and attributes, included files counted; "
+                "is it the right file?",
+                self.source.file,
+            )
         root = Document(source, self.findings, {}).root
         self._files[root] = source.file
         return root
@@ -88,9 +101,6 @@ class MjcfFile:
             source = Source.of(path)
         except LoadError as error:
             raise origin.error(f"includes {error}") from None
-        self._characters += len(source.text)
-        if self._characters > LARGEST or len(self._included) > _MOST_FILES:
-            raise origin.error(
-                f"includes more than {_MOST_FILES} files or {LARGEST} characters in all; is it the right file?"
-            )
+        if len(self._included) > _MOST_FILES:
+            raise origin.error(f"includes more than {_MOST_FILES} files; is it the right file?")
         return source
