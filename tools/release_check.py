@@ -1,8 +1,8 @@
 """Everything that must hold before a release is uploaded: `make release-check`.
 
-Builds sdist and wheel twice from the committed sources and compares them byte by byte, checks their metadata and
-contents, installs the wheel into empty environments, alone and with each extra, runs the README's code there, and writes
-a software bill of materials. What passes is in `dist/`.
+Builds sdist and wheel twice from the committed sources and compares them byte by byte, checks metadata and contents,
+installs the wheel into empty environments, alone and with each extra, runs the README's code there, and writes a
+software bill of materials. What passes is in `dist/`.
 """
 
 from __future__ import annotations

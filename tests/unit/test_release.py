@@ -35,7 +35,9 @@ def test_a_citation_of_another_version_is_refused(tmp_path: Path, monkeypatch: p
 
 
 def test_a_release_has_a_dated_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_check, "ROOT", copy_of(tmp_path, CHANGELOG="## [Unreleased]\n\n## [0.1.0] - 2026-01-31\n"))
+    monkeypatch.setattr(
+        release_check, "ROOT", copy_of(tmp_path, CHANGELOG="## [Unreleased]\n\n## [0.1.0] - 2026-01-31\n")
+    )
     release_check.check_changelog("0.1.0")
     with pytest.raises(release_check.CheckFailed, match=r"no section '## \[0\.2\.0\] - YYYY-MM-DD'"):
         release_check.check_changelog("0.2.0")
