@@ -18,6 +18,7 @@ from kinetree.interop.pinocchio_model import from_pinocchio
 from kinetree.loading import load
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
+from kinetree.model.constraints import ConstrainedDynamics, Weld
 from kinetree.model.denavit_hartenberg import DHRow, from_dh
 from kinetree.model.discretization import Discretized
 from kinetree.model.dynamics import FUNCTIONS
@@ -36,6 +37,7 @@ __all__ = [
     "Body",
     "Builder",
     "CenterOfMassTask",
+    "ConstrainedDynamics",
     "Count",
     "DHRow",
     "Discretized",
@@ -49,6 +51,7 @@ __all__ = [
     "Model",
     "RelativeTask",
     "Task",
+    "Weld",
     "control",
     "errors",
     "from_dh",

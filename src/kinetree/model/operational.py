@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kinetree.model import constraints as held
 from kinetree.model.body import Body
+from kinetree.model.constraints import AnyConstraint, ConstrainedDynamics, Constraints
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operational_space.prepared import Tasks
@@ -73,6 +75,40 @@ class Operational:
             lambda: self.mass,
         )
         return Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
+
+    def constraints(self, constraints: Iterable[AnyConstraint], at: Any = None) -> Constraints:
+        """Constraints for hot loops: accelerations and forces with them, how far they are violated, projection.
+
+        Args:
+            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held still.
+            at: Configuration, (nq,), whose poses are held; without it, only motions are constrained.
+        """
+        return Constraints(self, constraints, at)
+
+    def constrained_dynamics(
+        self, q: Any, v: Any, tau: Any, constraints: Iterable[AnyConstraint], *, f_ext: Any = None
+    ) -> ConstrainedDynamics:
+        """Forward dynamics with contacts, grasps and closed loops: accelerations, and the forces of the constraints.
+
+        Solves M a + C + g = τ + Jᵀλ with J a + J̇v = 0. Rows may be redundant. Drift is not corrected; see
+        `kinetree.simulation`.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities that respect the constraints, (…, nv).
+            tau: Joint forces, (…, nv) [N m or N].
+            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held still.
+            f_ext: External forces on frames, as for `forward_dynamics`.
+
+        Returns:
+            Acceleration (…, nv), and λ (…, c) along the rows in the order given: a wrench, moment first, on the welded
+            frame. A weld's axes are those of the frame that it is welded to, a task's are the world's.
+
+        Raises:
+            UnknownNameError: No such frame.
+            InputError: No constraint, or a row held twice by the same constraint.
+        """
+        return held.constrained_dynamics(self, q, v, tau, constraints, f_ext)
 
     def _generic_configurations(self) -> Array:
         """Three configurations without special symmetry, (3, nq): angles of up to a radian, slides of a link's length.

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.inverse_dynamics import bias_forces
+from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
+from kinetree.algorithms.operational_space.control_law import control_law
 from kinetree.algorithms.operational_space.drift import task_drift
 from kinetree.algorithms.operational_space.response import response, task_jacobian
 from kinetree.algorithms.operational_space.task_space import Parts
@@ -115,6 +116,16 @@ class Recursions:
     def bias_forces(self) -> Function[..., Array]:
         """C + g of q and v, (…, nv)."""
         return Function("bias_forces", self.robot.mechanism, bias_forces).engine(self.engine)
+
+    @cached_property
+    def inverse_dynamics(self) -> Function[..., Array]:
+        """M a + C + g of q, v and a, (…, nv)."""
+        return Function("inverse_dynamics", self.robot.mechanism, inverse_dynamics).engine(self.engine)
+
+    @cached_property
+    def control_law(self) -> TaskFunction:
+        """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
+        return self._function("control_law", control_law(self.method, self._parts), True)
 
     @cached_property
     def reach(self) -> Array:

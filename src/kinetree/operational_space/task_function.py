@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any
 
 from kinetree.engines.count import Count, count
@@ -30,7 +31,10 @@ class TaskFunction(Function[..., Any]):
         sites: tuple[Site, ...],
         guard: Callable[[Mechanism], None] | None = None,
     ) -> None:
-        super().__init__(name, mechanism, algorithm, guard=guard)
+        # the frames are fixed, so arrays that run over frames are arguments like any others
+        arrays = [Parameter(a.name, Parameter.POSITIONAL_OR_KEYWORD) for a in algorithm.inputs]
+        signature = Signature([*arrays, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+        super().__init__(name, mechanism, algorithm, guard=guard, signature=signature)
         self._sites = sites
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:

@@ -1,0 +1,223 @@
+"""Operational-space control as one recursion: τ = ID(q, v, a₀) + Jᵀf with Λ⁻¹f = b − J̇v − J a₀. Cost O(n + r³).
+
+    pass      loop             leaves
+    inertia   any method       Λ⁻¹, and by sweeps −Λ
+    motion    scatter          velocity, acceleration and force of each body when the joints accelerate by a₀
+    rows      frames           r = b − (J a₀ + J̇v): what the rows still lack
+    solve     rows             f = Λ r
+    force     frames, gather   τ: the forces of the motion, and f at the frames
+
+with
+
+    b = ẍ_d + kd (ẋ_d − J v) + kp e                                                              (1)
+    e = [½ Σᵢ sᵢ × s_dᵢ; p_d − p]                                                                 (2)
+
+sᵢ being the axes of a frame and s_dᵢ those of its target: Luh's orientation error [L80], sin θ about the axis of the
+rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without N, J̄ or M, and by Gauss's
+principle the motion closest to a₀, in the metric of M, that follows b. No Jacobian is formed: J a₀ + J̇v is the
+acceleration of the frame.
+
+[K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
+      Automation 3, 1987.
+[L80] J. Luh, M. Walker, R. Paul, "Resolved-acceleration control of mechanical manipulators", IEEE Transactions on
+      Automatic Control 25, 1980.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.kinematics import VIEWS, seen_rate
+from kinetree.algorithms.operational_space import ALGORITHMS, inversion, task_space
+from kinetree.algorithms.operational_space.task_space import Parts, between
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.roles import FrameRole
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array
+from kinetree.spatial.vector3 import cross
+
+
+def _control_law(method: str, parts: Parts) -> Callable[..., None]:
+    view = VIEWS["local_world_aligned"]
+    inverse_inertia = ALGORITHMS[method](view, parts)
+
+    def control_law(
+        tree: Tree,
+        q: Indexed,
+        v: Indexed,
+        a0: Indexed,
+        target: Indexed,
+        feed: Indexed,
+        gains: Indexed,
+        reach: Indexed,
+        tau: Indexed,
+        force: Indexed,
+        residual: Indexed,
+        spread: Indexed,
+    ) -> None:
+        B, weight = tree.array("rows", "rows"), tree.array("rows")
+        lacking, along, tips = tree.array("rows"), tree.array("rows"), tree.array("sorted_rows")
+        if parts.relative:
+            inversion.clear(tree, B)
+        inverse_inertia(tree, q, B)
+        inversion.weigh(tree, B, reach, weight)
+        inversion.sweep(tree, B)
+        inversion.distrust(tree, B, weight, spread)
+        for one in tree.task_rows():
+            for other in tree.task_rows(one):
+                B[other, one] = B[one, other]
+
+        motion(tree, v, a0)
+        task_space.rows(tree, view, tips, parts)
+
+        def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
+            for row in frame.rows():
+                c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
+                r = wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
+                lacking[row] = r
+                residual[row] = r
+
+        rows_of_motion(tree, parts, target, lack)
+
+        for one in tree.task_rows():
+            along[one] = 0.0
+        for one in tree.task_rows():
+            x = lacking[one]
+            for other in tree.task_rows():
+                along[other] = along[other] - B[one, other] * x
+        for one in tree.task_rows():
+            force[one] = along[one]
+
+        for frame, carrier in tree.frames():
+            total = Force.zero()
+            for row in frame.rows():
+                total = total + Force(tips[row].data * along[row])
+            carrier.push += total
+        if parts.mass:
+            lift(tree, along)
+        for k, parent in tree.gather():
+            tau[k] = k.axes.T @ k.push + k.armature * a0[k]
+            parent.push += k.push
+
+    return control_law
+
+
+def motion(tree: Tree, v: Indexed, a0: Indexed) -> None:
+    """Leave twist, its rate, inertia and the force of the motion at every node, once nodes are placed."""
+    tree.world.twist = Motion.zero()
+    tree.world.rate = Motion.zero()
+    tree.world.push = Force.zero()
+
+    for k, parent in tree.scatter():
+        k.axes = k.H.map(k.C.back)
+        own = k.axes @ v[k]
+        k.twist = parent.twist + own
+        k.rate = parent.rate + k.axes @ a0[k] + k.twist.cross(own)
+        k.inertia = k.C.congruence(k.M)
+        k.push = k.inertia @ (k.rate - tree.gravity) + k.twist.cross(k.inertia @ k.twist)
+
+
+def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[FrameRole, Any, Any, Any], None]) -> None:
+    """Give `put` each task's frame with its error (2), velocity J v and acceleration J a₀ + J̇v."""
+    view = VIEWS["local_world_aligned"]
+    for frame, carrier in tree.frames("frame"):
+        C = frame.X @ carrier.C
+        seen = view(C, carrier.origin)
+        rate = seen_rate(seen, True, carrier.twist, carrier.rate).data
+        T = target[frame]
+        p = C.r + carrier.origin
+        put(frame, np.concatenate([_luh(T[:3, :3] @ C.E), T[:3, 3] - p]), (seen @ carrier.twist).data, rate)
+    if parts.relative:
+        for near, near_carrier, far, far_carrier in tree.relatives():
+            seen_near, seen_far = between(near, near_carrier, far, far_carrier)
+            V = seen_near @ near_carrier.twist
+            apart = seen_far @ far_carrier.twist - V
+            rate_ = seen_far @ far_carrier.rate - seen_near @ near_carrier.rate - V.cross(apart)
+            rate_ = rate_ + Motion.of(np.zeros(3), cross(apart.angular, apart.linear))
+            A, B, T = near.X @ near_carrier.C, far.X @ far_carrier.C, target[far]
+            way = (B.r - A.r) + (far_carrier.origin - near_carrier.origin)
+            error = np.concatenate([_luh(T[:3, :3] @ (B.E @ A.E.T)), T[:3, 3] - A.E @ way])
+            put(far, error, apart.data, rate_.data)
+    if parts.mass:
+        tree.world.composite = RigidInertia.zero()
+        tree.world.moment = np.zeros(3)
+        tree.world.momentum = Force.zero()
+        tree.world.change = Force.zero()
+        for k, _ in tree.scatter():
+            k.composite = k.inertia
+            k.moment = k.inertia.first_moment + k.inertia.mass * k.origin
+            k.momentum = k.inertia @ k.twist
+            k.change = k.inertia @ k.rate + k.twist.cross(k.inertia @ k.twist)
+        for k, parent in tree.gather():
+            parent.composite += k.composite
+            parent.moment += k.moment
+            parent.momentum += k.momentum
+            parent.change += k.change
+        share = 1.0 / tree.world.composite.mass
+        for center, _ in tree.frames("mass"):
+            T = target[center]
+            way = T[:3, 3] - tree.world.moment * share
+            put(
+                center,
+                np.concatenate([np.zeros(3), way]),
+                tree.world.momentum.data * share,
+                tree.world.change.data * share,
+            )
+
+
+def lift(tree: Tree, along: Indexed) -> None:
+    """Add forces at the centre of mass: each body takes its share, as of an acceleration of all alike."""
+    tree.world.lifted = Motion.zero()
+    share = 1.0 / tree.world.composite.mass
+    for center, world in tree.frames("mass"):
+        world.lifted += Motion(sum(row.unit().data * (along[row] * share) for row in center.rows()))
+    for k, parent in tree.scatter():
+        k.lifted = parent.lifted
+        k.push = k.push + k.inertia @ k.lifted
+
+
+def _luh(E: Array) -> Array:
+    """½ Σ sᵢ × s_dᵢ from the rotation R_d Rᵀ between two orientations."""
+    return np.array([0.5 * (E[2, 1] - E[1, 2]), 0.5 * (E[0, 2] - E[2, 0]), 0.5 * (E[1, 0] - E[0, 1])])
+
+
+@cache
+def control_law(method: str, parts: Parts) -> Algorithm:
+    """τ, f along the rows, what the rows lacked, and the `spread` of Λ⁻¹, for rows in world axes.
+
+    Args:
+        method: How Λ⁻¹ is computed, one of `ALGORITHMS`.
+        parts: What there is among the tasks.
+
+    Inputs of the recursion:
+
+        q, v, a0    state, and the joint accelerations from which the motion departs as little as possible
+        target      poses that the frames should have, (m, 4, 4); of relative tasks, at the far frame, as the near one
+                    sees it; of the centre of mass, its place
+        feed        ẋ_d and ẍ_d of each row, (r, 2)
+        gains       kp and kd of each row, (r, 2)
+        reach       how far the mechanism moves each row: see `inversion`
+    """
+    declare = algorithm(
+        q=("q",),
+        v=("v",),
+        a0=("v",),
+        target=("frames", 4, 4),
+        feed=("rows", 2),
+        gains=("rows", 2),
+        reach=("rows",),
+        tau=("v",),
+        force=("rows",),
+        residual=("rows",),
+        spread=(),
+        outputs=("tau", "force", "residual", "spread"),
+        sparse=("spread",),
+    )
+    return replace(declare(_control_law(method, parts)), name=f"control_law_{method}{parts.suffix}")

@@ -1,0 +1,89 @@
+"""Motions that follow rows of tasks as closely as the mechanism can: the one law behind controllers and constraints.
+
+    τ = ID(q, v, a₀) + Jᵀf        Λ⁻¹ f = b − J̇v − J a₀
+
+One kernel computes it (`kinetree.algorithms.operational_space.control_law`) wherever all rows can be moved
+independently. It reports how far each sample is from a singularity; samples that are too close are solved again by
+whoever called, who decides what becomes of directions that cannot be moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.operational_space.prepared import Tasks
+from kinetree.operational_space.products import times
+from kinetree.operational_space.recursions import Recursions
+from kinetree.spatial.value import Array
+
+#: From Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r).
+Solve = Callable[[Array, Array], Array]
+
+
+class Motion(NamedTuple):
+    """What the law gives.
+
+    Attributes:
+        tau: Joint forces, all of them: those of joints without a motor too, (…, nv).
+        force: f along the rows, (…, r).
+        residual: b − J̇v − J a₀: what the rows lack, (…, r).
+        doubtful: Samples that were solved again, (…).
+    """
+
+    tau: Array
+    force: Array
+    residual: Array
+    doubtful: Array
+
+
+class Law:
+    """The law for some rows, in world axes.
+
+    Args:
+        tasks: The rows, with reference "local_world_aligned" and without contacts.
+        least: Eigenvalue of the weighted Λ⁻¹ above which no direction counts as singular.
+        solve: What to do with samples that may have smaller ones.
+    """
+
+    def __init__(self, tasks: Tasks, least: float, solve: Solve) -> None:
+        self.tasks, self._solve = tasks, solve
+        self._trusted = 1.0 / least**2
+        self._recursions: Recursions = tasks.core.recursions
+        self._kernel = self._recursions.control_law
+
+    def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
+        """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
+        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, self._recursions.reach)
+        if not spread.ndim and spread.item() < self._trusted:  # a single sample is judged in no time
+            return Motion(tau, force, residual, np.array(False))
+        doubtful = np.logical_not(spread < self._trusted)
+        if doubtful.any():
+            self._again(q, v, a0, tau, force, residual, doubtful)
+        return Motion(tau, force, residual, doubtful)
+
+    def _again(self, q: Any, v: Any, a0: Any, tau: Array, force: Array, residual: Array, doubtful: Array) -> None:
+        """Solve doubtful samples again, in place."""
+        batch, recursions = doubtful.shape, self._recursions
+        here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in (q, v, a0)]
+        A, J, base = (
+            recursions.inverse_inertia(here[0]),
+            recursions.jacobian(here[0]),
+            recursions.inverse_dynamics(*here),
+        )
+        with standard_arithmetic():
+            f = self._solve(A, residual[doubtful])
+            force[doubtful] = f
+            tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
+
+    def sites(self) -> int:
+        """Number of frames, for which there are targets: two for relative tasks."""
+        return len(self._recursions.sites)
+
+    def compile(self) -> None:
+        """Compile now what later calls need."""
+        self._kernel.compile()
+        _ = self._recursions.reach
