@@ -88,13 +88,18 @@ class FunctionWriter:
         self._open(f"end{k}")
 
     @contextmanager
-    def returning_when(self, condition: str) -> Iterator[None]:
-        """Run the block and return from the function if `condition` holds."""
+    def returning_when(self, condition: str, result: str = "void") -> Iterator[None]:
+        """Run the block and return from the function if `condition` holds.
+
+        Args:
+            condition: An i1.
+            result: What the function returns, type and value.
+        """
         k = self._fresh()
         self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
         self._open(f"then{k}")
         yield
-        self.do("ret void")
+        self.do(f"ret {result}")
         self._open(f"end{k}")
 
     @contextmanager

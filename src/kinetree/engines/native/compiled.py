@@ -33,7 +33,7 @@ _FLOAT64 = np.dtype(np.float64)
 _UFUNC_OPERANDS = 32
 
 # fewer samples are faster one by one than in mostly unused lanes
-_SMALLEST_BATCH = 3
+SMALLEST_BATCH = 3
 
 # Waking a thread takes about 0.1 ms, which pays off from about 0.25 ms of work: roughly this many numbers touched.
 _NUMBERS_PER_THREAD = 1 << 20
@@ -81,6 +81,11 @@ class Compiled(Gate):
         """Compile now what later calls may need."""
         for width in {1, self._width}:
             self._runner(width)
+
+    def machine_code(self) -> list[tuple[int, Library, Library]]:
+        """Lane width, driver and kernel: for single samples, and for batches."""
+        with target.use(self._target):
+            return [(width, load_driver(width), self._kernel(width)) for width in (1, self._width)]
 
     def _runner(self, width: int) -> Callable[..., Any]:
         """The function that runs the kernel of a lane width on checked arrays with at most one batch axis."""
@@ -135,7 +140,7 @@ class Compiled(Gate):
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Spread a flat batch over threads, in slices of whole blocks of lanes."""
-        width = self._width if samples >= _SMALLEST_BATCH else 1
+        width = self._width if samples >= SMALLEST_BATCH else 1
         runner, inputs = self._runner(width), len(self.binding.inputs)
         parts = min(threads.get_threads(), samples * self.binding.footprint // _NUMBERS_PER_THREAD)
         if parts <= 1:

@@ -1,8 +1,8 @@
 """Kernels as handlers of XLA's foreign function interface, through which JAX calls them without Python.
 
-A handler `ptr handler(ptr frame)` finds the addresses and shapes of its buffers in XLA's call frame and calls the driver
-on them, without copies. Buffers are dense, in C order, and have the same leading axes, as JAX's `ffi_call` arranges. For
-float32 buffers the samples are converted on the way in and out; kernels compute in float64.
+A handler `ptr handler(ptr frame)` finds the addresses and shapes of its buffers in XLA's call frame and calls the
+driver on them, without copies. Buffers are dense, in C order, and have the same leading axes, as JAX's `ffi_call`
+arranges. Samples in float32 buffers are converted on the way in and out; kernels compute in float64.
 
 The layout of the call frame is XLA's C interface, version 0 (`xla/ffi/api/c_api.h` in jaxlib).
 """
@@ -43,7 +43,8 @@ class Handler:
         binding = compiled.binding
         code = compiled.machine_code()
         plans = [plan(binding, kernel.address("kernel"), width) for width, _, kernel in code]
-        calls = [(words.ctypes.data, driver.address("drive")) for words, (_, driver, _) in zip(plans, code, strict=True)]
+        drives = [driver.address("drive") for _, driver, _ in code]
+        calls = [(words.ctypes.data, drive) for words, drive in zip(plans, drives, strict=True)]
         # The text holds addresses of this process, so it is not kept on disk.
         self._library = Library(compile_text(_text(binding, calls, scalar), target.host()), "handler")
         self._owned = (binding, code, plans)
@@ -141,4 +142,5 @@ def _convert(f: FunctionWriter, source: str, kind: str, place: str, wanted: str,
     operation = "fpext" if wanted == "double" else "fptrunc"
     with f.loop(0, count) as k:
         value = f.let(f"load {kind}, ptr {f.at(source, k, kind)}, align 4")
-        f.do(f"store {wanted} {f.let(f'{operation} {kind} {value} to {wanted}')}, ptr {f.at(place, k, wanted)}, align 4")
+        converted = f.let(f"{operation} {kind} {value} to {wanted}")
+        f.do(f"store {wanted} {converted}, ptr {f.at(place, k, wanted)}, align 4")
