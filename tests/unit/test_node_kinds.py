@@ -22,9 +22,13 @@ from tests.unit.dense_nodes import abstract_model
 RIGID = kt.zoo.random_tree(4, kinds=("revolute", "prismatic", "spherical"), seed=5).mechanism
 
 
-@pytest.fixture(params=[None, RIGID], ids=["dense", "dense on rigid"])
+CASES = {"dense": (None, False), "dense on rigid": (RIGID, False), "moving": (None, True), "moving on rigid": (RIGID, True)}
+
+
+@pytest.fixture(params=CASES)
 def mechanism(request: Any) -> Mechanism:
-    return abstract_model(7, request.param)
+    rigid, moving = CASES[request.param]
+    return abstract_model(7, rigid, moving)
 
 
 @pytest.fixture(params=["reference", "native"])
@@ -46,10 +50,12 @@ def mass_matrix(mechanism: Mechanism, q: Any) -> Any:
     M = np.zeros((mechanism.nv, mechanism.nv))
     for k, (kind, parent) in enumerate(zip(mechanism.kinds, mechanism.parents)):
         parameters, start = mechanism.parameters[k], mechanism.v_starts[k]
-        weight = kind.weight(parameters, q[mechanism.q_starts[k] : mechanism.q_starts[k + 1]])
-        V = dense(weight, len(velocities[parent])) @ velocities[parent]
-        V[:, start : start + kind.nv] += dense(kind.joint_map(parameters), kind.nv)
-        M += V.T @ dense(kind.inertia(parameters), len(V)) @ V
+        own = q[mechanism.q_starts[k] : mechanism.q_starts[k + 1]]
+        given = (parameters, own) if kind.moving else (parameters,)
+        V = dense(kind.weight(parameters, own), len(velocities[parent])) @ velocities[parent]
+        if kind.nv:
+            V[:, start : start + kind.nv] += dense(kind.joint_map(*given), kind.nv)
+        M += V.T @ dense(kind.inertia(*given), len(V)) @ V
         velocities[k] = V
     return M
 

@@ -12,7 +12,7 @@ from kinetree.spatial.transform import Transform
 
 @algorithm(q=("q",), v=("v",), kinetic=(), potential=(), outputs=("kinetic", "potential"))
 def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Indexed) -> None:
-    """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, which is zero with all mass at the world's origin.
+    """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, which is zero with all mass at the world's origin, plus springs.
 
     Args:
         tree: The mechanism.
@@ -25,6 +25,7 @@ def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Inde
     tree.world.C = Transform.identity()
     tree.world.kinetic = np.zeros(1)
     tree.world.moment = np.zeros(3)
+    tree.world.stored = np.zeros(1)
 
     for k, parent in tree.scatter():
         X = k.weight(q[k])
@@ -32,11 +33,13 @@ def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Inde
         k.C = X @ parent.C
         doubled = k.V.dot(k.M @ k.V) + (k.armature * v[k]) @ v[k]
         k.kinetic = np.array([0.5 * doubled])
-        k.moment = k.C.E.T @ k.M.first_moment + k.C.r * k.M.mass
+        k.moment = k.C.moment_of(k.M)
+        k.stored = np.array([k.potential(q[k])])
 
     for k, parent in tree.gather():
         parent.kinetic += k.kinetic
         parent.moment += k.moment
+        parent.stored += k.stored
 
     kinetic[...] = tree.world.kinetic[0]
-    potential[...] = -(tree.gravity.linear @ tree.world.moment)
+    potential[...] = -(tree.gravity.linear @ tree.world.moment) + tree.world.stored[0]

@@ -35,8 +35,10 @@ def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: I
     articulated_body(tree, q, v, tau, -tree.gravity, wrench, a)
 
 
-def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any) -> None:
-    """[J11] Algorithm 6.1 over a world that accelerates with `base`."""
+def articulated_body(
+    tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any, *, springs: bool = True
+) -> None:
+    """[J11] Algorithm 6.1 over a world that accelerates with `base`, with or without the nodes' springs and dampers."""
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.z = Force.zero()
@@ -44,9 +46,10 @@ def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench:
 
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
-        k.V = k.X @ parent.V + k.H @ v[k]
-        k.a = k.coriolis(k.V, v[k])
-        k.z = k.gyroscopic(k.V)
+        V_p = parent.V
+        k.V = k.X @ V_p + k.H @ v[k]
+        k.a = k.coriolis(k.V, v[k], V_p)
+        k.z = k.gyroscopic(k.V, v[k])
         k.P = k.M.articulated()
 
     if wrench is not None:
@@ -56,7 +59,8 @@ def articulated_body(tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench:
     for k, parent in tree.gather():
         z = k.z + k.P @ k.a  # Eq. 58a
         articulated_inertia.hinge(k, parent)
-        epsilon = tau[k] - k.H.T @ z  # Eq. 58c
+        applied = tau[k] - k.resistance(q[k], v[k]) if springs else tau[k]
+        epsilon = applied - k.H.T @ z  # Eq. 58c
         k.nu = k.D.solve(epsilon)  # Eq. 58d
         parent.z += k.X.T @ (z + k.G @ epsilon)  # Eqs. 58b, 58a
 

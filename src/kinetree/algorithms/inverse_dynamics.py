@@ -46,22 +46,26 @@ def gravity_forces(tree: Tree, q: Indexed, tau: Indexed) -> None:
     newton_euler(tree, q, Zeros(), Zeros(), -tree.gravity, None, tau)
 
 
-def newton_euler(tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, tau: Any) -> None:
-    """[J11] Algorithm 3.1 over a world that accelerates with `base`."""
+def newton_euler(
+    tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, tau: Any, *, springs: bool = True
+) -> None:
+    """[J11] Algorithm 3.1 over a world that accelerates with `base`, with or without the nodes' springs and dampers."""
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.f = Force.zero()
 
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
-        k.V = k.X @ parent.V + k.H @ v[k]
-        k.alpha = k.X @ parent.alpha + k.H @ a[k] + k.coriolis(k.V, v[k])
-        k.f = k.M @ k.alpha + k.gyroscopic(k.V)
+        V_p = parent.V
+        k.V = k.X @ V_p + k.H @ v[k]
+        k.alpha = k.X @ parent.alpha + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
+        k.f = k.M @ k.alpha + k.gyroscopic(k.V, v[k])
 
     if wrench is not None:
         for frame, carrier in tree.frames():
             carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        tau[k] = k.H.T @ k.f + k.armature * a[k]
+        needed = k.H.T @ k.f + k.armature * a[k]
+        tau[k] = needed + k.resistance(q[k], v[k]) if springs else needed
         parent.f += k.X.T @ k.f

@@ -22,7 +22,7 @@ def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
         x: Joint forces, (nv,).
         y: Joint accelerations, (nv,).
     """
-    articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y)
+    articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
 @algorithm(q=("q",), reciprocals=("v",), outputs=("reciprocals",))

@@ -208,6 +208,17 @@ class Op:
     def __neg__(self) -> Op:
         return self.block.program.op("neg", self)
 
+    # NumPy's functions of arrays of objects call these.
+
+    def sin(self) -> Op:
+        return self.block.program.op("sin", self)
+
+    def cos(self) -> Op:
+        return self.block.program.op("cos", self)
+
+    def sqrt(self) -> Op:
+        return self.block.program.op("sqrt", self)
+
     def _no_value(self, *_: object) -> NoReturn:
         refuse(
             "an algorithm branches on a value, or uses it as an index or a number; the same code runs for all samples"
@@ -220,8 +231,8 @@ class Op:
         return f"{self.code}({', '.join(a.code for a in self.args)})" if self.args else f"{self.code} {self.attr}"
 
 
-scalar.sincos.register(Op, lambda x: (x.block.program.op("sin", x), x.block.program.op("cos", x)))
-scalar.sqrt.register(Op, lambda x: x.block.program.op("sqrt", x))
+scalar.sincos.register(Op, lambda x: (x.sin(), x.cos()))
+scalar.sqrt.register(Op, lambda x: x.sqrt())
 
 
 class Store(NamedTuple):

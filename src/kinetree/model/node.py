@@ -44,6 +44,14 @@ class JointedBody:
         return self.joint.nv
 
     @property
+    def moving(self) -> bool:
+        return False
+
+    @property
+    def rigid(self) -> bool:
+        return True
+
+    @property
     def parameter_count(self) -> int:
         return self._own_start + self.joint.own
 
@@ -59,18 +67,24 @@ class JointedBody:
     def weight(self, parameters: Array, q: Array) -> Transform:
         return self.joint.transform(Transform(parameters[:12]), parameters[self._own_start :], q)
 
-    def joint_map(self, parameters: Array) -> JointMap:
+    def joint_map(self, parameters: Array, _q: Array | None = None) -> JointMap:
         return self.joint.joint_map(parameters[self._own_start :])
 
-    def inertia(self, parameters: Array) -> RigidInertia:
+    def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia:
         return RigidInertia(parameters[12:22])
 
     def armature(self, parameters: Array) -> Array:
         return parameters[22 : 22 + self.nv] if self.has_armature else np.zeros(self.nv)
 
-    def coriolis(self, parameters: Array, velocity: Motion, v: Array) -> Motion:
+    def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
         # H is constant in the node's coordinates, so that only their turning is left of its rate of change
         return velocity.cross(self.joint_map(parameters) @ v)
 
-    def gyroscopic(self, parameters: Array, velocity: Motion) -> Force:
+    def gyroscopic(self, parameters: Array, _q: Array | None, _v: Array, velocity: Motion) -> Force:
         return velocity.cross(self.inertia(parameters) @ velocity)
+
+    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(self.nv)
+
+    def potential(self, _parameters: Array, _q: Array) -> float:
+        return 0.0

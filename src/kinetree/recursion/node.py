@@ -3,7 +3,7 @@
 [J11] §2.1 describes a mechanism by four things: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind
 supplies the last three, together with its terms of the equations of motion, for all nodes that share the same formulas.
 A rigid body behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
-assumes that a node has six dimensions, or that its weight is square or invertible.
+assumes that a node has six dimensions, that its weight is square or invertible, or that H and M are constant.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -46,20 +46,40 @@ class NodeKind(Protocol):
     def parameter_count(self) -> int:
         """Number of constants of one node."""
 
+    @property
+    def moving(self) -> bool:
+        """Whether H, M, a(k) or b(k) depend on q. If not, q is not passed to `joint_map` and `inertia`."""
+
+    @property
+    def rigid(self) -> bool:
+        """Whether the node is one rigid body behind a joint map that is constant in its coordinates.
+
+        Recursions in the tree's frame, such as the composite-body mass matrix, are for mechanisms of such nodes only.
+        """
+
     def weight(self, parameters: Array, q: Array) -> Any:
         """A*(p, k): maps the parent's velocity to its part of the node's. Has `@`, `.T @` and `.congruence`."""
 
-    def joint_map(self, parameters: Array) -> Any:
-        """H(k), constant in the node's coordinates. Has `@`, `.T @`, `.column` and `.hinge`."""
+    def joint_map(self, parameters: Array, q: Array | None = None) -> Any:
+        """H(k), in the node's coordinates. Has `@`, `.T @`, `.column` and `.hinge`."""
 
-    def inertia(self, parameters: Array) -> Any:
+    def inertia(self, parameters: Array, q: Array | None = None) -> Any:
         """M(k). Has `@` and `.articulated()`."""
 
     def armature(self, parameters: Array) -> Array:
         """Reflected rotor inertia of each degree of freedom, (nv,) [kg m² or kg]; zeros where there is no rotor."""
 
-    def coriolis(self, parameters: Array, velocity: Any, v: Array) -> Any:
-        """a(k): the Coriolis acceleration, that of the node when its joint's and its parent's are zero."""
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Any, carrier: Any) -> Any:
+        """a(k): the acceleration of the node when all joint accelerations and the parent's are zero.
 
-    def gyroscopic(self, parameters: Array, velocity: Any) -> Any:
-        """b(k): the gyroscopic force, needed to keep the node moving without acceleration."""
+        It is the rate of W V_p + H v with V_p and v held, for weight W and parent velocity V_p (`carrier`).
+        """
+
+    def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Any) -> Any:
+        """b(k): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest."""
+
+    def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
+        """Joint forces that the node's own springs and dampers take up, (nv,); zeros where there are none."""
+
+    def potential(self, parameters: Array, q: Array) -> Any:
+        """Energy stored in the node's own springs [J]."""

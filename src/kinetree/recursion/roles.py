@@ -73,13 +73,15 @@ class NodeRole:
 
     @property
     def H(self) -> Any:
-        """Joint map, constant in the node's coordinates."""
-        return self._kind("H").joint_map(self._cell.parameters)
+        """Joint map, in the node's coordinates."""
+        kind = self._kind("H")
+        return self._configured("H") if kind.moving else kind.joint_map(self._cell.parameters)
 
     @property
     def M(self) -> Any:
         """Inertia."""
-        return self._kind("M").inertia(self._cell.parameters)
+        kind = self._kind("M")
+        return self._configured("M") if kind.moving else kind.inertia(self._cell.parameters)
 
     @property
     def armature(self) -> Array:
@@ -87,16 +89,43 @@ class NodeRole:
         return self._kind("armature").armature(self._cell.parameters)
 
     def weight(self, q: Array) -> Any:
-        """A*(p, k): maps the parent's motion to the node."""
-        return self._kind("weight").weight(self._cell.parameters, q)
+        """A*(p, k): takes the parent's motion to the node. Fixes H and M of nodes where they depend on q."""
+        kind, parameters = self._kind("weight"), self._cell.parameters
+        if kind.moving:
+            # Kept in fields, for this loop and later ones. Engines drop those that nothing reads.
+            own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
+            for name, value in own.items():
+                self._cell.set(_hidden(name), immutable(value))
+        return kind.weight(parameters, q)
 
-    def coriolis(self, velocity: Any, v: Array) -> Any:
-        """a(k), the Coriolis acceleration."""
-        return self._kind("coriolis").coriolis(self._cell.parameters, velocity, v)
+    def coriolis(self, velocity: Any, v: Array, carrier: Any = None) -> Any:
+        """a(k), given the node's velocity, its joint velocities and the parent's velocity."""
+        kind = self._kind("coriolis")
+        if not kind.moving:
+            return kind.coriolis(self._cell.parameters, None, v, velocity, carrier)
+        if carrier is None:
+            refuse(f"nodes of kind {kind.name} need V_p = parent.V: write k.coriolis(k.V, v[k], V_p)")
+        return kind.coriolis(self._cell.parameters, self._configured("q"), v, velocity, carrier)
 
-    def gyroscopic(self, velocity: Any) -> Any:
-        """b(k), the gyroscopic force."""
-        return self._kind("gyroscopic").gyroscopic(self._cell.parameters, velocity)
+    def gyroscopic(self, velocity: Any, v: Array) -> Any:
+        """b(k), given the node's velocity and its joint velocities."""
+        kind = self._kind("gyroscopic")
+        q = self._configured("q") if kind.moving else None
+        return kind.gyroscopic(self._cell.parameters, q, v, velocity)
+
+    def resistance(self, q: Array, v: Array) -> Array:
+        """Joint forces that the node's own springs and dampers take up."""
+        return self._kind("resistance").resistance(self._cell.parameters, q, v)
+
+    def potential(self, q: Array) -> Any:
+        """Energy stored in the node's own springs."""
+        return self._kind("potential").potential(self._cell.parameters, q)
+
+    def _configured(self, name: str) -> Any:
+        value = self._cell.get(_hidden(name))
+        if value is None:
+            refuse(f"`{name}` of this node depends on q: call k.weight(q[k]) before reading it")
+        return value
 
     def columns(self) -> Iterator[ColumnRole]:
         """The node's own degrees of freedom, one by one."""
@@ -153,8 +182,15 @@ class NodeRole:
         return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
 
 
-#: Names that nodes define besides their fields.
-SUPPLIED = frozenset({"H", "M", "armature", "weight", "coriolis", "gyroscopic", "columns", "span"})
+#: What nodes have besides their fields.
+SUPPLIED = frozenset(
+    {"H", "M", "armature", "weight", "coriolis", "gyroscopic", "resistance", "potential", "columns", "span"}
+)
+
+
+def _hidden(name: str) -> str:
+    """The field behind something that the node supplies; no algorithm can have a field of that name."""
+    return f"{name}*"
 
 
 def _sum(current: Any, amount: Any, what: str) -> Any:

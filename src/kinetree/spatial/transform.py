@@ -31,6 +31,13 @@ class Transform(Value):
     def identity(cls) -> Transform:
         return cls.of(np.eye(3), np.zeros(3))
 
+    @classmethod
+    def from_matrix(cls, matrix: Array) -> Transform:
+        """From the 6×6 matrix of a motion transform, as `matrix` gives it."""
+        E = matrix[:3, :3]
+        lever = -(E.T @ matrix[3:, :3])  # r×
+        return cls.of(E, np.array([lever[2, 1], lever[0, 2], lever[1, 0]]))
+
     @property
     def E(self) -> Array:
         return self.data[:9].reshape(3, 3)
@@ -98,6 +105,11 @@ class Transform(Value):
         lever = K @ unpack3(linear)
         angular = angular + symmetric_sum(K @ coupling.T) + symmetric_product(lever, K.T)
         return ArticulatedInertia.of(unpack3(angular), coupling + lever, unpack3(linear))
+
+    def moment_of(self, inertia: RigidInertia) -> Array:
+        """First moment of mass of a body at frame B, about A's origin and in A's axes, (3,) [kg m]."""
+        moment: Array = self.E.T @ inertia.first_moment + self.r * inertia.mass
+        return moment
 
     def matrix(self) -> Array:
         """The dense 6×6 motion transform, for looking at."""

@@ -1,0 +1,278 @@
+"""Nodes that are not rigid bodies: what a user writes, and how it becomes a kind of node of the tree.
+
+A node's velocity V has `dimension` components. For a parent of velocity V_p (the twist of the node's root frame, which
+the parent carries), weight W, joint map H and inertia M, [J11] writes the equations of motion as
+
+    V = W V_p + H v        α = W α_p + H v̇ + a        F = M α + b        f = F + forces of what it carries
+                                                       τ = Hᵀ f + springs and dampers
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kinetree.model.formulas import Formula, digest
+from kinetree.recursion.node import WORLD_PORT
+from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
+from kinetree.spatial.dual import Dual
+from kinetree.spatial.hinge import MotionColumns
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+#: Derivatives inside a node's formulas, which may themselves be differentiated.
+_LEVEL = 1
+
+
+class Node(ABC):
+    """A part of a robot with formulas of its own: subclass it, and hang it on a body with `Builder.add_node`.
+
+    The simplest node only has an `inertia`. Its velocity is then V = [V_p; v], the twist of its root frame followed by
+    its joint velocities, and all else follows from the kinetic energy ½ VᵀMV. A node with another velocity, such as
+    one that carries bodies, also writes `weight`, `joint_map` and `gyroscopic`, and names its `outlets`.
+
+    Formulas take `c`, the node's constants, so that all nodes of a class share compiled code. They are arithmetic on
+    scalars (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`, `@`) without branches on values: they run on numbers, on complex
+    and dual numbers, and on symbols. Coordinates are plain numbers: nq = nv.
+
+    Attributes:
+        nv: Degrees of freedom.
+        dimension: Components of V; 6 + nv by default.
+        outlets: Where body twists sit in V, by name: the index of the first of their six components. Bodies and frames
+            hang on the outlet "end" of a node "tether" as `parent="tether/end"`.
+        constants: Numbers that formulas read as `c`.
+    """
+
+    nv: ClassVar[int] = 1
+    dimension: ClassVar[int | None] = None
+    outlets: ClassVar[Mapping[str, int]] = {}
+    constants: Sequence[float] = ()
+
+    @abstractmethod
+    def inertia(self, c: Array, q: Array) -> Any:
+        """M(q), symmetric, (dimension, dimension)."""
+
+    def weight(self, c: Array, q: Array) -> Any:
+        """W(q), (dimension, 6): the node's velocity per unit velocity of its root frame, joints locked."""
+        return np.eye(size(self), 6)
+
+    def joint_map(self, c: Array, q: Array) -> Any:
+        """H(q), (dimension, nv): the node's velocity per unit joint velocity."""
+        return np.eye(size(self), self.nv, -6)
+
+    def coriolis(self, c: Array, q: Array, v: Array, V: Array, V_p: Array) -> Any:
+        """a = Ẇ V_p + Ḣ v, (dimension,). By default from `weight` and `joint_map`, by dual numbers."""
+        moving = _along(q, v)
+        return _rates(self.weight(c, moving)) @ V_p + _rates(self.joint_map(c, moving)) @ v
+
+    def gyroscopic(self, c: Array, q: Array, v: Array, V: Array) -> Any:
+        """b, (dimension,): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest.
+
+        By default Lagrange's equations of ½ VᵀMV, which hold for V = [V_p; v] only.
+        """
+        if size(self) != 6 + self.nv or _overrides(self, "weight") or _overrides(self, "joint_map"):
+            raise NotImplementedError("its velocity is not [V_p; v], so it must write `gyroscopic`")
+        momentum = np.asarray(self.inertia(c, q)) @ V
+        partials = [_rates(self.inertia(c, _along(q, unit))) for unit in np.eye(self.nv)]
+        b = sum((partial @ V) * v[i] for i, partial in enumerate(partials))
+        turning = Motion(V[:6]).cross(Force(momentum[:6])).data
+        pull = [0.5 * (V @ (partial @ V)) for partial in partials]
+        return b + np.concatenate([turning, -np.array(pull)])
+
+    def potential(self, c: Array, q: Array) -> Any:
+        """Energy of the node's springs [J]."""
+        return 0.0
+
+    def rayleigh(self, c: Array, q: Array, v: Array) -> Any:
+        """Half the power lost in the node's linear dampers, ½ vᵀCv [W]."""
+        return 0.0
+
+
+def size(node: Node) -> int:
+    """Components of a node's velocity."""
+    return 6 + node.nv if node.dimension is None else node.dimension
+
+
+def resistance(node: Node, c: Array, q: Array, v: Array) -> Array:
+    """∂potential/∂q + ∂rayleigh/∂v, (nv,)."""
+    forces = []
+    for unit in np.eye(node.nv):
+        spring = _rates(node.potential(c, _along(q, unit)))
+        damper = _rates(node.rayleigh(c, q, _along(v, unit)))
+        forces.append((spring + damper)[()])
+    return np.array(forces)
+
+
+def _overrides(node: Node, formula: str) -> bool:
+    return getattr(type(node), formula) is not getattr(Node, formula)
+
+
+def _along(x: Array, direction: Array) -> Array:
+    moving = np.empty(len(x), dtype=object)
+    moving[:] = [Dual(value, rate, _LEVEL) for value, rate in zip(x, direction, strict=True)]
+    return moving
+
+
+def _rates(values: Any) -> Array:
+    """The rates of what may hold dual numbers; constants have none."""
+    values = np.asarray(values)
+    rates = [x.rate if isinstance(x, Dual) and x.level == _LEVEL else 0.0 for x in values.reshape(-1)]
+    return np.array(rates).reshape(values.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralKind:
+    """All nodes with the formulas of one user's class; a `recursion.node.NodeKind`.
+
+    A node's constants are the 12 numbers of its placement and its own. Kinds of equal formulas are equal, whatever
+    their classes are called: the name holds a digest of the traced formulas.
+
+    Args:
+        node: A node of the class.
+    """
+
+    node: Node
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        node, n, m = self.node, self.node.nv, size(self.node)
+
+        def formulas(c: Array, q: Array, v: Array, V: Array, V_p: Array) -> dict[str, Formula]:
+            return {
+                "weight": (lambda: node.weight(c, q), (m, 6)),
+                "joint_map": (lambda: node.joint_map(c, q), (m, n)),
+                "inertia": (lambda: node.inertia(c, q), (m, m)),
+                "coriolis": (lambda: node.coriolis(c, q, v, V, V_p), (m,)),
+                "gyroscopic": (lambda: node.gyroscopic(c, q, v, V), (m,)),
+                "potential": (lambda: node.potential(c, q), ()),
+                "rayleigh": (lambda: node.rayleigh(c, q, v), ()),
+                "potential and rayleigh": (lambda: resistance(node, c, q, v), (n,)),
+            }
+
+        name = type(node).__name__
+        traced = digest(f"node {name}", (len(node.constants), n, n, m, 6), formulas)
+        object.__setattr__(self, "name", f"{name}_{traced}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GeneralKind) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def port(self) -> str:
+        return f"dense_{size(self.node)}"
+
+    @property
+    def nq(self) -> int:
+        return self.node.nv
+
+    @property
+    def nv(self) -> int:
+        return self.node.nv
+
+    @property
+    def parameter_count(self) -> int:
+        return Transform.size + len(self.node.constants)
+
+    @property
+    def moving(self) -> bool:
+        return True
+
+    @property
+    def rigid(self) -> bool:
+        return False
+
+    def parameters(self, placement: Transform) -> Array:
+        """Lay out the constants of one node."""
+        return np.concatenate([placement.data, np.asarray(self.node.constants, dtype=float)])
+
+    def weight(self, parameters: Array, q: Array) -> RootWeight:
+        W = np.asarray(self.node.weight(parameters[12:], q))
+        placed: RootWeight = RootWeight.of(W @ Transform(parameters[:12]).matrix())
+        return placed
+
+    def joint_map(self, parameters: Array, q: Array | None = None) -> DenseMap:
+        H: DenseMap = DenseMap.of(self.node.joint_map(parameters[12:], _known(q)))
+        return H
+
+    def inertia(self, parameters: Array, q: Array | None = None) -> DenseInertia:
+        return DenseInertia.of(self.node.inertia(parameters[12:], _known(q)))
+
+    def armature(self, _parameters: Array) -> Array:
+        return np.zeros(self.nv)
+
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
+        root = (Transform(parameters[:12]) @ carrier).data
+        return np.asarray(self.node.coriolis(parameters[12:], _known(q), v, velocity, root))
+
+    def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
+        return np.asarray(self.node.gyroscopic(parameters[12:], _known(q), v, velocity))
+
+    def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
+        return resistance(self.node, parameters[12:], q, v)
+
+    def potential(self, parameters: Array, q: Array) -> Any:
+        return self.node.potential(parameters[12:], q)
+
+
+def _known(q: Array | None) -> Array:
+    if q is None:
+        raise TypeError("the formulas of a general node depend on q")
+    return q
+
+
+@dataclass(frozen=True)
+class ExitKind:
+    """Where bodies hang on a general node: massless, without freedom, moving with one of its outlets.
+
+    Args:
+        start: Where the outlet's twist starts in the node's velocity.
+        dimension: Of the node's velocity.
+    """
+
+    start: int
+    dimension: int
+
+    @property
+    def name(self) -> str:
+        return f"exit_{self.start}_of_{self.dimension}"
+
+    port: ClassVar[str] = WORLD_PORT
+    nq: ClassVar[int] = 0
+    nv: ClassVar[int] = 0
+    parameter_count: ClassVar[int] = 0
+    moving: ClassVar[bool] = False
+    rigid: ClassVar[bool] = False
+
+    def weight(self, _parameters: Array, _q: Array) -> Outlet:
+        return Outlet(self.start, self.dimension)
+
+    def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
+        return MotionColumns(np.zeros(0), 0)
+
+    def inertia(self, _parameters: Array, _q: Array | None = None) -> RigidInertia:
+        return RigidInertia.zero()
+
+    def armature(self, _parameters: Array) -> Array:
+        return np.zeros(0)
+
+    def coriolis(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion, _carrier: Array) -> Motion:
+        return Motion.zero()
+
+    def gyroscopic(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion) -> Force:
+        return Force.zero()
+
+    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(0)
+
+    def potential(self, _parameters: Array, _q: Array) -> float:
+        return 0.0

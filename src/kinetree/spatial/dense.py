@@ -1,0 +1,216 @@
+"""Weights, joint maps and inertias of nodes with any number of dimensions: dense matrices, whatever their structure.
+
+Velocities and forces of such nodes are plain arrays. Towards a rigid parent a weight speaks the language of spatial
+vectors; an `Outlet` does so towards rigid children.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.spatial.hinge import RiccatiStep
+from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array, Linear, Transposed, Value
+
+
+class Matrix(Linear):
+    """A dense matrix, kept row by row."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, data: Any, rows: int, columns: int) -> None:
+        data = np.asarray(data).reshape(-1).view()
+        if data.shape != (rows * columns,):
+            raise ValueError(f"a {rows}×{columns} matrix takes {rows * columns} numbers, got {len(data)}")
+        data.flags.writeable = False
+        self.data, self.shape = data, (rows, columns)
+
+    @classmethod
+    def of(cls, matrix: Any) -> Any:
+        """From an array with two axes."""
+        return cls(matrix, *np.shape(matrix))
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return self.shape
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        rows, columns = _
+        return rows * columns
+
+    def matrix(self) -> Array:
+        """With two axes."""
+        matrix: Array = self.data.reshape(self.shape)
+        return matrix
+
+
+class Pose(Matrix):
+    """W C of a node, for its weight W and its parent's pose C: takes motions of the tree's frame to the node."""
+
+    __slots__ = ()
+
+    def moment_of(self, inertia: DenseInertia) -> Array:
+        """First moment of the node's mass in the frame that the pose comes from, (3,) [kg m]."""
+        felt = self.matrix().T @ (inertia.matrix() @ self.matrix())  # a rigid inertia: joints are locked
+        return np.array([felt[2, 4], felt[0, 5], felt[1, 3]])
+
+
+class DenseWeight(Matrix):
+    """A*(p, k) of a node on another one of the same family."""
+
+    __slots__ = ()
+
+    def __matmul__(self, carrier: Any) -> Any:
+        if isinstance(carrier, (Transform, Pose)):
+            return Pose.of(self.matrix() @ carrier.matrix())
+        return self.matrix() @ (carrier.data if isinstance(carrier, Motion) else carrier)
+
+    @property
+    def T(self) -> Transposed[Array, Any]:
+        """Takes forces to the parent."""
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Array) -> Any:
+        return self.matrix().T @ force
+
+    def congruence(self, inertia: DenseInertia) -> Any:
+        """Wᵀ P W."""
+        W = self.matrix()
+        return DenseInertia.of(W.T @ (inertia.matrix() @ W))
+
+
+class RootWeight(DenseWeight):
+    """A*(p, k) of a node on a rigid body or on the world, m×6."""
+
+    __slots__ = ()
+
+    def _force_back(self, force: Array) -> Force:
+        return Force(self.matrix().T @ force)
+
+    def congruence(self, inertia: DenseInertia) -> ArticulatedInertia:
+        W = self.matrix()
+        return ArticulatedInertia.from_matrix(W.T @ (inertia.matrix() @ W))
+
+
+class DenseInertia(Linear):
+    """A symmetric matrix, kept as its upper triangle, row by row."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, data: Any, order: int) -> None:
+        data = np.asarray(data).view()
+        if data.shape != (order * (order + 1) // 2,):
+            raise ValueError(f"an inertia of order {order} takes {order * (order + 1) // 2} numbers, got {data.shape}")
+        data.flags.writeable = False
+        self.data, self.order = data, order
+
+    @classmethod
+    def of(cls, matrix: Any) -> DenseInertia:
+        """From a symmetric matrix, of which the upper triangle is read."""
+        matrix = np.asarray(matrix)
+        return cls(matrix[np.triu_indices(len(matrix))], len(matrix))
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (self.order,)
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        (order,) = _
+        return order * (order + 1) // 2
+
+    def matrix(self) -> Array:
+        """Both triangles."""
+        at = np.zeros((self.order, self.order), dtype=np.intp)
+        rows, columns = np.triu_indices(self.order)
+        at[rows, columns] = at[columns, rows] = np.arange(len(rows))
+        matrix: Array = self.data[at]
+        return matrix
+
+    def __matmul__(self, motion: Array) -> Array:
+        return self.matrix() @ motion
+
+    def articulated(self) -> DenseInertia:
+        """The same inertia: it has room for what articulation adds."""
+        return self
+
+
+class DenseMap(Matrix):
+    """H: joint velocities to a node's velocity; also G, joint forces to a node's force."""
+
+    __slots__ = ()
+
+    def __matmul__(self, x: Array) -> Array:
+        return self.matrix() @ x
+
+    @property
+    def T(self) -> Transposed[Array, Array]:
+        """Takes a force of the node to its joint forces."""
+        return Transposed(lambda vector: self.matrix().T @ vector)
+
+    def hinge(self, P: DenseInertia, armature: Array) -> RiccatiStep:
+        """[J11] Eq. 32."""
+        H, dense = self.matrix(), P.matrix()
+        U = dense @ H
+        D = H.T @ U
+        for i, rotor in enumerate(armature):
+            D[i, i] = D[i, i] + rotor
+        factor = Factor.of(D)
+        G = factor.solve(U.T).reshape(H.shape[::-1]).T
+        rows, columns = np.triu_indices(P.order)
+        kept = [dense[i, j] - U[i] @ G[j] for i, j in zip(rows, columns, strict=True)]
+        return RiccatiStep(factor, DenseMap.of(G), DenseInertia(np.array(kept), P.order))
+
+
+class Outlet(Value):
+    """The weight of an exit: picks a body twist out of a node's velocity.
+
+    Args:
+        start: Where its six components start.
+        dimension: Of the node's velocity.
+    """
+
+    __slots__ = ("dimension", "start")
+    size = 0
+
+    def __init__(self, start: int, dimension: int) -> None:
+        super().__init__(np.zeros(0))
+        self.start, self.dimension = start, dimension
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (self.start, self.dimension)
+
+    @classmethod
+    def from_components(cls, _: Array, *parameters: int) -> Outlet:
+        return cls(*parameters)
+
+    @property
+    def _slot(self) -> slice:
+        return slice(self.start, self.start + 6)
+
+    def __matmul__(self, carrier: Any) -> Any:
+        if isinstance(carrier, Pose):
+            return Transform.from_matrix(carrier.matrix()[self._slot])
+        return Motion(carrier[self._slot])
+
+    @property
+    def T(self) -> Transposed[Force, Array]:
+        """Takes a force on the outlet to the node."""
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Force) -> Array:
+        after = np.zeros(self.dimension - self.start - 6)
+        return np.concatenate([np.zeros(self.start), force.data, after])
+
+    def congruence(self, inertia: ArticulatedInertia) -> DenseInertia:
+        """An inertia that the outlet carries, as one of the node."""
+        felt = np.zeros((self.dimension, self.dimension), dtype=inertia.data.dtype)
+        felt[self._slot, self._slot] = inertia.matrix()
+        return DenseInertia.of(felt)
