@@ -22,8 +22,10 @@ from kinetree.model.constraints import ConstrainedDynamics, Weld
 from kinetree.model.denavit_hartenberg import DHRow, from_dh
 from kinetree.model.discretization import Discretized
 from kinetree.model.dynamics import FUNCTIONS
+from kinetree.model.general import Node
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
+from kinetree.model.node_laws import check_node
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedForward, LinearizedInverse
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
 from kinetree.saving.mjcf import to_mjcf
@@ -49,9 +51,11 @@ __all__ = [
     "LinearizedForward",
     "LinearizedInverse",
     "Model",
+    "Node",
     "RelativeTask",
     "Task",
     "Weld",
+    "check_node",
     "control",
     "errors",
     "from_dh",

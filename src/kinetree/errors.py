@@ -102,6 +102,10 @@ class SingularTaskError(KinetreeError, ArithmeticError):
         return type(self), (self.tasks, self.rows, self.samples, self.ranks)
 
 
+class UnsupportedError(KinetreeError, NotImplementedError):
+    """A function that does not exist for robots of this kind."""
+
+
 class SecondDerivativeError(KinetreeError, NotImplementedError):
     """JAX or PyTorch tried to differentiate a derivative again."""
 

@@ -22,7 +22,12 @@ from tests.unit.dense_nodes import abstract_model
 RIGID = kt.zoo.random_tree(4, kinds=("revolute", "prismatic", "spherical"), seed=5).mechanism
 
 
-CASES = {"dense": (None, False), "dense on rigid": (RIGID, False), "moving": (None, True), "moving on rigid": (RIGID, True)}
+CASES = {
+    "dense": (None, False),
+    "dense on rigid": (RIGID, False),
+    "moving": (None, True),
+    "moving on rigid": (RIGID, True),
+}
 
 
 @pytest.fixture(params=CASES)

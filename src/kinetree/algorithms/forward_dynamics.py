@@ -20,7 +20,7 @@ from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Force, Motion
 
 
-@algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",))
+@algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",), any_node=True)
 def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, a: Indexed) -> None:
     """Joint accelerations M⁻¹ (τ + Σ Jᵀ w − C − g). [J11] Algorithm 6.1, Eq. 58.
 

@@ -34,7 +34,7 @@ VIEWS: dict[str, View] = {
 }
 
 
-@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",))
+@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",), any_node=True)
 def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
     """Homogeneous transforms from each frame to the world.
 

@@ -12,7 +12,7 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 
 
-@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",), any_node=True)
 def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
     """y = M⁻¹(q) x: forward dynamics at rest, without gravity. [J11] Eq. 51.
 
@@ -25,7 +25,7 @@ def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
     articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
-@algorithm(q=("q",), reciprocals=("v",), outputs=("reciprocals",))
+@algorithm(q=("q",), reciprocals=("v",), outputs=("reciprocals",), any_node=True)
 def mass_matrix_pivots(tree: Tree, q: Indexed, reciprocals: Indexed) -> None:
     """Reciprocals of the pivots of D; det M = ∏ det D is the product of the pivots. [J11] Corollary 6.1, Eq. 53.
 

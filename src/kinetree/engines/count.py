@@ -78,6 +78,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     inertias at its nodes and propagates inward in its inner loops; a scatter propagates outward; the remaining loops
     run over pairs of frames, rows or columns.
     """
+    algorithm.require(mechanism)
     program = _program(algorithm, Variants.of(mechanism, sites))
     runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
     passes = dict.fromkeys(PASSES, Count())

@@ -203,6 +203,7 @@ class Function(Gate, Generic[P, R]):
         with self._lock:
             bound = self._bound.get(key)
             if bound is None:
+                algorithm.require(self.mechanism, self.name)
                 if self._guard is not None:
                     self._guard(self.mechanism)
                 if len(self._bound) >= _CHOICES_KEPT:
@@ -321,12 +322,16 @@ class FrameFunction(Function[P, R]):
         if frames is None and self.needs_frames:
             raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
         sites = self._sites(frames)
-        bound = self._bind(sites, self._for(reference), single)
+        bound = self._computed(self._bind(sites, self._for(reference), single))
         if len(self._ready) >= _CHOICES_KEPT:
             self._ready.clear()
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound
         if single and reference is None:
             self._ready[frames] = bound
+        return bound
+
+    def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
+        """What a call computes, given the recursion."""
         return bound
 
     @property

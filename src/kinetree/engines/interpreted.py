@@ -33,6 +33,7 @@ class Interpreted:
         single: bool,
         bundle: type[tuple[Any, ...]],
     ) -> None:
+        algorithm.require(mechanism, name)
         self.name, self.algorithm, self.mechanism, self.sites = name, algorithm, mechanism, sites
         self._single, self._bundle = single, bundle
 

@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from kinetree.engines.columns import ColumnFunction, FrameColumnFunction
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
@@ -64,12 +65,28 @@ def quantity(
     guard: Guard | None = None,
     finish: Callable[[Array], Array] | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
+    product: Algorithm | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
-    """Declare a function of arrays; see `Function` for the arguments."""
+    """Declare a function of arrays; see `Function` for the arguments.
+
+    Args:
+        algorithm: The recursion.
+        guard: Refuses mechanisms.
+        finish: Applied to the result.
+        bundle: What several results come in.
+        product: Multiplies by the matrix that `algorithm` gives, on nodes of any kind: what computes it where there
+            are nodes that are not rigid bodies.
+    """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         options = {"guard": guard, "finish": finish, "bundle": bundle, **_described(declared)}
-        return _quantity(declared, lambda o: Function(declared.__name__, o.mechanism, algorithm, **options))
+
+        def make(o: Any) -> Function[P, R]:
+            if product is not None and o.mechanism.first_general is not None:
+                return ColumnFunction(declared.__name__, o.mechanism, product, **options)
+            return Function(declared.__name__, o.mechanism, algorithm, **options)
+
+        return _quantity(declared, make)
 
     return declare
 
@@ -108,13 +125,19 @@ def differentiable_quantity(
 
 
 def frame_quantity(
-    algorithms: Algorithm | Mapping[str, Algorithm], frames: Callable[[Any], tuple[str, ...]] | None = None
+    algorithms: Algorithm | Mapping[str, Algorithm],
+    frames: Callable[[Any], tuple[str, ...]] | None = None,
+    *,
+    any_node: Mapping[str, Algorithm] | None = None,
+    product: Mapping[str, Algorithm] | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
     Args:
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
+        any_node: The recursions used where there are nodes that are not rigid bodies.
+        product: There, recursions that multiply by the matrix.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -123,7 +146,12 @@ def frame_quantity(
 
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
-            return FrameFunction(declared.__name__, o.mechanism, by_reference, site=o.site, frames=names, **options)
+            given = {"site": o.site, "frames": names, **options}
+            if o.mechanism.first_general is not None:
+                if product is not None:
+                    return FrameColumnFunction(declared.__name__, o.mechanism, product, **given)
+                return FrameFunction(declared.__name__, o.mechanism, any_node or by_reference, **given)
+            return FrameFunction(declared.__name__, o.mechanism, by_reference, **given)
 
         return _quantity(declared, make)
 

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kinetree.errors import ModelError
 from kinetree.model.body import Body, Frame
+from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.node import JointedBody
 from kinetree.model.placement import alignment, pose_of, transform_of
@@ -37,10 +39,23 @@ def assemble(
     nodes: list[_Node] = []
     # where each body is: the node that carries it, and its link frame's pose there
     carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
+    general: dict[str, Node] = {}
     for body in bodies:
         joint = joints[body.name]
+        if joint.parent in general:
+            start = _outlet(body.name, joint, general[joint.parent])
+            way_out = ExitKind(start, size(general[joint.parent]))
+            nodes.append(_Node(body.name, carriers[joint.parent][0], way_out, _NOWHERE, np.zeros(0), np.zeros(0)))
+            carriers[body.name] = len(nodes) - 1, _NOWHERE
+            continue
         carrier, at = carriers[joint.parent]
         at = _composed(at, joint.placement)
+        if joint.node is not None:
+            if body.mass:
+                raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
+            nodes.append(_Node(body.name, carrier, joint.node.kind, at, joint.armature, joint.own))
+            carriers[body.name], general[body.name] = (len(nodes) - 1, _NOWHERE), joint.node
+            continue
         stages, v_start = joint.type.stages, 0
         for count, stage in enumerate(stages, start=1):
             turn = _turn(joint, count - 1)
@@ -58,8 +73,11 @@ def assemble(
         names=tuple(node.name for node in nodes),
         gravity=gravity,
     )
-    named = [("world", *carriers["world"]), *((body.name, *carriers[body.name]) for body in bodies)]
+    solid = [body.name for body in bodies if body.name not in general]
+    named = [("world", *carriers["world"]), *((name, *carriers[name]) for name in solid)]
     for frame in frames:
+        if frame.body in general:
+            raise ModelError(f"frame {frame.name!r}: {_no_body(frame.body, general[frame.body])}")
         carrier, at = carriers[frame.body]
         named.append((frame.name, carrier, _composed(at, frame.placement)))
     rows = _transforms([at for _, _, at in named])
@@ -92,10 +110,24 @@ class _Node(NamedTuple):
 
     name: str
     parent: int
-    kind: JointedBody
+    kind: JointedBody | GeneralKind | ExitKind
     at: Array
     armature: Array
     own: Array
+
+
+def _outlet(body: str, joint: Joint, node: Node) -> int:
+    """Where the twist of an outlet starts in its node's velocity."""
+    name = body.removeprefix(f"{joint.parent}/")
+    if joint.kind != "fixed" or name == body or name not in node.outlets:
+        raise ModelError(f"body {body!r}: {_no_body(joint.parent, node)}")
+    return node.outlets[name]
+
+
+def _no_body(name: str, node: Node) -> str:
+    outlets = ", ".join(repr(f"{name}/{outlet}") for outlet in node.outlets)
+    fix = f"hang it on one of its outlets: {outlets}" if outlets else "it has no outlets that could carry anything"
+    return f"{name!r} is a general node, not a body; {fix}"
 
 
 def _turn(joint: Joint, stage: int) -> Array:

@@ -10,8 +10,10 @@ import numpy as np
 
 from kinetree.errors import ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Body, Frame
+from kinetree.model.general import Node, checked
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.joints.plain import plain
 from kinetree.model.model import Model
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
@@ -143,6 +145,62 @@ class Builder:
         if not isinstance(body, str):
             raise ModelError(f"frame {name!r}: body is a name, so it must be a string; got {body!r}")
         self._frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
+        return self
+
+    def add_node(
+        self,
+        name: str,
+        node: Node,
+        *,
+        parent: str = WORLD_NAME,
+        placement: Any = None,
+        armature: Any = 0.0,
+        limits: Limits | None = None,
+    ) -> Builder:
+        """Add a part that is not a rigid body, with formulas of its own; see `Node`.
+
+        Its coordinates are part of q and v under the node's name. Each outlet becomes a massless body "name/outlet",
+        on which bodies and frames can hang.
+
+        Args:
+            name: Name of the node.
+            node: Its formulas and constants.
+            parent: Body that carries it, which may be added later, or "world".
+            placement: Pose of the node's root frame in the parent's link frame: a 4×4 array, a pair (R, p), or None.
+            armature: Reflected rotor inertia, one number or (nv,) [kg m² or kg].
+            limits: Limits of its coordinates; by default none.
+
+        Returns:
+            The builder.
+        """
+        owner = f"node {name!r}"
+        bodies = [name, *(f"{name}/{outlet}" for outlet in checked(owner, node).outlets)]
+        for body in bodies:
+            self._refuse_taken(body, "node" if body == name else "outlet")
+        if not isinstance(parent, str):
+            raise ModelError(f"{owner}: parent is a name, so it must be a string; got {parent!r}")
+        if not isinstance(limits, Limits | None):
+            raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
+        for joint in bodies:
+            if joint in self._children:
+                raise ModelError(f"{owner}: a joint {joint!r} exists already, in front of {self._children[joint]!r}")
+        kind, none = plain(node.nv), np.zeros(0)
+        try:
+            expanded = (limits or Limits()).expanded(kind)
+        except ModelError as error:
+            raise ModelError(f"{owner}: {error}") from None
+        rotors = _non_negative(armature, kind.nv, f"{owner}: armature")
+        settings = checked_placement(placement, owner), np.zeros((0, 3)), 0.0, rotors, expanded
+        zero = np.zeros(kind.nv)
+        own = Joint(name, "node", parent, name, *settings, zero, zero, 0, 0, node)
+        unlimited = Limits().expanded(KINDS["fixed"])
+        self._joints[name] = own
+        for body in bodies[1:]:
+            fixed = np.eye(4), np.zeros((0, 3)), 0.0, none, unlimited, none, none, 0, 0
+            self._joints[body] = Joint(body, "fixed", name, body, *fixed)
+        for body in bodies:
+            self._bodies[body] = Body(body, self._joints[body].parent, body, 0.0, np.zeros(3), np.zeros((3, 3)))
+            self._children[body] = body
         return self
 
     def build(self) -> Model:

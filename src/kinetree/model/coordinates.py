@@ -38,10 +38,11 @@ class Coordinates:
         self.joints = tuple(joints)
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
-        members: dict[str, list[Joint]] = {}
+        members: dict[JointKind, list[Joint]] = {}
         for joint in joints:
-            members.setdefault(joint.kind, []).append(joint)
-        self._groups = [_group(kind, members[name]) for name, kind in KINDS.items() if name in members]
+            members.setdefault(joint.type, []).append(joint)
+        order = dict.fromkeys((*KINDS.values(), *members))
+        self._groups = [_group(kind, members[kind]) for kind in order if kind in members]
 
     def neutral(self) -> Array:
         q = np.zeros(self.nq)

@@ -96,7 +96,7 @@ class Derivatives:
             out: Three float64 arrays for the results.
         """
 
-    @frame_quantity(regressor, lambda robot: tuple(body.name for body in robot.bodies))
+    @frame_quantity(regressor, lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames))
     def regressor(
         self,
         q: ArrayLike,

@@ -28,6 +28,7 @@ from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics
 from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.arguments import frame_names
@@ -124,7 +125,7 @@ class Dynamics(Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix)
+    @quantity(mass_matrix, product=mass_matrix_product)
     def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Joint-space inertia M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
@@ -133,7 +134,7 @@ class Dynamics(Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix_inverse, guard=require_invertible)
+    @quantity(mass_matrix_inverse, guard=require_invertible, product=mass_matrix_solve)
     def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 

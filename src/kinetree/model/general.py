@@ -14,10 +14,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from kinetree.errors import ModelError
 from kinetree.model.formulas import Formula, digest
 from kinetree.recursion.node import WORLD_PORT
 from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
@@ -95,6 +97,22 @@ class Node(ABC):
         """Half the power lost in the node's linear dampers, ½ vᵀCv [W]."""
         return 0.0
 
+    # A value: nodes with the same formulas and constants are equal.
+
+    @cached_property
+    def kind(self) -> GeneralKind:
+        """Internal: its formulas as a kind of node of the tree."""
+        return GeneralKind(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.kind == other.kind and tuple(self.constants) == tuple(other.constants)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, tuple(self.constants)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "kind"}
+
 
 def size(node: Node) -> int:
     """Components of a node's velocity."""
@@ -105,10 +123,24 @@ def resistance(node: Node, c: Array, q: Array, v: Array) -> Array:
     """∂potential/∂q + ∂rayleigh/∂v, (nv,)."""
     forces = []
     for unit in np.eye(node.nv):
-        spring = _rates(node.potential(c, _along(q, unit)))
-        damper = _rates(node.rayleigh(c, q, _along(v, unit)))
-        forces.append((spring + damper)[()])
-    return np.array(forces)
+        spring = _rates(node.potential(c, _along(q, unit))).item()
+        damper = _rates(node.rayleigh(c, q, _along(v, unit))).item()
+        forces.append(spring + damper)
+    total: Array = np.array(forces)
+    return total
+
+
+def node_mass(node: Node) -> float:
+    """Total mass of a node [kg]: its inertia against translation with all joints locked."""
+    c, q = np.asarray(node.constants, dtype=float), np.zeros(node.nv)
+    column = np.asarray(node.weight(c, q), dtype=float)[:, 5]
+    return float(column @ np.asarray(node.inertia(c, q), dtype=float) @ column)
+
+
+def rigid_error(X: Array) -> float:
+    """How far a 6×6 matrix is from a rigid motion transform."""
+    seen = Transform.from_matrix(X)
+    return float(max(np.abs(seen.E @ seen.E.T - np.eye(3)).max(), np.abs(seen.matrix() - X).max()))
 
 
 def _overrides(node: Node, formula: str) -> bool:
@@ -125,15 +157,16 @@ def _rates(values: Any) -> Array:
     """The rates of what may hold dual numbers; constants have none."""
     values = np.asarray(values)
     rates = [x.rate if isinstance(x, Dual) and x.level == _LEVEL else 0.0 for x in values.reshape(-1)]
-    return np.array(rates).reshape(values.shape)
+    shaped: Array = np.array(rates).reshape(values.shape)
+    return shaped
 
 
 @dataclass(frozen=True, eq=False)
 class GeneralKind:
     """All nodes with the formulas of one user's class; a `recursion.node.NodeKind`.
 
-    A node's constants are the 12 numbers of its placement and its own. Kinds of equal formulas are equal, whatever
-    their classes are called: the name holds a digest of the traced formulas.
+    A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
+    of equal formulas are equal, whatever their classes are called: the name holds a digest of the traced formulas.
 
     Args:
         node: A node of the class.
@@ -181,7 +214,11 @@ class GeneralKind:
 
     @property
     def parameter_count(self) -> int:
-        return Transform.size + len(self.node.constants)
+        return self._own_start + len(self.node.constants)
+
+    @property
+    def _own_start(self) -> int:
+        return Transform.size + self.nv
 
     @property
     def moving(self) -> bool:
@@ -191,37 +228,40 @@ class GeneralKind:
     def rigid(self) -> bool:
         return False
 
-    def parameters(self, placement: Transform) -> Array:
+    def parameters(self, placement: Transform, _inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node."""
-        return np.concatenate([placement.data, np.asarray(self.node.constants, dtype=float)])
+        return np.concatenate([placement.data, armature, own]).astype(float)
+
+    def _own(self, parameters: Array) -> Array:
+        return parameters[self._own_start :]
 
     def weight(self, parameters: Array, q: Array) -> RootWeight:
-        W = np.asarray(self.node.weight(parameters[12:], q))
+        W = np.asarray(self.node.weight(self._own(parameters), q))
         placed: RootWeight = RootWeight.of(W @ Transform(parameters[:12]).matrix())
         return placed
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> DenseMap:
-        H: DenseMap = DenseMap.of(self.node.joint_map(parameters[12:], _known(q)))
+        H: DenseMap = DenseMap.of(self.node.joint_map(self._own(parameters), _known(q)))
         return H
 
     def inertia(self, parameters: Array, q: Array | None = None) -> DenseInertia:
-        return DenseInertia.of(self.node.inertia(parameters[12:], _known(q)))
+        return DenseInertia.of(self.node.inertia(self._own(parameters), _known(q)))
 
-    def armature(self, _parameters: Array) -> Array:
-        return np.zeros(self.nv)
+    def armature(self, parameters: Array) -> Array:
+        return parameters[12 : self._own_start]
 
     def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
         root = (Transform(parameters[:12]) @ carrier).data
-        return np.asarray(self.node.coriolis(parameters[12:], _known(q), v, velocity, root))
+        return np.asarray(self.node.coriolis(self._own(parameters), _known(q), v, velocity, root))
 
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
-        return np.asarray(self.node.gyroscopic(parameters[12:], _known(q), v, velocity))
+        return np.asarray(self.node.gyroscopic(self._own(parameters), _known(q), v, velocity))
 
     def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
-        return resistance(self.node, parameters[12:], q, v)
+        return resistance(self.node, self._own(parameters), q, v)
 
     def potential(self, parameters: Array, q: Array) -> Any:
-        return self.node.potential(parameters[12:], q)
+        return self.node.potential(self._own(parameters), q)
 
 
 def _known(q: Array | None) -> Array:
@@ -253,6 +293,10 @@ class ExitKind:
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
 
+    def parameters(self, *_: Any) -> Array:
+        """None: what hangs on the exit is placed by its own joint."""
+        return np.zeros(0)
+
     def weight(self, _parameters: Array, _q: Array) -> Outlet:
         return Outlet(self.start, self.dimension)
 
@@ -276,3 +320,38 @@ class ExitKind:
 
     def potential(self, _parameters: Array, _q: Array) -> float:
         return 0.0
+
+
+def checked(owner: str, node: object) -> Node:
+    """A node whose declarations fit together.
+
+    Raises:
+        ModelError: Saying which one does not.
+    """
+    if not isinstance(node, Node):
+        raise ModelError(f"{owner}: give a kinetree.Node, an object of a class with formulas; got {node!r}")
+    name = f"{owner} ({type(node).__name__})"
+    if not isinstance(node.nv, int) or node.nv < 0:
+        raise ModelError(f"{name}: nv is a number of degrees of freedom, 0 or more; got {node.nv!r}")
+    try:
+        constants = np.asarray(node.constants, dtype=float)
+    except (TypeError, ValueError):
+        constants = np.full(1, np.nan)
+    if constants.ndim != 1 or not np.isfinite(constants).all():
+        raise ModelError(f"{name}: constants are finite numbers in one list; got {node.constants!r}")
+    for outlet, start in node.outlets.items():
+        if not isinstance(start, int) or not 0 <= start <= size(node) - 6:
+            raise ModelError(
+                f"{name}: outlet {outlet!r} starts at {start!r}; its six components must lie within the "
+                f"{size(node)} of the node's velocity"
+            )
+    _ = node.kind  # traces the formulas, and checks their shapes
+    W = np.asarray(node.weight(constants, np.zeros(node.nv)), dtype=float)
+    for outlet, start in node.outlets.items():
+        X = W[start : start + 6]
+        if not rigid_error(X) < 1e-9:
+            raise ModelError(
+                f"{name}: outlet {outlet!r} is no body twist: with joints locked it must move with the root frame as "
+                "one rigid body, so that its rows of the weight are a motion transform [[E, 0], [−E r×, E]]"
+            )
+    return node

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ModelError
+from kinetree.model.general import Node
 from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.joints.plain import plain
 from kinetree.model.record import Record, frozen
 from kinetree.spatial.value import Array
 
@@ -82,6 +84,7 @@ class Joint(Record):
         friction: Dry, (nv,) [N m or N]. Kept for the user; not part of the dynamics.
         q_start: Where its coordinates start in q.
         v_start: Where its velocities start in v.
+        node: For `kind` "node", the formulas that take the place of a joint and a rigid body.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Joint(Record):
     friction: Array
     q_start: int
     v_start: int
+    node: Node | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
@@ -108,7 +112,7 @@ class Joint(Record):
     @property
     def type(self) -> JointKind:
         """The formulas of its kind."""
-        return KINDS[self.kind]
+        return KINDS[self.kind] if self.node is None else plain(self.node.nv)
 
     @property
     def nq(self) -> int:
@@ -133,4 +137,6 @@ class Joint(Record):
     @property
     def own(self) -> Array:
         """The constants that its kind asks for."""
+        if self.node is not None:
+            return np.array(self.node.constants, dtype=float)
         return np.array([self.pitch][: self.type.own])

@@ -17,6 +17,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
+from kinetree.algorithms import kinematics_by_weights as by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics import ACCELERATIONS, JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
 from kinetree.engines.quantity import frame_quantity
@@ -39,7 +40,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(VELOCITIES)
+    @frame_quantity(VELOCITIES, any_node=by_weights.VELOCITIES)
     def velocity(
         self,
         q: ArrayLike,
@@ -60,7 +61,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(ACCELERATIONS)
+    @frame_quantity(ACCELERATIONS, any_node=by_weights.ACCELERATIONS)
     def acceleration(
         self,
         q: ArrayLike,
@@ -85,7 +86,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(JACOBIANS)
+    @frame_quantity(JACOBIANS, product=by_weights.VELOCITIES)
     def jacobian(
         self, q: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
@@ -99,7 +100,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(JACOBIANS_DOT_V)
+    @frame_quantity(JACOBIANS_DOT_V, any_node=by_weights.JACOBIANS_DOT_V)
     def jacobian_dot_v(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:

@@ -16,6 +16,7 @@ from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import Coordinates, numbers
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
+from kinetree.model.general import node_mass
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.operational import Operational
@@ -144,6 +145,12 @@ class Model(Dynamics, Operational, Editing):
     def site(self, frame: str) -> Site:
         """Internal: the node that carries a frame, and the frame's placement."""
         if not isinstance(frame, str) or frame not in self._sites_by_name:
+            joint = next(
+                (joint for joint in self._every_joint if joint.node is not None and joint.child == frame), None
+            )
+            if joint is not None and joint.node is not None:
+                outlets = ", ".join(repr(f"{frame}/{outlet}") for outlet in joint.node.outlets) or "it has none"
+                raise InputError(f"{frame!r} is a general node, without a frame of its own; name an outlet: {outlets}")
             own = tuple(extra.name for extra in self.extra_frames)
             raise UnknownNameError("frame", frame, (*own, *(name for name in self.frames if name not in own)))
         return self._sites_by_name[frame]
@@ -165,7 +172,9 @@ class Model(Dynamics, Operational, Editing):
     @property
     def mass(self) -> float:
         """Total mass, including bodies fixed to the world [kg]."""
-        return sum(body.mass for body in self.bodies)
+        return sum(body.mass for body in self.bodies) + sum(
+            node_mass(joint.node) for joint in self._every_joint if joint.node is not None
+        )
 
     @cached_property
     def lower_limits(self) -> Array:
@@ -335,6 +344,9 @@ class Model(Dynamics, Operational, Editing):
         for name in lock:
             if name not in names:
                 raise UnknownNameError("moving joint", name, tuple(names))
+        for joint in self.joints:
+            if joint.name in lock and joint.node is not None:
+                raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
         return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
 

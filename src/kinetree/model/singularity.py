@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.mass_matrix_product import mass_matrix_product
+from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.recursion.node import WORLD_PORT
@@ -43,19 +45,39 @@ def require_invertible(mechanism: Mechanism) -> None:
     Raises:
         SingularMechanismError: Naming the body.
     """
+    if mechanism.first_general is not None:
+        _require_definite(mechanism)
+        return
     doubtful = _doubtful(mechanism)
     topology = mechanism.topology
     for node in doubtful:
         if len(topology.subtree(node)) == 1:
             raise SingularMechanismError(_told(mechanism, node))
     needed = sorted({below for node in doubtful for below in topology.subtree(node)}, reverse=True)
-    if not needed or not all(mechanism.kinds[node].port == WORLD_PORT for node in needed):
+    if not needed:
         return
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         found = [_singular(mechanism, needed, set(doubtful), _configuration(mechanism, rng, at)) for at in _LENGTHS]
     if None not in found:
         raise SingularMechanismError(_told(mechanism, next(node for node in found if node is not None)))
+
+
+def _require_definite(mechanism: Mechanism) -> None:
+    """The same for mechanisms with nodes that are not rigid bodies, from M at one configuration.
+
+    Scaled to a unit diagonal, M has eigenvalues that do not depend on units; those of a singular one are rounding.
+    """
+    q = _configuration(mechanism, np.random.default_rng(1), 1.0)
+    (M,) = run(mass_matrix_product, mechanism, (), (q, np.eye(mechanism.nv)))
+    scale = np.sqrt(np.diagonal(M))
+    with np.errstate(all="ignore"):
+        scaled = M / scale / scale[:, None]
+    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2.0) if np.isfinite(scaled).all() else ([0.0], -M)
+    if not values[0] > 64.0 * mechanism.nv * _EPS:
+        column = int(np.argmin(scale)) if not scale.all() else int(np.argmax(np.abs(vectors[:, 0])))
+        node = next(k for k in range(len(mechanism.kinds)) if mechanism.v_starts[k + 1] > column)
+        raise SingularMechanismError(_told(mechanism, node))
 
 
 class _Bounded(NamedTuple):
@@ -170,7 +192,7 @@ def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float
     """Angles of about a radian, and slides pushed out by about a length, (nq,)."""
     q = rng.uniform(0.3, 1.3, mechanism.nq)
     for node, kind in enumerate(mechanism.kinds):
-        if kind.port == WORLD_PORT and not _joint_map(mechanism, node)[:3].any():
+        if kind.rigid and not _joint_map(mechanism, node)[:3].any():
             q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]] *= length
     return q
 
@@ -204,7 +226,7 @@ def require_mass(mechanism: Mechanism) -> None:
     Raises:
         SingularMechanismError: Says so.
     """
-    rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.port == WORLD_PORT]
+    rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.rigid]
     if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
         raise SingularMechanismError(
             "no moving body has mass, so that there is no centre of mass. Give some body a mass"

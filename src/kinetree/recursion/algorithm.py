@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.errors import UnsupportedError
 from kinetree.recursion.contract import immutable, refuse
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.roles import Index
@@ -50,6 +51,25 @@ class Algorithm:
     run: Callable[..., None]
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
+    #: Whether it runs on nodes of any kind, and not only on rigid bodies.
+    any_node: bool = False
+
+    def require(self, mechanism: Mechanism, name: str = "") -> None:
+        """Raise unless the recursion runs on all kinds of nodes that a mechanism has.
+
+        Args:
+            mechanism: The robot.
+            name: What users call the function, for the message.
+
+        Raises:
+            UnsupportedError: Naming the first node that is not a rigid body.
+        """
+        if not self.any_node and mechanism.first_general is not None:
+            raise UnsupportedError(
+                f"{name or self.name} exists for trees of rigid bodies only, and {mechanism.first_general!r} is a "
+                "general node. inverse_dynamics, forward_dynamics, mass_matrix, mass_matrix_inverse, energy, pose, "
+                "velocity and jacobian take nodes of any kind"
+            )
 
     def __call__(self, tree: Any, *arguments: Any) -> None:
         self.run(tree, *arguments)
@@ -78,7 +98,12 @@ class Algorithm:
 
 
 def algorithm(
-    *, symmetric: tuple[str, ...] = (), sparse: tuple[str, ...] = (), outputs: tuple[str, ...], **dimensions: Dimensions
+    *,
+    symmetric: tuple[str, ...] = (),
+    sparse: tuple[str, ...] = (),
+    outputs: tuple[str, ...],
+    any_node: bool = False,
+    **dimensions: Dimensions,
 ) -> Callable[[Callable[..., None]], Algorithm]:
     """Declare what a recursion's arguments run over.
 
@@ -86,6 +111,7 @@ def algorithm(
         symmetric: Outputs whose upper triangle alone is filled.
         sparse: Outputs whose untouched entries are zero.
         outputs: Names of the arguments that are filled.
+        any_node: Whether it runs on nodes of any kind: it propagates with weights, and not in the tree's frame.
         **dimensions: For each argument after `tree`, what its axes run over.
     """
 
@@ -101,6 +127,7 @@ def algorithm(
             run=run,
             inputs=tuple(arguments[n] for n in names if n not in outputs),
             outputs=tuple(arguments[n] for n in outputs),
+            any_node=any_node,
         )
 
     return declare

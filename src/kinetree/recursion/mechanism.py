@@ -87,6 +87,11 @@ class Mechanism:
             parent = self.parents[parent]
         return -1 if parent == WORLD else self.v_starts[parent + 1] - 1
 
+    @cached_property
+    def first_general(self) -> str | None:
+        """Name of the first node that is not a rigid body; None if all are."""
+        return next((name for name, kind in zip(self.names, self.kinds, strict=True) if not kind.rigid), None)
+
     @property
     def nq(self) -> int:
         return self.q_starts[-1]

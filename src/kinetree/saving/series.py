@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kinetree.errors import ModelError
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
@@ -27,6 +28,9 @@ def unfolded(model: Model) -> Model:
     bodies: list[Body] = []
     joints: list[Joint] = []
     taken = set(model.frames)
+    for joint in model.joints:
+        if joint.node is not None:
+            raise ModelError(f"{joint.name!r} is a general node, which neither URDF nor MJCF can describe")
     for body in model.bodies:
         joint = model.joint(body.joint)
         parts = _PARTS.get(joint.kind, ())

@@ -23,8 +23,8 @@ class RiccatiStep(NamedTuple):
     """[J11] Eq. 32: D = Hᵀ P H, G = P H D⁻¹ and P⁺ = P − G Hᵀ P."""
 
     D: Factor
-    G: ForceColumns
-    P_plus: ArticulatedInertia
+    G: Any
+    P_plus: Any
 
 
 class Columns(Linear):

@@ -89,6 +89,7 @@ def bind(
         single: There is one frame, and results have no axis for it.
         bundle: Type of several results.
     """
+    algorithm.require(mechanism, name)
     variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)
     made.library(1)

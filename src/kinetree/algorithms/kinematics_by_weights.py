@@ -1,0 +1,96 @@
+"""Velocities, accelerations and J̇v of frames on nodes of any kind. Cost O(n).
+
+`kinematics.py` works in the tree's frame, where rigid bodies need fewer operations; here velocities are propagated with
+the weights of [J11], in each node's own coordinates. Frames sit on rigid bodies, or on outlets of other nodes.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.kinematics import for_each_reference
+from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.vector3 import cross
+
+#: How a frame's own twist is seen, given its pose.
+_VIEWS: dict[str, Callable[[Transform, Motion], Motion]] = {
+    "local": lambda _, twist: twist,
+    "local_world_aligned": lambda pose, twist: _aligned(pose) @ twist,
+    "world": lambda pose, twist: pose.back(twist),
+}
+
+
+def _aligned(pose: Transform) -> Transform:
+    return Transform.of(pose.E.T, np.zeros(3))
+
+
+def _propagate(tree: Tree, q: Any, v: Any, a: Any) -> None:
+    """Leave pose C and velocity V at every node, and its rate α if there are joint accelerations."""
+    tree.world.C = Transform.identity()
+    tree.world.V = Motion.zero()
+    tree.world.alpha = Motion.zero()
+
+    for k, parent in tree.scatter():
+        X, V_p = k.weight(q[k]), parent.V
+        k.C = X @ parent.C
+        k.V = X @ V_p + k.H @ v[k]
+        if a is not None:
+            k.alpha = X @ parent.alpha + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
+
+
+def _velocities(reference: str) -> Callable[..., None]:
+    def velocities_by_weights(tree: Tree, q: Indexed, v: Indexed, velocity: Indexed) -> None:
+        _propagate(tree, q, v, None)
+
+        for frame, carrier in tree.frames():
+            velocity[frame] = _VIEWS[reference](frame.X @ carrier.C, frame.X @ carrier.V).data
+
+    return velocities_by_weights
+
+
+def _rates(tree: Tree, q: Any, v: Any, a: Any, reference: str, acceleration: Any) -> None:
+    _propagate(tree, q, v, a)
+
+    for frame, carrier in tree.frames():
+        pose = frame.X @ carrier.C
+        rate = _VIEWS[reference](pose, frame.X @ carrier.alpha)
+        if reference == "local_world_aligned":  # the axes in which the twist is seen do not turn with the frame
+            seen = _aligned(pose) @ (frame.X @ carrier.V)
+            rate = Motion.of(rate.angular, rate.linear + cross(seen.angular, seen.linear))
+        acceleration[frame] = rate.data
+
+
+def _accelerations(reference: str) -> Callable[..., None]:
+    def accelerations_by_weights(tree: Tree, q: Indexed, v: Indexed, a: Indexed, acceleration: Indexed) -> None:
+        _rates(tree, q, v, a, reference, acceleration)
+
+    return accelerations_by_weights
+
+
+def _jacobian_dot_v(reference: str) -> Callable[..., None]:
+    def jacobian_dot_v_by_weights(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
+        _rates(tree, q, v, Zeros(), reference, acceleration)
+
+    return jacobian_dot_v_by_weights
+
+
+#: Velocity of each frame, (m, 6), by reference.
+VELOCITIES = for_each_reference(
+    _velocities, q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",), any_node=True
+)
+#: Rate of each frame's velocity, (m, 6), by reference.
+ACCELERATIONS = for_each_reference(
+    _accelerations,
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
+)  # fmt: skip
+#: J̇v of each frame, (m, 6), by reference.
+JACOBIANS_DOT_V = for_each_reference(
+    _jacobian_dot_v, q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True
+)
