@@ -158,6 +158,17 @@ def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(result, [[[1], [1]], [[2], [2]]])
 
 
+@pytest.mark.parametrize("setting", ["/proc/nope", "/proc/nope/deeper", "/dev/null/cache", "/sys/nope"])
+def test_directory_that_the_system_refuses(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems that cannot be written say "permission denied", "read-only" or, as /proc does, "not found"."""
+    monkeypatch.setenv("KINETREE_CACHE_DIR", setting)
+    monkeypatch.setattr(cache, "_warned", False)
+    with pytest.warns(CacheWarning, match="cannot be made or read .*Set KINETREE_CACHE_DIR to a private directory"):
+        if cache.load("key") is None:
+            cache.store("key", META, CODE)
+    assert not os.path.lexists(setting)
+
+
 def test_unwritable_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated, since root may write everywhere."""
     directory.mkdir(mode=0o700)

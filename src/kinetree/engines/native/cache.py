@@ -171,10 +171,10 @@ def _directory(create: bool = False) -> Path | None:
         if create:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
-    except FileNotFoundError:
-        return None
     except (OSError, RuntimeError, ValueError) as error:  # no home directory; an invalid name
-        _warn(f"the cache directory cannot be made or read ({error})")
+        # one that is not there yet is made when there is something to store; /proc says "not found" then, too
+        if create or not isinstance(error, FileNotFoundError):
+            _warn(f"the cache directory cannot be made or read ({error})")
         return None
     if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
         _warn(f"{path} is not a directory that you own and that you alone can write to (chmod go-w)")
