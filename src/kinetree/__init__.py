@@ -10,6 +10,9 @@ choice.
     M = robot.mass_matrix(q)
 """
 
+import kinetree.cli.interrupts  # noqa: F401 (before the rest, which takes a while to import)
+
+# isort: split
 from kinetree import control, errors, interop, operational_space, viewer, zoo
 from kinetree.engines.count import Count
 from kinetree.engines.native.threads import get_threads, set_threads

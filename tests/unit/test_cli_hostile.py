@@ -280,3 +280,35 @@ def test_interrupted(robot: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
     assert "Traceback" not in errors
+
+
+#: The script that installers write, with a module of its imports that Ctrl-C hits.
+SCRIPT = """import sys
+class Interrupted:
+    def find_spec(self, name, path, target=None):
+        if name == "{module}":
+            import os, signal
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupted())
+from kinetree.cli import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["numpy", "llvmlite", "kinetree.model.model", "kinetree.zoo", "typer", "rich"])
+def test_interrupted_while_it_is_imported(module: str, tmp_path: Path) -> None:
+    script = tmp_path / "kinetree"
+    script.write_text(SCRIPT.format(module=module))
+    done = subprocess.run([sys.executable, str(script), "info"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "interrupted\n")
+
+
+def test_an_interrupted_import_of_the_library_is_left_alone(tmp_path: Path) -> None:
+    """Only the command hides where it was."""
+    script = tmp_path / "controller.py"
+    script.write_text(SCRIPT.format(module="kinetree.zoo"))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in done.stderr
+    assert "Traceback" in done.stderr

@@ -6,11 +6,11 @@ be written. Interrupted by a signal, 128 plus its number, as in any shell.
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import Any
 
 from kinetree.cli.exit_codes import UNUSABLE
+from kinetree.cli.interrupts import end
 from kinetree.errors import KinetreeError
 
 INSTALL = 'pip install "kinetree[cli]"'
@@ -21,6 +21,13 @@ _EXTRA = ("rich", "typer")
 def main() -> None:
     """Run the command line."""
     try:
+        _main()
+    except KeyboardInterrupt:
+        end()
+
+
+def _main() -> None:
+    try:
         from kinetree.cli.commands import app
         from kinetree.cli.terminal import discard, prepare, safe
     except ModuleNotFoundError as error:
@@ -30,8 +37,6 @@ def main() -> None:
     try:
         prepare()
         _run(app)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
     except KinetreeError as error:
         print(f"{type(error).__name__}: {safe(error)}", file=sys.stderr)
     except MemoryError:

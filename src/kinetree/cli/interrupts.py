@@ -1,0 +1,29 @@
+"""Ctrl-C: one line and the exit code of every interrupted command, instead of a traceback.
+
+The script `kinetree` imports the library, which takes some tenths of a second, before it can call `main`. So the
+library imports this module before anything else. It does nothing in other programs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import TracebackType
+from typing import NoReturn
+
+
+def end() -> NoReturn:
+    """Leave the command."""
+    print("interrupted", file=sys.stderr)
+    sys.exit(128 + signal.SIGINT)
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        end()
+    sys.__excepthook__(kind, error, trace)
+
+
+if getattr(sys, "argv", None) and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "kinetree":
+    sys.excepthook = _report
