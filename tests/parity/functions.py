@@ -66,6 +66,14 @@ def _moving(robot: kt.Model) -> list[str]:
 
 
 FUNCTIONS = (
+    Function("integrate", "qv", lambda _: (0.3,)),
+    Function("difference", "q", lambda robot: (robot.random_configuration(1),)),
+    Function("dintegrate", "qv", lambda _: (0.3,), outputs=2),
+    Function("ddifference", "q", lambda robot: (robot.random_configuration(1),), outputs=2),
+    Function("tangent_map", "q"),
+    Function("bracket", "v"),
+    Function("normalize", "q"),
+    Function("step", "qvx", lambda _: (1e-3,), outputs=2),
     Function("inverse_dynamics", "qvx"),
     Function("forward_dynamics", "qvx"),
     Function("mass_matrix", "q"),

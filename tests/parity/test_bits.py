@@ -243,7 +243,7 @@ def test_nan_in_gives_nan_out(function: Function) -> None:
     assert any(np.all(np.isnan(part[4][part[4] != 0.0])) for part in function(model, q, v, x))
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f.name != "tangent_map"], ids=str)
 def test_quaternions_of_any_length_stand_for_their_direction(function: Function) -> None:
     """Twice a quaternion is the same rotation; a power of two scales without rounding."""
     model = robot()

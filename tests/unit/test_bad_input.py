@@ -53,7 +53,9 @@ def test_wrong_types(robot: kt.Model, function: Function) -> None:
     arrays = dict(zip("qvx", states(robot, ())))
     for letter in function.inputs:
         n = arrays[letter].shape[-1]
-        for wrong in (np.zeros(n, dtype=complex), np.array(["a"] * n), np.array([None] * n), np.zeros(n, dtype=bool)):
+        unfit = [np.array(["a"] * n), np.array([None] * n), np.zeros(n, dtype=bool)]
+        unfit += [np.zeros(n, dtype=complex)] * (function.name != "integrate")  # which differentiates by complex steps
+        for wrong in unfit:
             with pytest.raises(InputError, match="dtype"):
                 function(robot, **{**arrays, letter: wrong}, engine="native")
         with pytest.raises(InputError, match="array of numbers|dtype"):

@@ -234,10 +234,10 @@ WRONG: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "integrate(None)": (lambda r: r.integrate(None, None), "q has dtype object"),
     "integrate(dt)": (lambda r: r.integrate(r.neutral(), np.zeros(r.nv), None), "dt has dtype object"),
     "difference(str)": (lambda r: r.difference("a", "b"), "q0 has dtype"),
-    "dintegrate(ragged)": (lambda r: r.dintegrate([[1], [1, 2]], 1), "not a rectangular array"),
+    "dintegrate(ragged)": (lambda r: r.dintegrate([[1], [1, 2]], 1), "q is not an array of numbers"),
     "bracket(None)": (lambda r: r.bracket(None), "x has dtype object"),
     "step(None)": (lambda r: r.step(None, None, None, 0.1), "q has dtype object"),
-    "step(dt)": (lambda r: r.step(r.neutral(), np.zeros(r.nv), np.zeros(r.nv), None), "dt is one number"),
+    "step(dt)": (lambda r: r.step(r.neutral(), np.zeros(r.nv), np.zeros(r.nv), None), "dt has dtype object"),
     "step(method)": (
         lambda r: r.step(r.neutral(), np.zeros(r.nv), np.zeros(r.nv), 0.1, []),
         r"no method is called \[\]",

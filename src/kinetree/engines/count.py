@@ -28,6 +28,7 @@ _COUNTED = {
     "sub": "additions",
     "div": "divisions",
     "sqrt": "square_roots",
+    "select": "comparisons",
 }
 
 
@@ -40,6 +41,7 @@ class Count:
     divisions: int = 0
     square_roots: int = 0
     sines: int = 0
+    comparisons: int = 0
 
     def __add__(self, other: Count) -> Count:
         return Count(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -53,7 +55,8 @@ class Count:
         return self.multiplications + self.additions + self.divisions + self.square_roots
 
     def __str__(self) -> str:
-        return ", ".join(f"{getattr(self, f.name)} {f.name.replace('_', ' ')}" for f in fields(self))
+        shown = [f.name for f in fields(self) if f.name != "comparisons" or self.comparisons]
+        return ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in shown)
 
 
 #: The passes of an algorithm, in order, for which operations are counted separately.

@@ -230,6 +230,26 @@ def _recall(owner: object, path: str, engine: str) -> Function[..., Any]:
     return found.engine(engine)
 
 
+class AnalyticFunction(Function[P, R]):
+    """A function that takes complex numbers as well: those go to the reference engine."""
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute, whatever the arguments are like."""
+        given = self._arguments(inputs, named)
+        if self._engine == "native" and any(_is_complex(value) for value in given):
+            return self.engine("reference").general(*given, out=out)
+        return self._run((), self.algorithm, given, out)
+
+
+def _is_complex(value: Any) -> bool:
+    """Whether something that may be an array holds complex numbers."""
+    if isinstance(value, np.ndarray):
+        return bool(value.dtype.kind == "c")
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_complex, value))
+    return isinstance(value, (complex, np.complexfloating))
+
+
 class ForcedFunction(Function[P, R]):
     """A function with external wrenches: `f_ext` maps frame names to wrenches [moment; force] acting on the body.
 
@@ -237,7 +257,7 @@ class ForcedFunction(Function[P, R]):
         site: Finds a frame by name.
     """
 
-    choices = ("f_ext",)
+    choices: tuple[str, ...] = ("f_ext",)
 
     def __init__(
         self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any
@@ -248,10 +268,15 @@ class ForcedFunction(Function[P, R]):
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with external wrenches if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
+        sites, wrenches = self._wrenches(f_ext)
+        return self._run(sites, self.algorithm, (*arrays, *wrenches), out)
+
+    def _wrenches(self, f_ext: Any) -> tuple[tuple[Site, ...], tuple[Array, ...]]:
+        """The frames of `f_ext`, and its wrenches in one array; nothing where there are none."""
         if f_ext is not None and not isinstance(f_ext, Mapping):
             raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
         if not f_ext:
-            return self._run((), self.algorithm, arrays, out)
+            return (), ()
         sites = tuple(self._site(name) for name in f_ext)
         kinds = "fiu" if self._engine == "native" else "fiucO"
         wrenches = [
@@ -262,11 +287,10 @@ class ForcedFunction(Function[P, R]):
         for name, w in zip(f_ext, wrenches, strict=True):
             arguments.require_shape(f"{self.name}: the wrench on {name!r}", w.shape, (6,))
         try:
-            stacked = np.stack(np.broadcast_arrays(*wrenches), axis=-2)
+            return sites, (np.stack(np.broadcast_arrays(*wrenches), axis=-2),)
         except ValueError:
             shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
             raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
-        return self._run(sites, self.algorithm, (*arrays, stacked), out)
 
 
 class FrameFunction(Function[P, R]):

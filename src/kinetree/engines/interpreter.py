@@ -167,6 +167,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "sqrt": lambda x: float(np.sqrt(np.float64(x))),
     "sin": lambda x: _sincos(x)[0],
     "cos": lambda x: _sincos(x)[1],
+    "select": lambda a, b, x, y: x if a < b else y,
     "fma": fma,
     "iadd": lambda x, y: x + y,
     "imul": lambda x, y: x * y,

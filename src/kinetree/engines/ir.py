@@ -7,6 +7,7 @@ A program is a tree of blocks. A block is a list of items, executed in order. A 
               load             attr: the place
               add sub mul div  two arguments
               neg sqrt sin cos one argument
+              select           four arguments a, b, x, y: x if a < b, else y
               fma              a·b + c, rounded once (only after `simplify.fuse`)
     Store   writes a scalar to a place
     Loop    runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
@@ -45,6 +46,7 @@ import numpy as np
 from kinetree.recursion.contract import refuse
 from kinetree.recursion.loops import Loop as LoopData
 from kinetree.spatial import scalar
+from kinetree.spatial.arctangent import first_quadrant
 from kinetree.spatial.dual import Dual
 
 ARITY = {
@@ -58,6 +60,7 @@ ARITY = {
     "sqrt": 1,
     "sin": 1,
     "cos": 1,
+    "select": 4,
     "fma": 3,
     "int": 0,
     "index": 0,
@@ -130,6 +133,8 @@ class Output(NamedTuple):
 
     number: int
     at: tuple[Index, ...]
+    #: Tuples compare by what they hold: without this, the entry would equal that of an input.
+    space: str = "output"
 
 
 class ArrayEntry(NamedTuple):
@@ -233,6 +238,13 @@ class Op:
 
 scalar.sincos.register(Op, lambda x: (x.sin(), x.cos()))
 scalar.sqrt.register(Op, lambda x: x.sqrt())
+scalar.arctan2.register(Op, first_quadrant)
+
+
+@scalar.select.register(Op)
+def _select(a: Op, b: Any, x: Any, y: Any) -> Op:
+    program = a.block.program
+    return program.op("select", a, program.lift(b), program.lift(x), program.lift(y))
 
 
 class Store(NamedTuple):

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kinetree.engines.columns import ColumnFunction, FrameColumnFunction
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function
+from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
@@ -91,16 +91,33 @@ def quantity(
     return declare
 
 
+def analytic_quantity(algorithm: Algorithm) -> Callable[[Declared[P, R]], Quantity[AnalyticFunction[P, R]]]:
+    """Declare a function of arrays that takes complex numbers as well."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[AnalyticFunction[P, R]]:
+        options = _described(declared)
+        return _quantity(declared, lambda o: AnalyticFunction(declared.__name__, o.mechanism, algorithm, **options))
+
+    return declare
+
+
 def forced_quantity(
-    algorithm: Algorithm, *, guard: Guard | None = None, bundle: type[tuple[Any, ...]] = tuple
+    algorithm: Algorithm,
+    *,
+    guard: Guard | None = None,
+    bundle: type[tuple[Any, ...]] = tuple,
+    kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
-    """Declare a function with external wrenches."""
+    """Declare a function with external wrenches, of the class `kind`."""
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         options = {"guard": guard, "bundle": bundle, **_described(declared)}
-        return _quantity(
-            declared, lambda o: ForcedFunction(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
-        )
+
+        def make(o: Any) -> ForcedFunction[P, R]:
+            made: Any = kind(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
+            return cast("ForcedFunction[P, R]", made)
+
+        return _quantity(declared, make)
 
     return declare
 

@@ -219,6 +219,11 @@ class _Rebuild:
             return a
         return self._const(0.0) if _is(a, 0.0) else None
 
+    def _fold_select(self, a: Op, b: Op, x: Op, y: Op) -> Op | None:
+        if a.code == b.code == "const":
+            return x if a.attr < b.attr else y
+        return x if x is y else None
+
     def _negative(self, a: Op) -> Op:
         folded = self._fused_neg(a) if self.fusing else self._fold_neg(a)
         return self.result.op("neg", a) if folded is None else folded

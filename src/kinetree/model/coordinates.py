@@ -5,7 +5,7 @@ Joints of one kind are handled together, so that the cost depends on the number 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.quiet import quiet
-from kinetree.spatial.exponential import bracket, inverse_right_jacobian, right_jacobian, transport
 from kinetree.spatial.value import Array
 
 
@@ -62,79 +61,6 @@ class Coordinates:
             count = (*shape, len(group.q))
             q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
         return q
-
-    @quiet
-    def integrate(self, q: Any, v: Any, dt: Any) -> Array:
-        q, v = checked("q", q, self.nq), checked("v", v, self.nv)
-        dt = numbers("dt", dt)
-        batch = _broadcast({"q": q.shape[:-1], "v": v.shape[:-1], "dt": dt.shape})
-        step = v * dt[..., None]
-        result = np.empty((*batch, self.nq), dtype=np.result_type(q, step))
-        for group in self._groups:
-            result[..., group.q] = group.kind.integrate(
-                np.broadcast_to(q, (*batch, self.nq))[..., group.q],
-                np.broadcast_to(step, (*batch, self.nv))[..., group.v],
-            )
-        return result
-
-    @quiet
-    def difference(self, q0: Any, q1: Any) -> Array:
-        q0, q1 = checked("q0", q0, self.nq, real=True), checked("q1", q1, self.nq, real=True)
-        batch = _broadcast({"q0": q0.shape[:-1], "q1": q1.shape[:-1]})
-        q0, q1 = (np.broadcast_to(q, (*batch, self.nq)) for q in (q0, q1))
-        result = np.empty((*batch, self.nv), dtype=np.result_type(q0, q1))
-        for group in self._groups:
-            result[..., group.v] = group.kind.difference(q0[..., group.q], q1[..., group.q])
-        return result
-
-    @quiet
-    def dintegrate(self, q: Any, v: Any, dt: Any) -> tuple[Array, Array]:
-        q, v = checked("q", q, self.nq, real=True), checked("v", v, self.nv, real=True)
-        dt = numbers("dt", dt)
-        batch = _broadcast({"q": q.shape[:-1], "v": v.shape[:-1], "dt": dt.shape})
-        step = np.broadcast_to(v * dt[..., None], (*batch, self.nv))
-        return self._screws(transport, step, 1.0), self._screws(right_jacobian, step, 1.0) * dt[..., None, None]
-
-    @quiet
-    def ddifference(self, q0: Any, q1: Any) -> tuple[Array, Array]:
-        step = self.difference(q0, q1)
-        end = self._screws(inverse_right_jacobian, step, 1.0)
-        return -self._screws(inverse_right_jacobian, -step, 1.0), end
-
-    @quiet
-    def tangent_map(self, q: Any) -> Array:
-        q = checked("q", q, self.nq, real=True)
-        result = np.zeros((*q.shape[:-1], self.nv, self.nq))
-        for group in self._groups:
-            blocks = group.kind.tangent_map(q[..., group.q])
-            result[..., group.v[:, :, None], group.q[:, None, :]] = blocks
-        return result
-
-    @quiet
-    def bracket(self, x: Any) -> Array:
-        return self._screws(bracket, checked("x", x, self.nv, real=True), 0.0)
-
-    def _screws(self, function: Callable[[Array], Array], x: Array, plain: float) -> Array:
-        """A function of twists, (…, 6) to (…, 6, 6), as block-diagonal matrices (…, nv, nv)."""
-        result = np.zeros((*x.shape, self.nv))
-        diagonal = np.arange(self.nv)
-        result[..., diagonal, diagonal] = plain
-        for group in self._groups:
-            if group.kind.screw:
-                axes = list(group.kind.screw)
-                twists = np.zeros((*x.shape[:-1], len(group.v), 6))
-                twists[..., axes] = x[..., group.v]
-                blocks = function(twists)[..., axes, :][..., axes]
-                result[..., group.v[:, :, None], group.v[:, None, :]] = blocks
-        return result
-
-    @quiet
-    def normalize(self, q: Any) -> Array:
-        q = checked("q", q, self.nq)
-        result: Array = np.empty_like(q)
-        for group in self._groups:
-            result[..., group.q] = group.kind.normalize(q[..., group.q])
-        return result
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
         return self._from_dict(values, self.neutral(), {joint.name: joint.q_slice for joint in self.joints})

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.regressor import regressor
+from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
@@ -23,6 +24,7 @@ from kinetree.model.body import Body
 from kinetree.model.discretization import Discretized
 from kinetree.model.results import LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
+from kinetree.model.stepping import StepFunction
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
@@ -159,15 +161,17 @@ class Derivatives:
             return _call(self.forward_dynamics_derivatives, q, v, tau, f_ext, out)
         raise InputError("linearize takes either a=… (inverse dynamics) or tau=… (forward dynamics)")
 
+    @forced_quantity(semi_implicit_euler, guard=require_invertible, kind=StepFunction)
     def step(
         self,
-        q: Any,
-        v: Any,
-        tau: Any,
-        dt: float,
+        q: ArrayLike,
+        v: ArrayLike,
+        tau: ArrayLike,
+        dt: ArrayLike,
         method: str = "semi_implicit_euler",
         *,
-        f_ext: Mapping[str, Any] | None = None,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        out: tuple[Array, Array] | None = None,
     ) -> tuple[Array, Array]:
         """Configuration and velocities after a time step under constant joint forces, (…, nq) and (…, nv).
 
@@ -175,12 +179,12 @@ class Derivatives:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv).
-            dt: Length of the step [s].
-            method: "semi_implicit_euler", of first order, or "rk4", of fourth; q moves on its manifold in both.
+            dt: Length of the step, seconds, (…).
+            method: "semi_implicit_euler", of first order; "midpoint", of second; or "rk4", of fourth. They evaluate
+                forward dynamics once, twice and four times. q moves on its manifold in all.
             f_ext: Wrenches by frame, as for `forward_dynamics`.
+            out: Two float64 arrays for the results.
         """
-        after: tuple[Array, Array] = discretization.step(self, q, v, tau, dt, method, f_ext)
-        return after
 
     def discretize(
         self,

@@ -1,15 +1,4 @@
-"""Steps in time of forward dynamics, and their exact derivatives on the manifold of configurations.
-
-Both methods hold the joint forces constant over the step.
-
-    semi_implicit_euler    v′ = v + a dt, q′ = q ⊕ v′ dt; first order, keeps energy in check
-    rk4                    fourth order, in the tangent at q: ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v), q(t) = q ⊕ ξ(t)
-
-⊕ is `integrate`. The expression for ξ̇ is the inverse of the right Jacobian of ⊕, as far as four orders need it; it is
-v where coordinates are plain numbers.
-
-[MK98] H. Munthe-Kaas, "Runge–Kutta methods on Lie groups", BIT 38, 1998.
-"""
+"""Exact derivatives of the time steps of `algorithms/time_step.py`, by the chain rule on the manifold."""
 
 from __future__ import annotations
 
@@ -18,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError
 from kinetree.model.coordinates import checked
 from kinetree.model.quiet import quiet
+from kinetree.model.stepping import chosen
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.value import Array
 
@@ -42,23 +32,6 @@ _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
 
 
 @quiet
-def step(robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None) -> Any:
-    """Configuration and velocity after a step; see `Model.step`. As exact as its scalars: complex ones too."""
-    q, v, dt = checked("q", q, robot.nq), checked("v", v, robot.nv), _seconds(dt)
-    if _chosen(method) == "semi_implicit_euler":
-        after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
-        return robot.integrate(q, after, dt), after
-    xi_rate = a = np.zeros_like(v)
-    xi_sum, v_sum = np.zeros_like(v), np.zeros_like(v)
-    for ahead, weight in _STAGES:
-        xi, here = ahead * dt * xi_rate, v + ahead * dt * a
-        a = robot.forward_dynamics(robot.integrate(q, xi), here, tau, f_ext=f_ext)
-        xi_rate = _rate(robot, xi, here)[0]
-        xi_sum, v_sum = xi_sum + weight / 6.0 * xi_rate, v_sum + weight / 6.0 * a
-    return robot.integrate(q, dt * xi_sum), v + dt * v_sum
-
-
-@quiet
 def discretize(
     robot: Any, q: Any, v: Any, tau: Any, dt: float, method: str, f_ext: Mapping[str, Any] | None
 ) -> Discretized:
@@ -75,12 +48,26 @@ def discretize(
     # every derivative below is with respect to (q, v, τ), side by side
     one = np.eye(n)
     by_v = _beside(batch, n, v=one)
-    if _chosen(method) == "semi_implicit_euler":
+    if chosen(method) == "semi_implicit_euler":
         linear = robot.linearize(q, v, tau=tau, f_ext=f_ext)
         after = v + dt * robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         dv = _beside(batch, n, q=dt * linear.dq, v=one + dt * linear.dv, tau=dt * linear.dtau)
         start, end = robot.dintegrate(q, after, dt)
         return _split(_beside(batch, n, q=start) + product(end, dv), dv)
+    if method == "midpoint":
+        half = 0.5 * dt
+        middle = robot.integrate(q, v, half)
+        start, end = robot.dintegrate(q, v, half)
+        d_middle, there, d_there = _beside(batch, n, q=start, v=end), v, by_v
+        for ahead in (half, dt):
+            linear = robot.linearize(middle, there, tau=tau, f_ext=f_ext)
+            d_a = product(linear.dq, d_middle) + product(linear.dv, d_there) + _beside(batch, n, tau=linear.dtau)
+            there, d_there = (
+                v + ahead * robot.forward_dynamics(middle, there, tau, f_ext=f_ext),
+                by_v + ahead * d_a,
+            )
+        start, end = robot.dintegrate(middle, there, half)
+        return _split(product(start, d_middle) + product(end, d_there), d_there)
     xi_rate = a = np.zeros((*batch, n))
     d_xi_rate = d_a = np.zeros((*batch, n, 3 * n))
     xi_sum, dv, d_xi_sum = np.zeros_like(a), by_v, np.zeros_like(d_a)
@@ -130,13 +117,3 @@ def _seconds(dt: Any) -> float:
     if np.ndim(dt) or np.asarray(dt).dtype.kind not in "iuf":
         raise InputError(f"dt is one number, the length of the step in seconds; got {dt!r}")
     return float(dt)
-
-
-def _chosen(method: str) -> str:
-    if method not in INTEGRATORS:
-        raise UnknownNameError("method", method, INTEGRATORS)
-    return method
-
-
-#: What `step` and `discretize` take as `method`.
-INTEGRATORS = ("semi_implicit_euler", "rk4")

@@ -39,6 +39,7 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
+from kinetree.model.manifold import Manifold
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -65,7 +66,7 @@ def _determinant(reciprocals: Array) -> Array:
     return total
 
 
-class Dynamics(Kinematics, Derivatives):
+class Dynamics(Manifold, Kinematics, Derivatives):
     """What can be computed of a mechanism."""
 
     if TYPE_CHECKING:
@@ -307,7 +308,7 @@ class Dynamics(Kinematics, Derivatives):
 #: Names of all functions of a model, in teaching order.
 FUNCTIONS = tuple(
     name
-    for owner in (Kinematics, Dynamics, Derivatives)
+    for owner in (Manifold, Kinematics, Dynamics, Derivatives)
     for name, member in vars(owner).items()
     if isinstance(member, Quantity)
 )

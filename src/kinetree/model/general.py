@@ -21,6 +21,7 @@ import numpy as np
 
 from kinetree.errors import ModelError
 from kinetree.model.formulas import Formula, digest
+from kinetree.model.joints.base import PlainCoordinates
 from kinetree.recursion.node import WORLD_PORT
 from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
 from kinetree.spatial.dual import Dual
@@ -228,6 +229,8 @@ class GeneralKind:
     def rigid(self) -> bool:
         return False
 
+    manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
+
     def parameters(self, placement: Transform, _inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node."""
         return np.concatenate([placement.data, armature, own]).astype(float)
@@ -292,6 +295,7 @@ class ExitKind:
     parameter_count: ClassVar[int] = 0
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
+    manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
 
     def parameters(self, *_: Any) -> Array:
         """None: what hangs on the exit is placed by its own joint."""

@@ -52,6 +52,10 @@ class JointedBody:
         return True
 
     @property
+    def manifold(self) -> Stage:
+        return self.joint
+
+    @property
     def parameter_count(self) -> int:
         return self._own_start + self.joint.own
 

@@ -18,6 +18,37 @@ from kinetree.spatial.value import Array
 WORLD_PORT = "rigid"
 
 
+class Manifold(Protocol):
+    """The coordinates of a node, which need not be plain numbers. Increments are velocities times seconds, (nv,).
+
+    Methods are plain arithmetic on flat arrays of scalars, without branches on values.
+    """
+
+    def integrate(self, q: Array, step: Array) -> Array:
+        """q ⊕ step: where the joint is after moving with the velocity `step` for unit time, (nq,)."""
+
+    def difference(self, q0: Array, q1: Array) -> Array:
+        """The velocity that takes q0 to q1 in unit time, (nv,)."""
+
+    def transport(self, step: Array) -> Array:
+        """Derivative of q ⊕ step with respect to q, along tangents at both ends, (nv, nv)."""
+
+    def right_jacobian(self, step: Array) -> Array:
+        """Derivative of q ⊕ step with respect to the step, along the tangent at the end, (nv, nv)."""
+
+    def inverse_right_jacobian(self, step: Array) -> Array:
+        """Inverse of `right_jacobian`, (nv, nv)."""
+
+    def bracket(self, x: Array) -> Array:
+        """Matrix of the Lie bracket with a tangent x, (nv, nv)."""
+
+    def tangent_map(self, q: Array) -> Array:
+        """Takes a change of the numbers q to the velocity that makes it in unit time, (nv, nq)."""
+
+    def normalize(self, q: Array) -> Array:
+        """The same configuration in its usual form, (nq,)."""
+
+
 class NodeKind(Protocol):
     """The formulas shared by all nodes of one kind.
 
@@ -56,6 +87,10 @@ class NodeKind(Protocol):
 
         Recursions in the tree's frame, such as the composite-body mass matrix, are for mechanisms of such nodes only.
         """
+
+    @property
+    def manifold(self) -> Manifold:
+        """What adding a velocity to the configuration means."""
 
     def weight(self, parameters: Array, q: Array) -> Any:
         """A*(p, k): maps the parent's velocity to its part of the node's. Has `@`, `.T @` and `.congruence`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import Increment, addable, author_line, describe, immutable, refuse, type_name
-from kinetree.recursion.node import NodeKind
+from kinetree.recursion.node import Manifold, NodeKind
 from kinetree.recursion.setup import DIMENSIONS
 from kinetree.spatial.motion import Force
 from kinetree.spatial.transform import Transform
@@ -87,6 +87,11 @@ class NodeRole:
     def armature(self) -> Array:
         """Reflected rotor inertia of each degree of freedom; zeros where there is no rotor."""
         return self._kind("armature").armature(self._cell.parameters)
+
+    @property
+    def manifold(self) -> Manifold:
+        """What adding a velocity to the node's configuration means."""
+        return self._kind("manifold").manifold
 
     def weight(self, q: Array) -> Any:
         """A*(p, k): takes the parent's motion to the node. Fixes H and M of nodes where they depend on q."""
@@ -182,9 +187,9 @@ class NodeRole:
         return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
 
 
-#: What nodes have besides their fields.
+#: Names that nodes define besides their fields.
 SUPPLIED = frozenset(
-    {"H", "M", "armature", "weight", "coriolis", "gyroscopic", "resistance", "potential", "columns", "span"}
+    {"H", "M", "armature", "weight", "coriolis", "gyroscopic", "resistance", "potential", "manifold", "columns", "span"}
 )
 
 

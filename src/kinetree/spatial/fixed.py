@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.spatial import scalar
+from kinetree.spatial.arctangent import first_quadrant
 from kinetree.spatial.scalar import LARGEST_ANGLE
 from kinetree.spatial.value import Array
 
@@ -24,55 +25,6 @@ _PIO2 = (
 )
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 _SPLITTER = 2.0**27 + 1.0
-# arctan k/16 for k = 0 … 16: the number, and what rounding took from it.
-_ARCTAN = np.array(
-    [
-        float.fromhex(x)
-        for x in (
-            "0x0.0p+0",
-            "0x1.ff55bb72cfdeap-5",
-            "0x1.fd5ba9aac2f6ep-4",
-            "0x1.7b97b4bce5b02p-3",
-            "0x1.f5b75f92c80ddp-3",
-            "0x1.362773707ebccp-2",
-            "0x1.6f61941e4def1p-2",
-            "0x1.a64eec3cc23fdp-2",
-            "0x1.dac670561bb4fp-2",
-            "0x1.0657e94db30d0p-1",
-            "0x1.1e00babdefeb4p-1",
-            "0x1.345f01cce37bbp-1",
-            "0x1.4978fa3269ee1p-1",
-            "0x1.5d58987169b18p-1",
-            "0x1.700a7c5784634p-1",
-            "0x1.819d0b7158a4dp-1",
-            "0x1.921fb54442d18p-1",
-        )
-    ]
-)
-_ARCTAN_LOW = np.array(
-    [
-        float.fromhex(x)
-        for x in (
-            "0x0.0p+0",
-            "-0x1.c934d86d23f1dp-60",
-            "-0x1.cd37686760c17p-59",
-            "0x1.347b0b4f881cap-58",
-            "0x1.8ab6e3cf7afbdp-57",
-            "-0x1.963a544b672d8p-57",
-            "-0x1.c63aae6f6e918p-56",
-            "-0x1.24dec1b50b7ffp-56",
-            "0x1.a2b7f222f65e2p-56",
-            "-0x1.d5b495f6349e6p-56",
-            "-0x1.928df287a668fp-58",
-            "0x1.1021137c71102p-55",
-            "0x1.2419a87f2a458p-56",
-            "0x1.0028e4bc5e7cap-57",
-            "-0x1.8c34d25aadef6p-56",
-            "-0x1.bf76229d3b917p-56",
-            "0x1.1a62633145c07p-55",
-        )
-    ]
-)
 # ln 2, with zeros behind its first 32 bits so that small multiples are exact, and the rest.
 _LN2 = (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33"))
 
@@ -138,16 +90,7 @@ def arctan2(y: Array, x: Array) -> Array:
     """Angles in [0, π/2] of points in the first quadrant, y ≥ 0 and x ≥ 0; NaN at the origin."""
     if y.dtype != np.float64:
         return np.asarray(np.arctan2(y, x))
-    steep = y > x
-    t = np.where(steep, x, y) / np.where(steep, y, x)
-    k = np.rint(16.0 * np.where(t <= 1.0, t, 0.0))
-    at = k / 16.0
-    u = (t - at) / (1.0 + t * at)
-    z = u * u
-    low = _ARCTAN_LOW[k.astype(np.intp)] + u * z * _series(z, _ATAN)
-    high = _ARCTAN[k.astype(np.intp)]
-    angle = high + (u + low)
-    return np.where(steep, _PIO2[0] - ((high + (u + low)) - _PIO2[1]), angle)
+    return np.asarray(first_quadrant(y, x))
 
 
 def log(x: Array) -> Array:
@@ -198,5 +141,4 @@ def _factorials(first: int, sign: float, terms: int) -> tuple[float, ...]:
 
 
 _SIN, _COS = _factorials(3, -1.0, 8), _factorials(4, 1.0, 8)
-_ATAN = tuple((-1.0) ** n / (2 * n + 1) for n in range(1, 8))
 _LOG = tuple(1.0 / (2 * n + 1) for n in range(1, 12))

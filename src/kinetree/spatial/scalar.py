@@ -30,16 +30,54 @@ def sqrt(x: Any) -> Any:
     return np.sqrt(x)
 
 
-def register_scalar(kind: type, *, sincos: Callable[[Any], tuple[Any, Any]], sqrt: Callable[[Any], Any]) -> None:
+@singledispatch
+def arctan2(y: Any, x: Any) -> Any:
+    """Angle in [0, π/2] of the point (x, y) in the first quadrant, x ≥ 0 and y ≥ 0; NaN at the origin. Analytic."""
+    if y == x == 0.0:
+        return y * np.nan
+    if np.real(x) < np.real(y):
+        return np.pi / 2.0 - np.arctan(x / y)
+    return np.arctan(y / x)
+
+
+@singledispatch
+def select(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """x where a < b, else y. Both are computed; complex numbers are compared by their real parts.
+
+    The type of `a` decides how.
+    """
+    return x if np.real(a) < np.real(b) else y
+
+
+@select.register(np.ndarray)
+def _select_entries(a: Any, b: Any, x: Any, y: Any) -> Any:
+    return np.where(np.real(a) < np.real(b), x, y)
+
+
+def magnitude(x: Any) -> Any:
+    """|x|; ±x for complex numbers, whichever has the positive real part."""
+    return select(x, 0.0, -x, x)
+
+
+def register_scalar(
+    kind: type,
+    *,
+    sincos: Callable[[Any], tuple[Any, Any]],
+    sqrt: Callable[[Any], Any],
+    arctan2: Callable[[Any, Any], Any] | None = None,
+) -> None:
     """Teach a scalar type its elementary functions, so that the reference engine can compute with it.
 
     Args:
         kind: The scalar's class, for example `mpmath.mpf`.
         sincos: Gives the sine and the cosine of an angle in radians.
         sqrt: Gives the square root.
+        arctan2: Gives the angle of y and x, both at least 0. `difference` and `ddifference` need it.
     """
     _sincos_of.register(kind, sincos)
     _sqrt_of.register(kind, sqrt)
+    if arctan2 is not None:
+        _arctan2_of.register(kind, arctan2)
 
 
-_sincos_of, _sqrt_of = sincos, sqrt
+_sincos_of, _sqrt_of, _arctan2_of = sincos, sqrt, arctan2

@@ -19,6 +19,7 @@ _TEXT = {
     "div": "{0} / {1}",
     "neg": "-{0}",
     "sqrt": "SQRT({0})",
+    "select": "{0} < {1} ? {2} : {3}",
     "fma": "FMA({0}, {1}, {2})",
 }
 #: Integer operations.

@@ -131,6 +131,9 @@ class _Emitter:
             return f.let(f"{_BINARY[op.code]} {t} {args[0]}, {args[1]}")
         if op.code == "neg":
             return f.let(f"fneg {t} {args[0]}")
+        if op.code == "select":
+            less = f.let(f"fcmp olt {t} {args[0]}, {args[1]}")
+            return f.let(f"select {_vector(scope.width, 'i1')} {less}, {t} {args[2]}, {t} {args[3]}")
         if op.code in _CALLED:
             name = self.function(op.code, scope.width)
             return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
@@ -300,9 +303,9 @@ def _straight(access: Access) -> bool:
     return stride is not None and stride.code == "int" and stride.attr == 1 and not access.table
 
 
-def _vector(width: int) -> str:
+def _vector(width: int, element: str = "double") -> str:
     """The type of one scalar of a program."""
-    return "double" if width == 1 else f"<{width} x double>"
+    return element if width == 1 else f"<{width} x {element}>"
 
 
 def _suffix(width: int) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # Byte offsets in CPython's and NumPy's structures.
 _TYPE = 8
+_FLOAT_VALUE = 16
 _DATA, _NDIM, _DIMS, _DESCR, _FLAGS = 16, 24, 32, 56, 64
 _VECTORCALL, _METHOD, _WORDS, _GATE_SIZE = 16, 24, 32, 40
 
@@ -62,7 +63,8 @@ class _Word(IntEnum):
     NEW_ARRAY = 7
     LONG = 8
     BUNDLE = 9
-    OPERANDS = 10
+    FLOAT_TYPE = 10
+    OPERANDS = 11
 
 
 _OPERAND_WORDS = 4  # rank and up to three dimensions
@@ -83,21 +85,27 @@ def gate_text() -> str:
     kind, float64 = f.address(words, _Word.ARRAY_TYPE), f.address(words, _Word.FLOAT64)
     operands = f.at(words, _Word.OPERANDS, "i64")
 
-    # every argument must be a plain array of one sample
+    # every argument must be a plain array of one sample, or a float where a sample is one number
     with f.loop(0, inputs) as k:
         array = f.address("%args", k)
         operand = f.at(operands, f.let(f"mul i64 {k}, {_OPERAND_WORDS}"), "i64")
-        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, _TYPE))}, {kind}"), "general")
-        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, _DESCR))}, {float64}"), "general")
-        flags = f.let(f"load i32, ptr {f.at(array, _FLAGS)}, align 4")
-        f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {flags}, {_PLAIN}')}, {_PLAIN}"), "general")
-        ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, _NDIM)}, align 4')} to i64")
-        f.leave_when(f.let(f"icmp ne i64 {ndim}, {f.word(operand)}"), "general")
-        dims = f.address(f.at(array, _DIMS))
-        with f.loop(0, ndim) as axis:
-            wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
-            f.leave_when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}"), "general")
-        f.do(f"store ptr {f.address(f.at(array, _DATA))}, ptr {f.at(arguments, k, 'ptr')}, align 8")
+        given, place = f.address(f.at(array, _TYPE)), f.at(arguments, k, "ptr")
+        scalar = f.let(f"icmp eq i64 {f.word(operand)}, 0")
+        number = f.let(f"and i1 {scalar}, {f.let(f'icmp eq ptr {given}, {f.address(words, _Word.FLOAT_TYPE)}')}")
+        with f.when(number):
+            f.do(f"store ptr {f.at(array, _FLOAT_VALUE)}, ptr {place}, align 8")
+        with f.when(f.let(f"xor i1 {number}, true")):
+            f.leave_when(f.let(f"icmp ne ptr {given}, {kind}"), "general")
+            f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, _DESCR))}, {float64}"), "general")
+            flags = f.let(f"load i32, ptr {f.at(array, _FLAGS)}, align 4")
+            f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {flags}, {_PLAIN}')}, {_PLAIN}"), "general")
+            ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, _NDIM)}, align 4')} to i64")
+            f.leave_when(f.let(f"icmp ne i64 {ndim}, {f.word(operand)}"), "general")
+            dims = f.address(f.at(array, _DIMS))
+            with f.loop(0, ndim) as axis:
+                wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
+                f.leave_when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}"), "general")
+            f.do(f"store ptr {f.address(f.at(array, _DATA))}, ptr {place}, align 8")
 
     # the returned array or tuple of arrays owns everything allocated here
     f.do(f"store ptr null, ptr {answer}, align 8")
@@ -228,7 +236,12 @@ def supported() -> bool:
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
     arrays = [square, square.T, square[:, 1:], np.array(1.0), np.zeros((4, 0, 5)), np.zeros(3, np.float32), shifted]
-    return all(map(_fields_fit, arrays)) and _allocator_fits()
+    return all(map(_fields_fit, arrays)) and _float_fits() and _allocator_fits()
+
+
+def _float_fits() -> bool:
+    number = float("1.25")
+    return ctypes.c_double.from_address(id(number) + _FLOAT_VALUE).value == number
 
 
 def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
@@ -363,6 +376,7 @@ def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, 
     words[_Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
     words[_Word.LONG] = binding.footprint >= _LONG_RUN
     words[_Word.BUNDLE] = id(binding.bundle)
+    words[_Word.FLOAT_TYPE] = id(float)
     for k, operand in enumerate(binding.operands):
         entry = words[_Word.OPERANDS + _OPERAND_WORDS * k :]
         entry[0] = len(operand.shape)

@@ -16,11 +16,39 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
-class JointKind(ABC):
-    """A kind of joint, with its coordinates. All coordinate functions take any leading axes.
+class PlainCoordinates:
+    """Coordinates that are plain numbers, with nq = nv: a `recursion.node.Manifold`."""
 
-    The functions written here are those of coordinates that are plain numbers, with nq = nv; joints that turn
-    freely replace them. `integrate` takes body-frame velocities: the increment acts on the right.
+    def integrate(self, q: Array, step: Array) -> Array:
+        return q + step
+
+    def difference(self, q0: Array, q1: Array) -> Array:
+        return q1 - q0
+
+    def transport(self, step: Array) -> Array:
+        return np.eye(len(step))
+
+    def right_jacobian(self, step: Array) -> Array:
+        return np.eye(len(step))
+
+    def inverse_right_jacobian(self, step: Array) -> Array:
+        return np.eye(len(step))
+
+    def bracket(self, x: Array) -> Array:
+        return np.zeros((len(x), len(x)))
+
+    def tangent_map(self, q: Array) -> Array:
+        return np.eye(len(q))
+
+    def normalize(self, q: Array) -> Array:
+        return q
+
+
+class JointKind(PlainCoordinates, ABC):
+    """A kind of joint, with its coordinates.
+
+    They are plain numbers, unless the joint turns freely: then it is its own `recursion.node.Manifold` (see
+    `screw.py`). `integrate` takes body-frame velocities: the increment acts on the right.
 
     Attributes:
         name: What `Builder.add_body(joint=…)` calls it.
@@ -30,7 +58,6 @@ class JointKind(ABC):
         angles: For each number of the configuration, whether it is an angle [rad]; else it is a length [m].
         limited: Whether position limits have a meaning for the coordinates.
         own: How many constants of its own the joint has.
-        screw: Where coordinates are not plain numbers, which of the six parts of a body twist the velocities are.
     """
 
     name: ClassVar[str]
@@ -40,7 +67,6 @@ class JointKind(ABC):
     angles: ClassVar[tuple[bool, ...]] = ()
     limited: ClassVar[bool] = True
     own: ClassVar[int] = 0
-    screw: ClassVar[tuple[int, ...]] = ()
 
     @property
     @abstractmethod
@@ -68,22 +94,6 @@ class JointKind(ABC):
         width = high - low
         # an interval may be wider than the largest number
         return np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
-
-    def integrate(self, q: Array, v: Array) -> Array:
-        """Where the joint is after moving with v for unit time: (…, nq), (…, nv) to (…, nq)."""
-        return q + v
-
-    def difference(self, q0: Array, q1: Array) -> Array:
-        """The velocity that takes q0 to q1 in unit time: (…, nq), (…, nq) to (…, nv)."""
-        return q1 - q0
-
-    def tangent_map(self, q: Array) -> Array:
-        """Takes a change of the numbers q to the velocity that makes it in unit time: (…, nq) to (…, nv, nq)."""
-        return np.broadcast_to(np.eye(self.nq), (*q.shape, self.nq))
-
-    def normalize(self, q: Array) -> Array:
-        """The same configuration in its usual form, (…, nq)."""
-        return q
 
 
 class Stage(JointKind):

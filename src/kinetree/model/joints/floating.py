@@ -7,28 +7,17 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from kinetree.model.joints.base import Stage
-from kinetree.spatial.fixed import apply
+from kinetree.model.joints.screw import ScrewStage
+from kinetree.spatial import screw
 from kinetree.spatial.hinge import AxisMap
-from kinetree.spatial.rotation import (
-    conjugate,
-    exp_quaternion,
-    log_quaternion,
-    matrix_of,
-    multiply,
-    normalized,
-    quaternion_tangent_map,
-    rotation_of_quaternion,
-    screw_displacement,
-    screw_velocity,
-)
+from kinetree.spatial.rotation import normalized, rotation_of_quaternion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
 @final
 @dataclass(frozen=True)
-class Floating(Stage):
+class Floating(ScrewStage):
     """Position [m], then a quaternion w, x, y, z of any length but zero.
 
     Velocities are the body-frame angular rate [rad/s], then the body-frame velocity of the origin [m/s].
@@ -54,25 +43,23 @@ class Floating(Stage):
         position = rng.uniform(-1.0, 1.0, size=(*shape, 3))
         return np.concatenate([position, normalized(rng.standard_normal((*shape, 4)))], axis=-1)
 
-    def integrate(self, q: Array, v: Array) -> Array:
+    def integrate(self, q: Array, step: Array) -> Array:
         """Follows the screw motion of a constant body twist: the exponential of SE(3)."""
-        turn = normalized(q[..., 3:])
-        step = screw_displacement(v[..., :3], v[..., 3:])
-        position = q[..., :3] + apply(matrix_of(turn), step)
-        return np.concatenate([position, normalized(multiply(turn, exp_quaternion(v[..., :3])))], axis=-1)
+        turn = screw.normalized(q[3:])
+        moved = screw.rotated(turn, screw.displacement(step[:3], step[3:]))
+        return np.concatenate([q[:3] + moved, screw.turned(turn, step[:3])])
 
     def difference(self, q0: Array, q1: Array) -> Array:
         """The twist of the screw motion from q0 to q1 that turns by at most π."""
-        turn = normalized(q0[..., 3:])
-        angular = log_quaternion(multiply(conjugate(turn), normalized(q1[..., 3:])))
-        step = apply(np.swapaxes(matrix_of(turn), -1, -2), q1[..., :3] - q0[..., :3])
-        return np.concatenate([angular, screw_velocity(angular, step)], axis=-1)
+        turn = screw.normalized(q0[3:])
+        angular, angle = screw.turn_between(turn, screw.scaled(q1[3:])[0])
+        moved = screw.rotated(screw.conjugate(turn), q1[:3] - q0[:3])
+        return np.concatenate([angular, screw.linear_velocity(angular, angle, moved)])
 
     def tangent_map(self, q: Array) -> Array:
-        result: Array = np.zeros((*q.shape[:-1], 6, 7))
-        result[..., :3, 3:] = quaternion_tangent_map(q[..., 3:])
-        result[..., 3:, :3] = np.swapaxes(matrix_of(q[..., 3:]), -1, -2)
-        return result
+        turned = np.concatenate([np.zeros((3, 3)), screw.tangent_of_quaternion(q[3:])], axis=1)
+        moved = np.concatenate([rotation_of_quaternion(screw.normalized(q[3:])).T, np.zeros((3, 4))], axis=1)
+        return np.concatenate([turned, moved])
 
     def normalize(self, q: Array) -> Array:
-        return np.concatenate([q[..., :3], normalized(q[..., 3:])], axis=-1)
+        return np.concatenate([q[:3], screw.normalized(q[3:])])

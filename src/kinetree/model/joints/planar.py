@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from kinetree.model.joints.base import Stage
-from kinetree.spatial import fixed
+from kinetree.model.joints.screw import ScrewStage
+from kinetree.spatial import screw
 from kinetree.spatial.hinge import AxisMap
-from kinetree.spatial.rotation import screw_displacement, screw_velocity, turn_about_z
+from kinetree.spatial.rotation import turn_about_z
 from kinetree.spatial.scalar import sincos
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -18,7 +18,7 @@ from kinetree.spatial.value import Array
 
 @final
 @dataclass(frozen=True)
-class Planar(Stage):
+class Planar(ScrewStage):
     """x, y [m] and an angle [rad]; velocities are the angular rate, then x and y in the moving frame."""
 
     name: ClassVar[str] = "planar"
@@ -35,31 +35,24 @@ class Planar(Stage):
     def joint_map(self, _own: Array) -> AxisMap:
         return AxisMap(2, 3, 4)
 
-    def integrate(self, q: Array, v: Array) -> Array:
-        step = screw_displacement(_about_z(v[..., 0]), _in_plane(v[..., 1:]))[..., :2]
-        return np.concatenate([q[..., :2] + _turn(step, q[..., 2]), q[..., 2:] + v[..., :1]], axis=-1)
+    def integrate(self, q: Array, step: Array) -> Array:
+        twist = self.twist(step)
+        x, y = _turned(screw.displacement(twist[:3], twist[3:]), *sincos(q[2]))
+        return np.array([q[0] + x, q[1] + y, q[2] + step[0]])
 
     def difference(self, q0: Array, q1: Array) -> Array:
         """The shorter way round: angles that differ by more than half a turn are the same rotation as closer ones."""
-        turn = q1[..., 2] - q0[..., 2]
-        turn = np.where(np.abs(turn) > np.pi, np.remainder(turn + np.pi, 2.0 * np.pi) - np.pi, turn)
-        step = _turn(q1[..., :2] - q0[..., :2], -q0[..., 2])
-        return np.concatenate([turn[..., None], screw_velocity(_about_z(turn), _in_plane(step))[..., :2]], axis=-1)
+        turn = screw.within_half_turn(q1[2] - q0[2])
+        sine, cosine = sincos(q0[2])
+        x, y = _turned(q1[:2] - q0[:2], -sine, cosine)
+        w = np.array([0.0, 0.0, turn])
+        velocity = screw.linear_velocity(w, screw.Angle.of(w), np.array([x, y, 0.0]))
+        return np.array([turn, velocity[0], velocity[1]])
 
     def tangent_map(self, q: Array) -> Array:
-        (sin, cos), zero = fixed.sincos(q[..., 2]), np.zeros(q.shape[:-1])
-        rows = [[zero, zero, zero + 1.0], [cos, sin, zero], [-sin, cos, zero]]
-        return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+        sine, cosine = sincos(q[2])
+        return np.array([[0.0, 0.0, 1.0], [cosine, sine, 0.0], [-sine, cosine, 0.0]])
 
 
-def _about_z(angle: Array) -> Array:
-    return np.stack([np.zeros_like(angle), np.zeros_like(angle), angle], axis=-1)
-
-
-def _in_plane(xy: Array) -> Array:
-    return np.concatenate([xy, np.zeros_like(xy[..., :1])], axis=-1)
-
-
-def _turn(xy: Array, angle: Array) -> Array:
-    (sin, cos), x, y = fixed.sincos(angle), xy[..., 0], xy[..., 1]
-    return np.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)
+def _turned(xy: Array, sine: Any, cosine: Any) -> tuple[Any, Any]:
+    return cosine * xy[0] - sine * xy[1], sine * xy[0] + cosine * xy[1]

@@ -7,24 +7,17 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from kinetree.model.joints.base import Stage
+from kinetree.model.joints.screw import ScrewStage
+from kinetree.spatial import screw
 from kinetree.spatial.hinge import AxisMap
-from kinetree.spatial.rotation import (
-    conjugate,
-    exp_quaternion,
-    log_quaternion,
-    multiply,
-    normalized,
-    quaternion_tangent_map,
-    rotation_of_quaternion,
-)
+from kinetree.spatial.rotation import normalized, rotation_of_quaternion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
 @final
 @dataclass(frozen=True)
-class Spherical(Stage):
+class Spherical(ScrewStage):
     """A quaternion w, x, y, z of any length but zero; velocities are body-frame angular rates [rad/s]."""
 
     name: ClassVar[str] = "spherical"
@@ -46,15 +39,14 @@ class Spherical(Stage):
         # normal deviates have no preferred direction, so that the rotations are uniform
         return normalized(rng.standard_normal((*shape, 4)))
 
-    def integrate(self, q: Array, v: Array) -> Array:
-        return normalized(multiply(normalized(q), exp_quaternion(v)))
+    def integrate(self, q: Array, step: Array) -> Array:
+        return screw.turned(screw.normalized(q), step)
 
     def difference(self, q0: Array, q1: Array) -> Array:
-        """At most π long: the shorter way round."""
-        return log_quaternion(multiply(conjugate(normalized(q0)), normalized(q1)))
+        return screw.turn_between(screw.scaled(q0)[0], screw.scaled(q1)[0])[0]
 
     def tangent_map(self, q: Array) -> Array:
-        return quaternion_tangent_map(q)
+        return screw.tangent_of_quaternion(q)
 
     def normalize(self, q: Array) -> Array:
-        return normalized(q)
+        return screw.normalized(q)

@@ -1,0 +1,141 @@
+"""Time steps of forward dynamics under constant joint forces, on the manifold of configurations. Cost O(n).
+
+    semi_implicit_euler    v′ = v + a dt, q′ = q ⊕ v′ dt; first order. Energy may grow without bound: a falling humanoid
+                           diverges at 1 ms
+    midpoint               q₊ = q ⊕ v ½dt; a at q₊, with the velocity there predicted by another a; v′ = v + a dt,
+                           q′ = q₊ ⊕ v′ ½dt; second order, two evaluations of forward dynamics
+    rk4                    fourth order, in the tangent at q: ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v), q(t) = q ⊕ ξ(t);
+                           four evaluations
+
+⊕ is `integrate`. The expression for ξ̇ is the inverse of the right Jacobian of ⊕, as far as four orders need it; it is
+v where coordinates are plain numbers.
+
+[MK98] H. Munthe-Kaas, "Runge–Kutta methods on Lie groups", BIT 38, 1998.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.algorithms.forward_dynamics import articulated_body
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.roles import NodeRole
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.value import Array
+
+#: How far the stages of the classic Runge–Kutta method look ahead, in steps.
+STAGES = (0.0, 0.5, 0.5, 1.0)
+
+_step = algorithm(
+    q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), q_end=("q",), v_end=("v",),
+    outputs=("q_end", "v_end"), sparse=("q_end", "v_end"),
+)  # fmt: skip
+
+
+@_step
+def semi_implicit_euler(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
+) -> None:
+    """A step of the semi-implicit Euler method.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        dt: Seconds.
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        q_end: Configuration after the step, (nq,).
+        v_end: Joint velocities after the step, (nv,).
+    """
+    articulated_body(tree, q, v, tau, -tree.gravity, wrench, v_end)
+    for k, _ in tree.scatter():
+        after = v[k] + v_end[k] * dt[...]
+        v_end[k] = after
+        q_end[k] = k.manifold.integrate(q[k], after * dt[...])
+
+
+@_step
+def midpoint(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
+) -> None:
+    """A step of the explicit midpoint method. Arguments as of `semi_implicit_euler`."""
+    half = 0.5 * dt[...]
+    for k, _ in tree.scatter():
+        q_end[k] = k.manifold.integrate(q[k], v[k] * half)
+    articulated_body(tree, q_end, v, tau, -tree.gravity, wrench, v_end)
+    for k, _ in tree.scatter():
+        v_end[k] = v[k] + v_end[k] * half
+    articulated_body(tree, q_end, v_end, tau, -tree.gravity, wrench, v_end)
+    for k, _ in tree.scatter():
+        after = v[k] + v_end[k] * dt[...]
+        v_end[k] = after
+        q_end[k] = k.manifold.integrate(q_end[k], after * half)
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), ahead=(), wrench=("frames", 6),
+    xi_rate_there=("v",), a_there=("v",), outputs=("xi_rate_there", "a_there"),
+)  # fmt: skip
+def rk4_stage(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, ahead: Indexed, wrench: Indexed,
+    xi_rate_there: Indexed, a_there: Indexed,
+) -> None:  # fmt: skip
+    """The rates ξ̇ and v̇ at a stage of the Runge–Kutta method. [MK98].
+
+    Args:
+        tree: The mechanism.
+        q: Configuration at the start, (nq,).
+        v: Joint velocities at the start, (nv,).
+        tau: Joint forces, (nv,).
+        xi_rate: ξ̇ of the stage before, (nv,).
+        a: Joint accelerations of the stage before, (nv,).
+        ahead: How far the stage looks ahead, seconds.
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        xi_rate_there: ξ̇ at the stage, (nv,).
+        a_there: Joint accelerations at the stage, (nv,).
+    """
+    for k, _ in tree.scatter():
+        xi = xi_rate[k] * ahead[...]
+        k.v_there = v[k] + a[k] * ahead[...]
+        k.q_there = k.manifold.integrate(q[k], xi)
+        xi_rate_there[k] = _tangent_rate(k, xi, k.v_there)
+    articulated_body(tree, Field("q_there"), Field("v_there"), tau, -tree.gravity, wrench, a_there)
+
+
+@algorithm(
+    q=("q",), v=("v",), dt=(), r1=("v",), a1=("v",), r2=("v",), a2=("v",), r3=("v",), a3=("v",), r4=("v",), a4=("v",),
+    q_end=("q",), v_end=("v",), outputs=("q_end", "v_end"),
+)  # fmt: skip
+def rk4_end(
+    tree: Tree, q: Indexed, v: Indexed, dt: Indexed,
+    r1: Indexed, a1: Indexed, r2: Indexed, a2: Indexed, r3: Indexed, a3: Indexed, r4: Indexed, a4: Indexed,
+    q_end: Indexed, v_end: Indexed,
+) -> None:  # fmt: skip
+    """The end of a Runge–Kutta step, from the rates ξ̇ and v̇ of its stages. [MK98]."""
+    sixth = dt[...] * (1.0 / 6.0)
+    for k, _ in tree.scatter():
+        xi = (r1[k] + (r2[k] + r3[k]) * 2.0 + r4[k]) * sixth
+        v_end[k] = v[k] + (a1[k] + (a2[k] + a3[k]) * 2.0 + a4[k]) * sixth
+        q_end[k] = k.manifold.integrate(q[k], xi)
+
+
+def _tangent_rate(k: NodeRole, xi: Array, v: Array) -> Array:
+    """ξ̇ of q ⊕ ξ moving with velocity v, to the fourth order."""
+    ad = k.manifold.bracket(xi)
+    turned = ad @ v
+    rate: Array = v + turned * 0.5 + (ad @ turned) * (1.0 / 12.0)
+    return rate
+
+
+class Field:
+    """A field of the loop's node in place of an input or output."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getitem__(self, k: Any) -> Any:
+        return getattr(k, self.name)
+
+    def __setitem__(self, k: Any, value: Any) -> None:
+        setattr(k, self.name, value)
