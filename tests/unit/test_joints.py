@@ -191,8 +191,8 @@ def test_nodes_lay_out_their_constants(kind: Stage, armature: bool, rng: np.rand
     np.testing.assert_array_equal(typed.armature(parameters), added if armature else np.zeros(kind.nv))
     H = kind.joint_map(own)
     np.testing.assert_array_equal((typed.joint_map(parameters) @ v).data, (H @ v).data)
-    np.testing.assert_array_equal(typed.coriolis(parameters, V, v).data, V.cross(H @ v).data)
-    np.testing.assert_array_equal(typed.gyroscopic(parameters, V).data, V.cross(inertia @ V).data)
+    np.testing.assert_array_equal(typed.coriolis(parameters, None, v, V, Motion.zero()).data, V.cross(H @ v).data)
+    np.testing.assert_array_equal(typed.gyroscopic(parameters, None, v, V).data, V.cross(inertia @ V).data)
 
 
 def universal(first: tuple[float, ...], second: tuple[float, ...]) -> Model:
