@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from kinetree.engines.ir import Block, Index, Loop, Op, Program, Role
-from kinetree.engines.simplify import simplify
-from kinetree.engines.trace import trace
+from kinetree.engines.ir import Block, Index, Loop, Op, Program, Role, blocks
+from kinetree.engines.pipeline import simplified
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import Entity, number_of
 from kinetree.recursion.loops import IndexLoop, Table
@@ -85,7 +84,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     program = _program(algorithm, Variants.of(mechanism, sites))
     runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
     passes = dict.fromkeys(PASSES, Count())
-    passes["place"] = _own(program.top)
+    passes["place"] = own[program.top]
     placed = False
     for loop in program.inner(program.top):
         found, direction = runs.of(loop), loop.loop.direction if isinstance(loop.loop, Table) else ""
@@ -93,16 +92,24 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
         placed |= of_nodes
         for body in loop.bodies.values():
             if of_nodes:
-                passes["inertias"] += _own(body) * found.pop(body, 0)
-        rest = sum((_own(block) * times for block, times in found.items()), Count())
+                passes["inertias"] += own[body] * found.pop(body, 0)
+        rest = sum((own[block] * times for block, times in found.items()), Count())
         passes[(direction or "pairs") if placed else "place"] += rest
     return passes
 
 
 @lru_cache(maxsize=256)
-def _program(algorithm: Algorithm, variants: Variants) -> Program:
-    """The simplified program, which robots with equal variants share; they differ in how often its loops run."""
-    return simplify(trace(algorithm, variants))
+def _loops(algorithm: Algorithm, variants: Variants) -> tuple[Program, dict[Block, Count]]:
+    """The loops of a traced program without the operations in them, of which only the counts are kept.
+
+    Robots with equal variants share it, and differ only in how often its loops run.
+    """
+    program = simplified(algorithm, variants)
+    own = {block: _own(block) for block in blocks(program.top)}
+    for block in own:
+        block.items = [*program.inner(block)]
+        block.known.clear()
+    return program, own
 
 
 class _Runs:

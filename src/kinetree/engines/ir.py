@@ -37,7 +37,7 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -184,7 +184,7 @@ class Op:
             return NotImplemented  # their own operators handle scalars
         program = self.block.program
         other = program.lift(other)
-        return program.op(code, other, self) if reverse else program.op(code, self, other)
+        return program.do(code, other, self) if reverse else program.do(code, self, other)
 
     def __add__(self, other: Any) -> Any:
         return self._with("add", other)
@@ -211,7 +211,7 @@ class Op:
         return self._with("div", other, True)
 
     def __neg__(self) -> Op:
-        return self.block.program.op("neg", self)
+        return self.block.program.do("neg", self)
 
     # NumPy's functions of arrays of objects call these.
 
@@ -244,7 +244,7 @@ scalar.arctan2.register(Op, first_quadrant)
 @scalar.select.register(Op)
 def _select(a: Op, b: Any, x: Any, y: Any) -> Op:
     program = a.block.program
-    return program.op("select", a, program.lift(b), program.lift(x), program.lift(y))
+    return program.do("select", a, program.lift(b), program.lift(x), program.lift(y))
 
 
 class Store(NamedTuple):
@@ -364,14 +364,29 @@ class Block:
 Item = Op | Store | Loop | For | Follow | Switch
 
 
-class Program:
-    """A traced algorithm."""
+#: What an operation on these arguments can be replaced by in a program's current block, or None.
+Rule = Callable[["Program", str, "tuple[Op, ...]"], "Op | None"]
 
-    def __init__(self) -> None:
+
+class Program:
+    """A traced algorithm.
+
+    Args:
+        rule: Simplifies operations as they are recorded.
+    """
+
+    def __init__(self, rule: Rule | None = None) -> None:
+        self.rule = rule
         self.top = Block(self, None)
         self.current = self.top
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
+
+    def discard(self) -> None:
+        """Forget all items. What is left of a program that nobody needs is then freed without a collector's search."""
+        for block in list(blocks(self.top)):
+            block.items.clear()
+            block.known.clear()
 
     @staticmethod
     def inner(block: Block) -> list[Loop]:
@@ -381,24 +396,38 @@ class Program:
     def lift(self, value: Any) -> Op:
         """A number or an op, as an op that is usable in the current block."""
         if isinstance(value, Op):
-            if value.block not in self.current.chain():
+            if value.block is not self.current and value.block not in self.current.chain():
                 refuse("a value computed in one loop is used outside it; store it in a field")
             return value
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self.op("const", attr=float(value))
         return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
 
+    def do(self, code: str, *args: Op) -> Op:
+        """The op with these arguments, or what the program's rule replaces it by."""
+        replaced = None if self.rule is None else self.rule(self, code, args)
+        return self.op(code, *args) if replaced is None else replaced
+
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments: an identical one from this or an enclosing block, or a new one."""
-        key = (code, attr if code != "const" else _bits(attr), *map(id, args))
-        if code in COMMUTATIVE and id(args[0]) > id(args[1]):
-            key = (code, attr, id(args[1]), id(args[0]))
-        for block in self.current.chain():
+        key: Any
+        if len(args) == 2:
+            a, b = args
+            first, second = id(a), id(b)
+            key = (code, second, first) if first > second and code in COMMUTATIVE else (code, first, second)
+        elif code == "const":
+            key = (attr, math.copysign(1.0, attr))  # −0.0 is not 0.0
+        else:
+            key = (code, attr, *map(id, args))
+        block: Block | None = self.current
+        while block is not None:
             known = block.known.get(key)
             if known is not None:
                 return known
-        made = self.current.known[key] = Op(code, args, attr, self.current)
-        self.current.items.append(made)
+            block = block.outer
+        current = self.current
+        made = current.known[key] = Op(code, args, attr, current)
+        current.items.append(made)
         return made
 
     def load(self, place: Place) -> Op:
@@ -410,11 +439,6 @@ class Program:
         return made
 
 
-def _bits(number: float) -> Any:
-    """A key that distinguishes −0.0 from 0.0."""
-    return (number, math.copysign(1.0, number))
-
-
 def walk(block: Block) -> Iterator[tuple[Block, Item]]:
     """All items of a block and of the blocks nested in it, in order."""
     for item in block.items:
@@ -422,6 +446,15 @@ def walk(block: Block) -> Iterator[tuple[Block, Item]]:
         if not isinstance(item, (Op, Store)):
             for inner in item.blocks:
                 yield from walk(inner)
+
+
+def blocks(block: Block) -> Iterator[Block]:
+    """A block and all those in it."""
+    yield block
+    for item in block.items:
+        if not isinstance(item, (Op, Store)):
+            for inner in item.blocks:
+                yield from blocks(inner)
 
 
 def verify(program: Program) -> None:
@@ -433,11 +466,11 @@ def verify(program: Program) -> None:
             if isinstance(item, Op):
                 if len(item.args) != ARITY[item.code] or item.block is not block:
                     raise AssertionError(f"malformed {item!r}")
-                if missing := [a for a in _needed(item) if id(a) not in here]:
+                if missing := [a for a in needed(item) if id(a) not in here]:
                     raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not defined")
                 here.add(id(item))
                 continue
-            if missing := [a for a in _needed(item) if id(a) not in here]:
+            if missing := [a for a in needed(item) if id(a) not in here]:
                 raise AssertionError(f"{type(item).__name__} uses {missing[0]!r} where it is not defined")
             if not isinstance(item, Store):
                 for body in item.blocks:
@@ -446,7 +479,7 @@ def verify(program: Program) -> None:
     check(program.top, set())
 
 
-def _needed(item: Item) -> list[Op]:
+def needed(item: Item) -> list[Op]:
     """The ops that an item uses."""
     if isinstance(item, Op):
         return [*item.args, *_in_access(item.attr)]

@@ -1,4 +1,4 @@
-"""From an algorithm to a lowered program: trace, simplify, fuse, lay out, lower."""
+"""From an algorithm to a lowered program: trace, simplify, fuse, lay out, lower, hoist."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from kinetree.engines.collector import paused
+from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Program, verify
 from kinetree.engines.layout import Layout
 from kinetree.engines.lower import Lowered, lower
@@ -25,15 +27,26 @@ def variants_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site
     return variants
 
 
+def is_own(algorithm: Algorithm, variants: Variants) -> bool:
+    """Whether the algorithm and all node kinds are this package's own."""
+    authors = {algorithm.run.__module__, *(type(kind).__module__ for kind, _ in variants.nodes)}
+    return all(author.startswith("kinetree.") for author in authors)
+
+
+def simplified(algorithm: Algorithm, variants: Variants) -> Program:
+    """The traced program, simplified.
+
+    The package's own algorithms are known to keep the rules of the tree language: its tests check each of them.
+    """
+    with paused():
+        return simplify(trace(algorithm, variants, checked=not is_own(algorithm, variants)))
+
+
 @lru_cache(maxsize=2)
 def fused(algorithm: Algorithm, variants: Variants) -> Program:
-    """The traced program, simplified and fused; the same for all back ends."""
-    program = trace(algorithm, variants)
-    for stage in (simplify, fuse):
-        verify(program)
-        program = stage(program)
-    verify(program)
-    return program
+    """The simplified program with fused multiply-adds: the same for all back ends."""
+    with paused():
+        return fuse(simplified(algorithm, variants))
 
 
 def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None) -> Lowered:
@@ -44,7 +57,19 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
         variants: The variants of loop bodies.
         known: Sizes of the mechanism, to specialise code for one mechanism.
     """
-    program = fused(algorithm, variants)
-    made = lower(program, algorithm, variants, Layout.of(program, variants), known)
-    verify(made.program)
+    return _lowered(algorithm, variants) if known is None else _lower(algorithm, variants, known)
+
+
+def _lower(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None) -> Lowered:
+    with paused():
+        program = fused(algorithm, variants)
+        made = lower(program, algorithm, variants, Layout.of(program, variants), known)
+        hoist(made.program)
+        verify(made.program)
     return made
+
+
+@lru_cache(maxsize=2)
+def _lowered(algorithm: Algorithm, variants: Variants) -> Lowered:
+    """The same for all lane widths."""
+    return _lower(algorithm, variants, None)

@@ -1,7 +1,7 @@
 """Records a program while an algorithm runs on symbols: types of fields, known array entries, bodies of loops.
 
-Loops are generators: when one is resumed, the loop body has ended. Each body is traced twice, with the variants in two
-different orders, and must record the same items both times. This exposes Python variables that carry state from one
+Loops are generators: when one is resumed, the loop body has ended. To check an algorithm, each body is traced twice,
+with the variants in two different orders, and must record the same items both times. This exposes Python variables that carry state from one
 iteration to the next.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.fold import fold
 from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store, canonical
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
@@ -22,14 +23,18 @@ from kinetree.recursion.variants import WORLD_CLASS
 class Recorder:
     """Records a program.
 
+    Args:
+        checked: Trace each body twice.
+
     Attributes:
         program: The program recorded so far.
         types: Type of each field on each class of node.
         direction: Direction of the loop being traced: "outward" if nodes come after their parents.
     """
 
-    def __init__(self) -> None:
-        self.program = Program()
+    def __init__(self, checked: bool) -> None:
+        self.checked = checked
+        self.program = Program(fold)
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
         self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced
@@ -88,14 +93,14 @@ class Recorder:
     def run(
         self, loop: Loop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
     ) -> Iterator[Any]:
-        """Trace the body of a loop for each variant, twice."""
+        """Trace the body of a loop for each variant."""
         program = self.program
         outer, outer_values = program.current, self._values
         self._open.append(author_line())
         outermost = outer is program.top
         if outermost:
             self._settled = set(self.types)
-        for variant in (*variants, *reversed(variants)):
+        for variant in (*variants, *reversed(variants)) if self.checked else variants:
             body = program.current = Block(program, outer)
             self._values = {}
             yield roles(variant)

@@ -1,8 +1,7 @@
 """Simplification of a traced program: folds constants, removes dead code, fuses multiplications with additions.
 
 Structural zeros make spatial algebra cheap (a joint map is a unit vector). They are folded here because this needs the
-whole program: a component of a field is constant only if every store writes the same constant to it. x·0 is folded to 0
-even if x may not be finite; NaN in a sample still reaches every result that depends on it numerically.
+whole program: a component of a field is constant only if every store writes the same constant to it.
 """
 
 from __future__ import annotations
@@ -11,24 +10,34 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from kinetree.engines.fold import fold, negative
 from kinetree.engines.ir import ArrayEntry, Block, Field, Item, Loop, Op, Output, Place, Position, Program, Store, walk
 
 
 def simplify(program: Program) -> Program:
-    """Fold constants and remove dead code. The result has no `fma`; the count engine counts it."""
+    """Fold constants and remove dead code. The result has no `fma`; the count engine counts it.
+
+    Args:
+        program: The traced program, which is consumed.
+    """
     constants: dict[Any, float] = {}
-    while True:
-        program = _Rebuild(program, constants).result
-        found = _constant_components(program)
-        if found == constants:
-            return _without_dead_code(program)
-        constants = found
+    while (found := _constant_components(program)) != constants:
+        constants, rebuilt = found, _Rebuild(program, found).result
+        program.discard()
+        program = rebuilt
+    return _without_dead_code(program)
 
 
 def fuse(program: Program) -> Program:
-    """Turn products that are used only once, in a sum of the same block, into fused multiply-adds."""
+    """Turn products that are used only once, in a sum of the same block, into fused multiply-adds.
+
+    Args:
+        program: The simplified program, which is consumed.
+    """
     uses = Counter(id(arg) for _, item in walk(program.top) for arg in _arguments(item))
-    return _without_dead_code(_Rebuild(program, {}, uses).result)
+    fused = _without_dead_code(_Rebuild(program, {}, uses).result)
+    program.discard()
+    return fused
 
 
 def keys_of(place: Place) -> Iterator[Any]:
@@ -67,19 +76,34 @@ def _constant_components(program: Program) -> dict[Any, float]:
     a component that is zero on the world and is only multiplied on the way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
+    values: dict[int, _Known] = {}
+    # Once found not to be constant, an item stays so and is not visited again.
+    open_items: list[tuple[Op | Store, tuple[Any, ...]]] = []
+    for _, item in walk(program.top):
+        if isinstance(item, Op):
+            open_items.append((item, tuple(keys_of(item.attr)) if item.code == "load" else ()))
+        elif isinstance(item, Store) and (keys := tuple(keys_of(item.place))):
+            open_items.append((item, keys))
     changed = True
     while changed:
         changed = False
-        values: dict[int, _Known] = {}
-        for _, item in walk(program.top):
+        remaining = []
+        for pair in open_items:
+            item, keys = pair
             if isinstance(item, Op):
-                values[id(item)] = _evaluate(item, values, stored)
-            elif isinstance(item, Store):
-                for key in keys_of(item.place):
-                    before = stored.get(key, _UNKNOWN)
-                    after = _meet(before, values[id(item.value)])
-                    changed |= after is not before and after != before
-                    stored[key] = after
+                value = values[id(item)] = _evaluate(item, keys, values, stored)
+                if value is not None:
+                    remaining.append(pair)
+                continue
+            value = values[id(item.value)]
+            for key in keys:
+                before = stored.get(key, _UNKNOWN)
+                after = _meet(before, value)
+                changed |= after is not before and after != before
+                stored[key] = after
+            if value is not None:
+                remaining.append(pair)
+        open_items = remaining
     return {key: value for key, value in stored.items() if isinstance(value, float)}
 
 
@@ -89,31 +113,31 @@ def _meet(a: _Known, b: _Known) -> _Known:
     return a if a == b else None
 
 
-def _evaluate(op: Op, values: dict[int, _Known], stored: dict[Any, _Known]) -> _Known:
-    if op.code == "const":
+def _evaluate(op: Op, keys: tuple[Any, ...], values: dict[int, _Known], stored: dict[Any, _Known]) -> _Known:
+    code = op.code
+    if code == "const":
         return float(op.attr)
-    if op.code == "load":
-        keys = list(keys_of(op.attr))
+    if code == "load":
         value: _Known = _UNKNOWN if keys else None
         for key in keys:
             value = _meet(value, stored.get(key, _UNKNOWN))
         return value
-    args = [values[id(a)] for a in op.args]
-    if op.code == "mul" and 0.0 in args:
-        return 0.0
-    if op.code == "mul" and _UNKNOWN in args:
-        return _UNKNOWN  # might still be zero
-    if None in args:
+    if len(op.args) != 2:
+        known = [values[id(a)] for a in op.args]
+        if code == "neg" and isinstance(known[0], float):
+            return -known[0]
+        return None if None in known else _UNKNOWN if _UNKNOWN in known else None
+    x, y = values[id(op.args[0])], values[id(op.args[1])]
+    if code == "mul":
+        if x == 0.0 or y == 0.0:
+            return 0.0
+        if x is _UNKNOWN or y is _UNKNOWN:
+            return _UNKNOWN  # might still be zero
+    if x is None or y is None:
         return None
-    if _UNKNOWN in args:
+    if not isinstance(x, float) or not isinstance(y, float):
         return _UNKNOWN
-    numbers = [x for x in args if isinstance(x, float)]
-    if op.code == "neg":
-        return -numbers[0]
-    if op.code in ("add", "sub", "mul"):
-        x, y = numbers
-        return x + y if op.code == "add" else x - y if op.code == "sub" else x * y
-    return None
+    return x + y if code == "add" else x - y if code == "sub" else x * y if code == "mul" else None
 
 
 class _Rebuild:
@@ -155,89 +179,14 @@ class _Rebuild:
             return target.load(op.attr)
         if op.code == "const":
             return target.op("const", attr=op.attr)
-        better = self._fused(op, args) if self.fusing else self._folded(op.code, args)
+        better = self._fused(op, args) if self.fusing else fold(target, op.code, args)
         return target.op(op.code, *args) if better is None else better
-
-    # Folding
-
-    def _folded(self, code: str, args: tuple[Op, ...]) -> Op | None:
-        fold = getattr(self, f"_fold_{code}", None)
-        return fold(*args) if fold else None
-
-    def _const(self, value: float) -> Op:
-        return self.result.op("const", attr=value)
-
-    def _fold_add(self, a: Op, b: Op) -> Op | None:
-        if a.code == b.code == "const":
-            return self._const(a.attr + b.attr)
-        if _is(a, 0.0):
-            return b
-        if _is(b, 0.0):
-            return a
-        if a.code == b.code == "sub" and a.args == (b.args[1], b.args[0]):
-            return self._const(0.0)
-        if b.code == "neg":
-            return self.result.op("sub", a, b.args[0])
-        if a.code == "neg":
-            return self.result.op("sub", b, a.args[0])
-        return None
-
-    def _fold_sub(self, a: Op, b: Op) -> Op | None:
-        if a.code == b.code == "const":
-            return self._const(a.attr - b.attr)
-        if a is b:
-            return self._const(0.0)
-        if _is(b, 0.0):
-            return a
-        if _is(a, 0.0):
-            return self._negative(b)
-        if b.code == "neg":
-            return self.result.op("add", a, b.args[0])
-        return None
-
-    def _fold_mul(self, a: Op, b: Op) -> Op | None:
-        if a.code == b.code == "const":
-            return self._const(a.attr * b.attr)
-        for x, y in ((a, b), (b, a)):
-            if _is(x, 0.0):
-                return self._const(0.0)
-            if _is(x, 1.0):
-                return y
-            if _is(x, -1.0):
-                return self._negative(y)
-        if a.code == "neg" and b.code == "neg":
-            return self.result.op("mul", a.args[0], b.args[0])
-        for x, y in ((a, b), (b, a)):
-            if x.code == "neg":
-                return self.result.op("neg", self.result.op("mul", x.args[0], y))
-        return None
-
-    def _fold_div(self, a: Op, b: Op) -> Op | None:
-        if a.code == b.code == "const" and b.attr != 0.0:
-            return self._const(a.attr / b.attr)
-        if _is(b, 1.0):
-            return a
-        return self._const(0.0) if _is(a, 0.0) else None
-
-    def _fold_select(self, a: Op, b: Op, x: Op, y: Op) -> Op | None:
-        if a.code == b.code == "const":
-            return x if a.attr < b.attr else y
-        return x if x is y else None
-
-    def _negative(self, a: Op) -> Op:
-        folded = self._fused_neg(a) if self.fusing else self._fold_neg(a)
-        return self.result.op("neg", a) if folded is None else folded
-
-    def _fold_neg(self, a: Op) -> Op | None:
-        if a.code == "const":
-            return self._const(-a.attr)
-        return a.args[0] if a.code == "neg" else None
 
     # Fusing
 
     def _fused(self, op: Op, args: tuple[Op, ...]) -> Op | None:
         if op.code == "neg":
-            return self._fused_neg(args[0])
+            return self._negative(args[0])
         if op.code not in ("add", "sub"):
             return None
         old_a, old_b = op.args
@@ -251,32 +200,31 @@ class _Rebuild:
             return target.op("fma", x, y, self._negative(b) if op.code == "sub" else b)
         return None
 
-    def _fused_neg(self, a: Op) -> Op | None:
+    def _negative(self, a: Op) -> Op:
         if a.code != "fma":
-            return self._fold_neg(a)
+            return negative(self.result, a)
         # −(x y + z) equals (−x) y − z except for the sign of an exact zero. ARM has one instruction for the latter,
         # which LLVM also uses for the former. So only the latter is ever emitted.
         x, y, z = a.args
         return self.result.op("fma", self._negative(x), y, self._negative(z))
 
 
-def _is(op: Op, value: float) -> bool:
-    return op.code == "const" and bool(op.attr == value)
-
-
 def _without_dead_code(program: Program) -> Program:
     """Keep only stores to outputs and what they depend on."""
     read: set[Any] = set()
     live: set[int] = set()
+    waiting = [(item, tuple(keys_of(item.place))) for _, item in walk(program.top) if isinstance(item, Store)]
     while True:
-        before = (len(read), len(live))
-        for _, item in walk(program.top):
-            if isinstance(item, Store) and (
-                isinstance(item.place, Output) or any(k in read for k in keys_of(item.place))
-            ):
-                _mark(item.value, live, read)
-        if before == (len(read), len(live)):
+        unread = []
+        for pair in waiting:
+            store, keys = pair
+            if isinstance(store.place, Output) or any(key in read for key in keys):
+                _mark(store.value, live, read)
+            else:
+                unread.append(pair)
+        if len(unread) == len(waiting):
             break
+        waiting = unread
     _sweep(program.top, live, read)
     return program
 

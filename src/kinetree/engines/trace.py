@@ -30,8 +30,8 @@ from kinetree.spatial.value import Array
 class TracedTree(Recorder, Tree):
     """Runs an algorithm on symbols."""
 
-    def __init__(self, variants: Variants) -> None:
-        super().__init__()
+    def __init__(self, variants: Variants, checked: bool) -> None:
+        super().__init__(checked)
         self.variants = variants
         self._kinds = {kind.name: kind for kind, _ in variants.nodes}
         self.world = NodeRole(self._world_cell, "world", "set", Ledger())
@@ -86,17 +86,18 @@ class TracedTree(Recorder, Tree):
         return SymbolicArray(self, len(self.program.arrays) - 1, over)
 
 
-def trace(algorithm: Algorithm, variants: Variants) -> Program:
+def trace(algorithm: Algorithm, variants: Variants, checked: bool = True) -> Program:
     """Run an algorithm on symbols.
 
     Args:
         algorithm: The recursion.
-        variants: The variants of loop bodies.
+        variants: What kinds of nodes there are.
+        checked: Trace each body twice, to find state that is carried from node to node in Python variables.
 
     Raises:
         ContractError: The algorithm breaks a rule of the tree language; the message has its file and line.
     """
-    tree = TracedTree(variants)
+    tree = TracedTree(variants, checked)
     inputs = [
         SymbolicArgument(tree, argument, lambda index, n=n: Input(n, index), True, False)
         for n, argument in enumerate(algorithm.inputs)

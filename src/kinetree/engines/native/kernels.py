@@ -11,13 +11,18 @@ from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.printer import emit
 from kinetree.engines.locks import Lock
+from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, Operand
-from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants
+
+# Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`). The
+# passes of -O2 would double the compile time and make no kernel faster.
+_LEVEL = 0
 
 
 class Kernels:
@@ -39,24 +44,34 @@ class Kernels:
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
-                what = ("kernel", *self._name, width) if self._name else None
-                library, self._metadata = find_or_compile(what, chosen, lambda: self.text(width, chosen), "kernel")
+                library, self._metadata = find_or_compile(
+                    self._name(width), chosen, lambda: self.text(width, chosen), "kernel", level=_LEVEL
+                )
                 self._libraries[width, chosen] = library
             return self._libraries[width, chosen]
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Sizes of records and arrays, the same for all widths; available once a library is loaded."""
-        if self._metadata is None:
-            raise RuntimeError(f"{self.algorithm.name}: no library has been loaded yet")
-        return self._metadata
+        """Sizes of records and arrays, the same for all widths."""
+        with self._lock:
+            if self._metadata is None:
+                self._metadata = self._stored() or lowered(self.algorithm, self.variants).metadata
+            return self._metadata
 
-    @property
-    def _name(self) -> tuple[object, ...]:
-        """The cache key; empty for algorithms and kinds of others, whose sources may change unnoticed."""
-        authors = {self.algorithm.run.__module__, *(type(kind).__module__ for kind, _ in self.variants.nodes)}
-        own = all(author.startswith("kinetree.") for author in authors)
-        return (self.algorithm.name, self.variants.key) if own else ()
+    def _stored(self) -> dict[str, Any] | None:
+        """The metadata cached with the code of a width."""
+        chosen = target.current()
+        for width in (1, chosen.width):
+            name = self._name(width)
+            found = None if name is None else cache.load(cache.key(*name, chosen))
+            if found is not None:
+                return found[0]
+        return None
+
+    def _name(self, width: int) -> tuple[object, ...] | None:
+        """The cache key; None for algorithms and kinds of others, whose sources may change unnoticed."""
+        own = is_own(self.algorithm, self.variants)
+        return ("kernel", self.algorithm.name, self.variants.key, width) if own else None
 
 
 def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
@@ -92,7 +107,6 @@ def bind(
     algorithm.require(mechanism, name)
     variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)
-    made.library(1)
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
     sizes = algorithm.sizes(mechanism, sites)

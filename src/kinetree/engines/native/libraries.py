@@ -36,7 +36,11 @@ _PYTHON = (
 
 
 def find_or_compile(
-    what: tuple[object, ...] | None, target: Target, text: Callable[[], tuple[str, dict[str, Any]]], *symbols: str
+    what: tuple[object, ...] | None,
+    target: Target,
+    text: Callable[[], tuple[str, dict[str, Any]]],
+    *symbols: str,
+    level: int = 2,
 ) -> tuple[Library, dict[str, Any]]:
     """Load a library.
 
@@ -46,12 +50,13 @@ def find_or_compile(
         target: The processor to compile for.
         text: Returns the LLVM assembly, and metadata serialisable as JSON.
         symbols: The functions whose addresses are needed.
+        level: Optimisation level.
     """
     name = None if what is None else cache.key(*what, target)
     found = cache.load(name)
     if found is None:
         source, metadata = text()
-        code = compile_text(source, target)
+        code = compile_text(source, target, level)
         cache.store(name, metadata, code)
     else:
         metadata, code = found
