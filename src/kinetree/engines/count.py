@@ -81,7 +81,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     run over pairs of frames, rows or columns.
     """
     algorithm.require(mechanism)
-    program = _program(algorithm, Variants.of(mechanism, sites))
+    program, own = _loops(algorithm, Variants.of(mechanism, sites))
     runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
     passes = dict.fromkeys(PASSES, Count())
     passes["place"] = own[program.top]
@@ -100,9 +100,10 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
 
 @lru_cache(maxsize=256)
 def _loops(algorithm: Algorithm, variants: Variants) -> tuple[Program, dict[Block, Count]]:
-    """The loops of a traced program without the operations in them, of which only the counts are kept.
+    """The loops of the simplified program, and the operations of each block.
 
-    Robots with equal variants share it, and differ only in how often its loops run.
+    Robots with equal variants share them; they differ in how often the loops run. The operations themselves are not
+    kept: they would take megabytes.
     """
     program = simplified(algorithm, variants)
     own = {block: _own(block) for block in blocks(program.top)}

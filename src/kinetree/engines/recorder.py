@@ -1,8 +1,8 @@
 """Records a program while an algorithm runs on symbols: types of fields, known array entries, bodies of loops.
 
 Loops are generators: when one is resumed, the loop body has ended. To check an algorithm, each body is traced twice,
-with the variants in two different orders, and must record the same items both times. This exposes Python variables that carry state from one
-iteration to the next.
+with the variants in two different orders, and must record the same items both times. This exposes Python variables
+that carry state from one iteration to the next.
 """
 
 from __future__ import annotations

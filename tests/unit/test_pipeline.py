@@ -1,0 +1,146 @@
+"""From an algorithm to a lowered program: every stage keeps the IR well formed, and kernels cost what they must."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pkgutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import algorithms
+from kinetree.engines.collector import paused
+from kinetree.engines.hoist import hoist
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, verify, walk
+from kinetree.engines.layout import Layout
+from kinetree.engines.lower import lower
+from kinetree.engines.native import libraries
+from kinetree.engines.pipeline import is_own, lowered, variants_of
+from kinetree.engines.simplify import fuse, simplify
+from kinetree.engines.trace import trace
+from kinetree.recursion.algorithm import Algorithm, algorithm
+
+ROBOT = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal"), seed=4)
+SITES = tuple(ROBOT.site(name) for name in list(ROBOT.frames)[-2:])
+
+
+def _algorithms() -> dict[str, Algorithm]:
+    modules = pkgutil.walk_packages(algorithms.__path__, f"{algorithms.__name__}.")
+    members = [member for module in modules for member in vars(importlib.import_module(module.name)).values()]
+    return {member.name: member for member in members if isinstance(member, Algorithm)}
+
+
+ALGORITHMS = _algorithms()
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
+    """The pipeline traces the package's own algorithms without the checks that are made here."""
+    one = ALGORITHMS[name]
+    variants = variants_of(one, ROBOT.mechanism, SITES)
+    assert is_own(one, variants)
+    program = trace(one, variants, checked=True)
+    for stage in (simplify, fuse):
+        verify(program)
+        program = stage(program)
+    verify(program)
+    made = lower(program, one, variants, Layout.of(program, variants))
+    verify(made.program)
+    verify(hoist(made.program))
+
+
+def test_algorithms_of_others_are_checked() -> None:
+    @algorithm(v=("v",), tau=("v",), outputs=("tau",))
+    def carries_state(tree: Any, v: Any, tau: Any) -> None:
+        total: Any = 0.0
+        for k, _ in tree.scatter():
+            total = v[k][0] + 1.0 if isinstance(total, float) else v[k][0]
+            tau[k] = np.array([total] * len(v[k]), dtype=object)
+
+    assert not is_own(carries_state, variants_of(carries_state, ROBOT.mechanism, ()))
+    with pytest.raises(kt.errors.ContractError, match="different"):
+        lowered(carries_state, variants_of(carries_state, ROBOT.mechanism, ()))
+
+
+def _invariant(loop: For | Follow) -> list[Op]:
+    """Operations in a loop's own body that depend on nothing in it."""
+    inside = {id(loop.index), *(id(item) for item in loop.body.items)}
+    ops = [item for item in loop.body.items if isinstance(item, Op)]
+    return [
+        op for op in ops if op.code not in ("load", "neg", "const") and not any(id(a) in inside for a in needed(op))
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["forward_dynamics_derivatives", "mass_matrix_inverse", "inverse_dynamics_derivatives"]
+)
+def test_nothing_invariant_is_left_in_loops(name: str) -> None:
+    one = ALGORITHMS[name]
+    variants = variants_of(one, ROBOT.mechanism, ())
+    loops = [item for _, item in walk(lowered(one, variants).program.top) if isinstance(item, (For, Follow))]
+    assert not [op for loop in loops for op in _invariant(loop)]
+
+
+def test_what_a_loop_writes_is_read_in_it() -> None:
+    """Loads of memory that a loop stores to stay in it, with what depends on them; loads move with what needs them."""
+    program = Program()
+    zero, three = program.op("int", attr=0), program.op("int", attr=3)
+    index = Op("index", (), None, program.top)
+    program.current = body = Block(program, program.top)
+    written = program.load(Access(("array", 0), zero, 1))
+    fixed = program.load(Access(("records", 0), zero, 1))
+    alone = program.load(Access(("records", 0), zero, 2))
+    doubled, square = program.op("add", written, written), program.op("mul", fixed, fixed)
+    product = program.op("mul", program.op("add", square, alone), doubled)
+    body.items.append(Store(Access(("array", 0), index, 0), product))
+    program.top.items.append(For(index, zero, three, body))
+    verify(hoist(program))
+    assert {id(op) for op in program.top.items} >= {id(op) for op in (fixed, alone, square)}
+    assert [item for item in body.items if isinstance(item, Op)] == [written, doubled, product]
+
+
+def test_a_load_alone_is_not_moved() -> None:
+    program = Program()
+    zero, three = program.op("int", attr=0), program.op("int", attr=3)
+    index = Op("index", (), None, program.top)
+    program.current = body = Block(program, program.top)
+    fixed = program.load(Access(("records", 0), zero, 1))
+    body.items.append(Store(Access(("array", 0), index, 0), program.op("neg", fixed)))
+    items = list(body.items)
+    program.top.items.append(For(index, zero, three, body))
+    hoist(program)
+    assert body.items == items
+
+
+def test_batches_alone_compile_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    compiled: list[str] = []
+    compile_text = libraries.compile_text
+
+    def noting(text: str, *rest: Any) -> bytes:
+        compiled.append(text)
+        return compile_text(text, *rest)
+
+    monkeypatch.setattr(libraries, "compile_text", noting)
+    robot = kt.zoo.random_tree(3, kinds=("cylindrical", "planar"), seed=1)
+    robot.gravity_forces(robot.random_configuration(0, (9,)))
+    assert len([text for text in compiled if "@kernel" in text]) == 1
+
+
+def test_the_collector_is_paused_and_resumes() -> None:
+    assert gc.isenabled()
+    with paused():
+        with paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
