@@ -23,13 +23,19 @@ from kinetree.model.body import Body
 from kinetree.model.builder import Builder
 from kinetree.model.constraints import ConstrainedDynamics, Weld
 from kinetree.model.denavit_hartenberg import DHRow, from_dh
-from kinetree.model.discretization import Discretized
 from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.general import Node
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
 from kinetree.model.node_laws import check_node
-from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedForward, LinearizedInverse
+from kinetree.model.results import (
+    Discretized,
+    Energy,
+    ForwardGradients,
+    InverseGradients,
+    LinearizedForward,
+    LinearizedInverse,
+)
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
 from kinetree.saving.mjcf import to_mjcf
 from kinetree.saving.urdf import to_urdf

@@ -10,7 +10,7 @@ from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 
 
-@algorithm(q=("q",), v=("v",), dt=(), end=("q",), outputs=("end",))
+@algorithm(q=("q",), v=("v",), dt=(), end=("q",), outputs=("end",), any_node=True)
 def integrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, end: Indexed) -> None:
     """q ⊕ v dt: where a constant velocity leads.
 
@@ -25,7 +25,7 @@ def integrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, end: Indexed) -> 
         end[k] = k.manifold.integrate(q[k], v[k] * dt[...])
 
 
-@algorithm(q0=("q",), q1=("q",), v=("v",), outputs=("v",))
+@algorithm(q0=("q",), q1=("q",), v=("v",), outputs=("v",), any_node=True)
 def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
     """The velocity that leads from one configuration to another in one second.
 
@@ -40,7 +40,7 @@ def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
 
 
 @algorithm(
-    q=("q",), v=("v",), dt=(), dq=("v", "v"), dv=("v", "v"), outputs=("dq", "dv"), sparse=("dq", "dv")
+    q=("q",), v=("v",), dt=(), dq=("v", "v"), dv=("v", "v"), outputs=("dq", "dv"), any_node=True, sparse=("dq", "dv")
 )  # fmt: skip
 def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv: Indexed) -> None:
     """Derivatives of q ⊕ v dt.
@@ -61,7 +61,7 @@ def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv:
 
 
 @algorithm(
-    q0=("q",), q1=("q",), dq0=("v", "v"), dq1=("v", "v"), outputs=("dq0", "dq1"), sparse=("dq0", "dq1")
+    q0=("q",), q1=("q",), dq0=("v", "v"), dq1=("v", "v"), outputs=("dq0", "dq1"), any_node=True, sparse=("dq0", "dq1")
 )  # fmt: skip
 def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed) -> None:
     """Derivatives of the velocity that leads from one configuration to another.
@@ -79,7 +79,7 @@ def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed
         dq1[k, k] = k.manifold.inverse_right_jacobian(step)
 
 
-@algorithm(q=("q",), T=("v", "q"), outputs=("T",), sparse=("T",))
+@algorithm(q=("q",), T=("v", "q"), outputs=("T",), any_node=True, sparse=("T",))
 def tangent_map(tree: Tree, q: Indexed, T: Indexed) -> None:
     """Takes changes of the numbers q to tangents.
 
@@ -92,7 +92,7 @@ def tangent_map(tree: Tree, q: Indexed, T: Indexed) -> None:
         T[k, k] = k.manifold.tangent_map(q[k])
 
 
-@algorithm(x=("v",), ad=("v", "v"), outputs=("ad",), sparse=("ad",))
+@algorithm(x=("v",), ad=("v", "v"), outputs=("ad",), any_node=True, sparse=("ad",))
 def bracket(tree: Tree, x: Indexed, ad: Indexed) -> None:
     """Matrix of the Lie bracket.
 
@@ -105,7 +105,7 @@ def bracket(tree: Tree, x: Indexed, ad: Indexed) -> None:
         ad[k, k] = k.manifold.bracket(x[k])
 
 
-@algorithm(q=("q",), unit=("q",), outputs=("unit",))
+@algorithm(q=("q",), unit=("q",), outputs=("unit",), any_node=True)
 def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
     """The same configuration with quaternions of length one.
 

@@ -28,7 +28,7 @@ STAGES = (0.0, 0.5, 0.5, 1.0)
 
 _step = algorithm(
     q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), q_end=("q",), v_end=("v",),
-    outputs=("q_end", "v_end"), sparse=("q_end", "v_end"),
+    outputs=("q_end", "v_end"), any_node=True, sparse=("q_end", "v_end"),
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def midpoint(
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), ahead=(), wrench=("frames", 6),
-    xi_rate_there=("v",), a_there=("v",), outputs=("xi_rate_there", "a_there"),
+    xi_rate_there=("v",), a_there=("v",), outputs=("xi_rate_there", "a_there"), any_node=True,
 )  # fmt: skip
 def rk4_stage(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, ahead: Indexed, wrench: Indexed,
@@ -105,7 +105,7 @@ def rk4_stage(
 
 @algorithm(
     q=("q",), v=("v",), dt=(), r1=("v",), a1=("v",), r2=("v",), a2=("v",), r3=("v",), a3=("v",), r4=("v",), a4=("v",),
-    q_end=("q",), v_end=("v",), outputs=("q_end", "v_end"),
+    q_end=("q",), v_end=("v",), outputs=("q_end", "v_end"), any_node=True,
 )  # fmt: skip
 def rk4_end(
     tree: Tree, q: Indexed, v: Indexed, dt: Indexed,

@@ -208,14 +208,16 @@ class Function(Gate, Generic[P, R]):
                     self._guard(self.mechanism)
                 if len(self._bound) >= _CHOICES_KEPT:
                     self._bound.clear()
+                whole = len(algorithm.outputs) == len(self.algorithm.outputs)
+                bundle = self._bundle if whole else tuple  # stages of a computation have results of their own
                 if self._engine == "native":
-                    bound = bind(algorithm, self.mechanism, sites, self.name, single, self._bundle)
+                    bound = bind(algorithm, self.mechanism, sites, self.name, single, bundle)
                     if self._finish is None and self._is_default(*key):
                         self.follow(bound)
                     else:
                         self.call_from_machine_code()
                 else:
-                    bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, self._bundle)
+                    bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, bundle)
                 self._bound[key] = bound
             return bound
 

@@ -182,7 +182,10 @@ def run(
         tree = ReferenceTree(setup)
         one = (*sample, ...)  # the ellipsis keeps scalars as arrays, which can be written
         taken = [_Argument(argument, a[one], True, False) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
-        given = [_Argument(argument, a[one], argument.sparse, True) for argument, a in zip(algorithm.outputs, outputs)]
+        given = [
+            _Argument(argument, a[one].reshape(argument.lengths(sizes)), argument.sparse, True)
+            for argument, a in zip(algorithm.outputs, outputs, strict=True)
+        ]
         algorithm(tree, *taken, *given)
         tree.finish()
     for argument, output in zip(algorithm.outputs, outputs, strict=True):

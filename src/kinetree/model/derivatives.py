@@ -14,17 +14,16 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives
 from kinetree.algorithms.regressor import regressor
 from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
-from kinetree.model import discretization
 from kinetree.model.body import Body
-from kinetree.model.discretization import Discretized
-from kinetree.model.results import LinearizedForward, LinearizedInverse
+from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
-from kinetree.model.stepping import StepFunction
+from kinetree.model.stepping import DiscretizeFunction, StepFunction
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
@@ -186,21 +185,31 @@ class Derivatives:
             out: Two float64 arrays for the results.
         """
 
+    @forced_quantity(step_derivatives, guard=require_invertible, bundle=Discretized, kind=DiscretizeFunction)
     def discretize(
         self,
-        q: Any,
-        v: Any,
-        tau: Any,
-        dt: float,
+        q: ArrayLike,
+        v: ArrayLike,
+        tau: ArrayLike,
+        dt: ArrayLike,
         method: str = "semi_implicit_euler",
         *,
-        f_ext: Mapping[str, Any] | None = None,
+        f_ext: Mapping[str, ArrayLike] | None = None,
+        out: tuple[Array, Array] | None = None,
     ) -> Discretized:
         """The exact derivatives of `step`: `Discretized(A, B)` with δx′ = A δx + B δτ, for x = (q, v).
 
-        δq and δq′ are tangents, the increments of `integrate`. Arguments are those of `step`.
+        δq and δq′ are tangents, the increments of `integrate`.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv).
+            dt: Length of the step, seconds, (…).
+            method: As for `step`. The first is as fast as `linearize`; the others multiply matrices, in O(n³).
+            f_ext: Wrenches by frame, as for `forward_dynamics`; they stay constant in their frames' coordinates.
+            out: Two float64 arrays for A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv).
         """
-        return discretization.discretize(self, q, v, tau, dt, method, f_ext)
 
 
 def _call(function: ForcedFunction[..., _L], q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, out: Any) -> _L:

@@ -73,3 +73,15 @@ class ForwardGradients(NamedTuple):
     dq: Array
     dv: Array
     dtau: Array
+
+
+class Discretized(NamedTuple):
+    """δx′ = A δx + B δτ, for x = (q, v) with δq along the tangent.
+
+    Attributes:
+        A: (…, 2 nv, 2 nv).
+        B: (…, 2 nv, nv).
+    """
+
+    A: Array
+    B: Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -31,16 +31,32 @@ class Argument:
         dimensions: What each axis runs over.
         symmetric: The algorithm fills the upper triangle with the diagonal; the engine mirrors it.
         sparse: Entries that the algorithm does not set are zero.
+        stacked: Blocks side by side: axes of a fixed length are part of the axis behind them, so that (2, "v", 2, "v")
+            is a matrix of 2 nv rows and columns to users.
     """
 
     name: str
     dimensions: Dimensions
     symmetric: bool = False
     sparse: bool = False
+    stacked: bool = False
+
+    def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The length of each dimension for a mechanism with the given nq, nv and number of frames."""
+        return tuple(d if isinstance(d, int) else sizes[d] for d in self.dimensions)
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for a mechanism with the given nq, nv and number of frames."""
-        return tuple(d if isinstance(d, int) else sizes[d] for d in self.dimensions)
+        """The shape that users see."""
+        lengths = self.lengths(sizes)
+        if not self.stacked:
+            return lengths
+        shape, blocks = list[int](), 1
+        for dimension, length in zip(self.dimensions, lengths, strict=True):
+            blocks *= length
+            if isinstance(dimension, str):
+                shape.append(blocks)
+                blocks = 1
+        return tuple(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +117,7 @@ def algorithm(
     *,
     symmetric: tuple[str, ...] = (),
     sparse: tuple[str, ...] = (),
+    stacked: tuple[str, ...] = (),
     outputs: tuple[str, ...],
     any_node: bool = False,
     **dimensions: Dimensions,
@@ -110,6 +127,7 @@ def algorithm(
     Args:
         symmetric: Outputs whose upper triangle alone is filled.
         sparse: Outputs whose untouched entries are zero.
+        stacked: Outputs made of blocks; see `Argument`.
         outputs: Names of the arguments that are filled.
         any_node: Whether it runs on nodes of any kind: it propagates with weights, and not in the tree's frame.
         **dimensions: For each argument after `tree`, what its axes run over.
@@ -121,7 +139,9 @@ def algorithm(
             raise TypeError(
                 f"{run.__name__}{names}: the declaration has {tuple(dimensions)}; outputs must come last: {outputs}"
             )
-        arguments = {n: Argument(n, dimensions[n], n in symmetric, n in sparse or n in symmetric) for n in names}
+        arguments = {
+            n: Argument(n, dimensions[n], n in symmetric, n in sparse or n in symmetric, n in stacked) for n in names
+        }
         return Algorithm(
             name=run.__name__,
             run=run,
@@ -151,6 +171,10 @@ class Entries(ABC):
     def joined(self, scalars: list[Any]) -> Array:
         """Pack scalars into a flat array."""
 
+    def block(self, *position: int) -> Entries:
+        """One of the blocks that a stacked output consists of: an index for each of its fixed dimensions."""
+        return _Block(self, position)
+
     def __getitem__(self, keys: Any) -> Any:
         if not self.readable:
             refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
@@ -166,6 +190,29 @@ class Entries(ABC):
             refuse(f"`{self.argument.name}` takes an array of shape {shape} there, got {value.shape}")
         for index, scalar in zip(indices, value.reshape(-1), strict=True):
             self.store(index, scalar)
+
+
+class _Block(Entries):
+    """A block of an output, addressed like an output of the symbolic dimensions alone."""
+
+    def __init__(self, whole: Entries, position: tuple[int, ...]) -> None:
+        wanted = [d for d in whole.argument.dimensions if isinstance(d, str)]
+        argument = replace(whole.argument, dimensions=tuple(wanted), stacked=False)
+        super().__init__(argument, whole.readable, whole.writable)
+        self.whole, self.position = whole, position
+
+    def _index(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        fixed, symbolic = iter(self.position), iter(index)
+        return tuple((0, next(fixed)) if isinstance(d, int) else next(symbolic) for d in self.whole.argument.dimensions)
+
+    def load(self, index: tuple[Index, ...]) -> Any:
+        return self.whole.load(self._index(index))
+
+    def store(self, index: tuple[Index, ...], scalar: Any) -> None:
+        self.whole.store(self._index(index), scalar)
+
+    def joined(self, scalars: list[Any]) -> Array:
+        return self.whole.joined(scalars)
 
 
 def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:

@@ -108,7 +108,8 @@ def forward_dynamics_derivatives(
         S, G, P, P_hat = k.S, k.G, k.P, k.P_hat
         alpha, J_hat, compliance = parent.alpha, parent.J_hat, parent.compliance
         rates(k, parent.V, alpha)
-        k.alpha = alpha + S @ (k.nu - G.T @ alpha) + k.a
+        k.acceleration = k.nu - G.T @ alpha
+        k.alpha = alpha + S @ k.acceleration + k.a
         f = P @ k.alpha + k.z
         # Λ, Ĵ and Q
         Z = compliance.matrix() @ G.matrix()

@@ -1,0 +1,187 @@
+"""Derivatives of the time steps of `algorithms/time_step.py`, along tangents at both ends.
+
+Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n²):
+
+    pass        loop                leaves
+    dynamics    as of the source    ∂a/∂q, ∂a/∂v and M⁻¹, in the lower half of A and B
+    step        scatter, columns    rows of v′, scaled; rows of q′: those of v′ times the right Jacobian of ⊕
+
+Source of the first pass: `forward_dynamics_derivatives.py`. The other methods are stages of the chain rule and an
+end; a stage multiplies matrices, in O(n³).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.time_step import Field
+from kinetree.recursion.algorithm import Entries, algorithm
+from kinetree.recursion.roles import ColumnRole, NodeRole
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.value import Array
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), A=(2, "v", 2, "v"), B=(2, "v", "v"),
+    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
+)  # fmt: skip
+def step_derivatives(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
+) -> None:
+    """δx′ = A δx + B δτ, for x = (q, v).
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        dt: Seconds.
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        A: (2 nv, 2 nv).
+        B: (2 nv, nv).
+    """
+    lower = A.block(1, 0), A.block(1, 1), B.block(1)
+    upper = A.block(0, 0), A.block(0, 1), B.block(0)
+    forward_dynamics_derivatives(tree, q, v, tau, wrench, *lower)
+    for k, _ in tree.scatter():
+        step = (v[k] + k.acceleration * dt[...]) * dt[...]
+        end = k.manifold.right_jacobian(step) * dt[...]
+        for c in tree.columns():
+            for below, above in zip(lower, upper, strict=True):
+                row = below[k, c] * dt[...]
+                below[k, c] = row
+                above[k, c] = end @ row
+        lower[1][k, k] = lower[1][k, k] + np.eye(len(step))
+        upper[0][k, k] = upper[0][k, k] + k.manifold.transport(step)
+        upper[1][k, k] = upper[1][k, k] + end
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), ahead=(), d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"),
+    wrench=("frames", 6),
+    xi_rate_there=("v",), a_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
+    dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"), d_q=("v", 3, "v"), d_v=("v", 3, "v"),
+    outputs=("xi_rate_there", "a_there", "d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
+    sparse=("d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
+)  # fmt: skip
+def stage_derivatives(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, ahead: Indexed,
+    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
+    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
+    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+) -> None:  # fmt: skip
+    """The rates ξ̇ and v̇ at a stage of a Runge–Kutta method in the tangent at q, and their derivatives. Cost O(n³).
+
+    Derivatives d_… are with respect to q, v and τ at the start of the step, in that order along their middle axis.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration at the start, (nq,).
+        v: Joint velocities at the start, (nv,).
+        tau: Joint forces, (nv,).
+        xi_rate: ξ̇ of the stage before, (nv,).
+        a: Joint accelerations of the stage before, (nv,).
+        ahead: How far the stage looks ahead, seconds.
+        d_xi_rate: Derivatives of `xi_rate`, (nv, 3, nv).
+        d_a: Derivatives of `a`, (nv, 3, nv).
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        xi_rate_there: ξ̇ at the stage, (nv,).
+        a_there: Joint accelerations at the stage, (nv,).
+        d_xi_rate_there: Derivatives of ξ̇ at the stage, (nv, 3, nv).
+        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
+        dq: ∂a/∂q at the stage, (nv, nv).
+        dv: ∂a/∂v at the stage, (nv, nv).
+        Minv: M⁻¹ at the stage, (nv, nv).
+        d_q: Derivatives of the stage's configuration, (nv, 3, nv).
+        d_v: Derivatives of the stage's velocities, (nv, 3, nv).
+    """
+    for k, _ in tree.scatter():
+        xi = xi_rate[k] * ahead[...]
+        there = v[k] + a[k] * ahead[...]
+        k.q_there, k.v_there = k.manifold.integrate(q[k], xi), there
+        # ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v)
+        X, one = k.manifold.bracket(xi), np.eye(len(xi))
+        by_v = one + X * 0.5 + (X @ X) * (1.0 / 12.0)
+        V = k.manifold.bracket(there)
+        by_xi = V * -0.5 - (k.manifold.bracket(X @ there) + X @ V) * (1.0 / 12.0)
+        xi_rate_there[k] = by_v @ there
+        end = k.manifold.right_jacobian(xi)
+        for c in tree.columns():
+            d_xi, d_there = d_xi_rate[k, c] * ahead[...], d_a[k, c] * ahead[...]
+            d_q[k, c], d_v[k, c] = end @ d_xi, d_there
+            d_xi_rate_there[k, c] = by_xi @ d_xi + by_v @ d_there
+        d_q.block(0)[k, k] = d_q.block(0)[k, k] + k.manifold.transport(xi)
+        d_v.block(1)[k, k] = d_v.block(1)[k, k] + one
+        d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v
+
+    forward_dynamics_derivatives(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
+
+    for k, _ in tree.scatter():
+        a_there[k] = k.acceleration
+        for c in tree.columns():
+            d_a_there.block(2)[k, c] = Minv[k, c]
+        for j in tree.columns():
+            by_q, by_v = dq[k, j], dv[k, j]
+            for c in tree.columns():
+                d_a_there[k, c] = d_a_there[k, c] + np.outer(by_q, d_q[j, c]) + np.outer(by_v, d_v[j, c])
+
+
+@algorithm(
+    v=("v",), a=("v",), dt=(), d_a=("v", 3, "v"), A=(2, "v", 2, "v"), B=(2, "v", "v"),
+    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
+)  # fmt: skip
+def midpoint_derivatives(
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Indexed, A: Entries, B: Entries
+) -> None:  # fmt: skip
+    """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt.
+
+    Args:
+        tree: The mechanism.
+        v: Joint velocities at the start, (nv,).
+        a: Joint accelerations in the middle, (nv,).
+        dt: Seconds.
+        d_a: Their derivatives, (nv, 3, nv).
+        A: (2 nv, 2 nv).
+        B: (2 nv, nv).
+    """
+    half = dt[...] * 0.5
+    for k, _ in tree.scatter():
+        first, second = v[k] * half, (v[k] + a[k] * dt[...]) * half
+        start, end = k.manifold.transport(second), k.manifold.right_jacobian(second) * half
+        for c in tree.columns():
+            d_v = d_a[k, c] * dt[...]
+            _put(A, B, k, c, end @ d_v, d_v)
+        A.block(1, 1)[k, k] = A.block(1, 1)[k, k] + np.eye(len(first))
+        A.block(0, 0)[k, k] = A.block(0, 0)[k, k] + start @ k.manifold.transport(first)
+        A.block(0, 1)[k, k] = A.block(0, 1)[k, k] + start @ (k.manifold.right_jacobian(first) * half) + end
+
+
+@algorithm(
+    dt=(), r1=("v",), r2=("v",), r3=("v",), r4=("v",),
+    dr1=("v", 3, "v"), dr2=("v", 3, "v"), dr3=("v", 3, "v"), dr4=("v", 3, "v"),
+    da1=("v", 3, "v"), da2=("v", 3, "v"), da3=("v", 3, "v"), da4=("v", 3, "v"),
+    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
+)  # fmt: skip
+def rk4_derivatives(
+    tree: Tree, dt: Indexed, r1: Indexed, r2: Indexed, r3: Indexed, r4: Indexed,
+    dr1: Indexed, dr2: Indexed, dr3: Indexed, dr4: Indexed, da1: Indexed, da2: Indexed, da3: Indexed, da4: Indexed,
+    A: Entries, B: Entries,
+) -> None:  # fmt: skip
+    """The end of a step of the classic Runge–Kutta method, from ξ̇ (r), and derivatives of ξ̇ and v̇, of its stages."""
+    sixth = dt[...] * (1.0 / 6.0)
+    for k, _ in tree.scatter():
+        xi = (r1[k] + (r2[k] + r3[k]) * 2.0 + r4[k]) * sixth
+        end = k.manifold.right_jacobian(xi)
+        for c in tree.columns():
+            d_xi = (dr1[k, c] + (dr2[k, c] + dr3[k, c]) * 2.0 + dr4[k, c]) * sixth
+            d_v = (da1[k, c] + (da2[k, c] + da3[k, c]) * 2.0 + da4[k, c]) * sixth
+            _put(A, B, k, c, end @ d_xi, d_v)
+        A.block(1, 1)[k, k] = A.block(1, 1)[k, k] + np.eye(len(xi))
+        A.block(0, 0)[k, k] = A.block(0, 0)[k, k] + k.manifold.transport(xi)
+
+
+def _put(A: Entries, B: Entries, k: NodeRole, c: ColumnRole, above: Array, below: Array) -> None:
+    """Derivatives of q′ and v′ with respect to q, v and τ, (nv of the node, 3) each, into their blocks."""
+    for half, rows in enumerate((above, below)):
+        A.block(half, 0)[k, c], A.block(half, 1)[k, c], B.block(half)[k, c] = rows.T
