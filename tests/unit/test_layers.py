@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recursion",),
     ("algorithms",),
     ("engines",),
-    ("operational_space",),
+    ("operational_space", "operators"),
     ("model",),
     ("interop", "control", "jax", "saving", "torch", "zoo"),
     ("loading",),

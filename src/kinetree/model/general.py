@@ -214,6 +214,10 @@ class GeneralKind:
         return self.node.nv
 
     @property
+    def dimension(self) -> int:
+        return size(self.node)
+
+    @property
     def parameter_count(self) -> int:
         return self._own_start + len(self.node.constants)
 
@@ -279,17 +283,18 @@ class ExitKind:
 
     Args:
         start: Where the outlet's twist starts in the node's velocity.
-        dimension: Of the node's velocity.
+        of: Dimension of the node's velocity.
     """
 
     start: int
-    dimension: int
+    of: int
 
     @property
     def name(self) -> str:
-        return f"exit_{self.start}_of_{self.dimension}"
+        return f"exit_{self.start}_of_{self.of}"
 
     port: ClassVar[str] = WORLD_PORT
+    dimension: ClassVar[int] = 6
     nq: ClassVar[int] = 0
     nv: ClassVar[int] = 0
     parameter_count: ClassVar[int] = 0
@@ -302,7 +307,7 @@ class ExitKind:
         return np.zeros(0)
 
     def weight(self, _parameters: Array, _q: Array) -> Outlet:
-        return Outlet(self.start, self.dimension)
+        return Outlet(self.start, self.of)
 
     def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
         return MotionColumns(np.zeros(0), 0)

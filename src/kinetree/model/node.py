@@ -44,6 +44,10 @@ class JointedBody:
         return self.joint.nv
 
     @property
+    def dimension(self) -> int:
+        return 6
+
+    @property
     def moving(self) -> bool:
         return False
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kinetree.model import constraints as held
 from kinetree.model.body import Body
@@ -17,6 +19,7 @@ from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.recursions import Robot
 from kinetree.operational_space.singular import CUT
 from kinetree.operational_space.tasks import AnyTask
+from kinetree.operators.collection import Operators
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -36,6 +39,23 @@ class Operational:
         def site(self, frame: str) -> Site: ...
 
         def neutral(self) -> Array: ...
+
+    def operators(self, q: ArrayLike, *, engine: str = "native") -> Operators:
+        """Spatial operators at a configuration: lazy matrices that sweeps over the tree multiply by.
+
+            ops = robot.operators(q)
+            a = ops.mass_inverse @ tau                              # two sweeps, no matrix
+            f = ops.A @ ops.M @ ops.A.T @ ops.H.T @ a               # forces of all nodes
+
+        Args:
+            q: One configuration, (nq,).
+            engine: "native" or "reference".
+        """
+        return Operators(self, q, self._operator_functions, require_invertible, engine)
+
+    @cached_property
+    def _operator_functions(self) -> dict[Any, Any]:
+        return {}
 
     def tasks(
         self,

@@ -17,8 +17,8 @@ from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
 
-#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "frames" (by frame), "rows" (by row of a
-#: task), or a fixed length.
+#: A dimension of an argument: "q" or "v" (coordinates, by node or column), "m" (components of nodes' velocities),
+#: "frames" (by frame), "rows" (by row of a task), or a fixed length.
 Dimensions = tuple[str | int, ...]
 
 
@@ -104,7 +104,13 @@ class Algorithm:
     def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
         """Lengths of the symbolic dimensions."""
         rows = sum(len(site.rows) for site in sites if site.part != "near")  # both ends of a relative task share rows
-        return {"q": mechanism.nq, "v": mechanism.nv, "frames": len(sites), "rows": rows}
+        return {
+            "q": mechanism.nq,
+            "v": mechanism.nv,
+            "m": mechanism.m_starts[-1],
+            "frames": len(sites),
+            "rows": rows,
+        }
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
         """The nodes that loops run over: all of them, or only those supporting the frames if that is sufficient."""

@@ -108,6 +108,7 @@ NODE = Entity(
         "depth": lambda setup, k: setup.topology.depths[k],
         "q": lambda setup, k: setup.mechanism.q_starts[k],
         "v": lambda setup, k: setup.mechanism.v_starts[k],
+        "m": lambda setup, k: setup.mechanism.m_starts[k],
     },
 )
 FRAME = Entity(

@@ -70,6 +70,11 @@ class Mechanism:
         return tuple(accumulate((kind.nv for kind in self.kinds), initial=0))
 
     @cached_property
+    def m_starts(self) -> tuple[int, ...]:
+        """Start of each node's velocity among those of all nodes; the last entry is the sum of their dimensions."""
+        return tuple(accumulate((kind.dimension for kind in self.kinds), initial=0))
+
+    @cached_property
     def column_parents(self) -> tuple[int, ...]:
         """For each degree of freedom, the next one towards the base, or −1 for none.
 

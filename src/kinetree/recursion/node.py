@@ -74,6 +74,10 @@ class NodeKind(Protocol):
         """Number of degrees of freedom."""
 
     @property
+    def dimension(self) -> int:
+        """Components of the velocity."""
+
+    @property
     def parameter_count(self) -> int:
         """Number of constants of one node."""
 

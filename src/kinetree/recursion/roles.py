@@ -38,7 +38,7 @@ class Cell(Protocol):
         """Replace the value of a field."""
 
     def start(self, dimension: str) -> Any:
-        """Index at which the node's part of dimension "q", "v" or "node" starts."""
+        """Index at which the node's part of dimension "q", "v", "m" or "node" starts."""
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
         """The type of the world's field of this name, if the node's must be the same."""
@@ -132,6 +132,11 @@ class NodeRole:
             refuse(f"`{name}` of this node depends on q: call k.weight(q[k]) before reading it")
         return value
 
+    @property
+    def dimension(self) -> int:
+        """Components of the node's velocity."""
+        return self._kind("dimension").dimension
+
     def columns(self) -> Iterator[ColumnRole]:
         """The node's own degrees of freedom, one by one."""
         kind = self._kind("columns")
@@ -182,14 +187,28 @@ class NodeRole:
         if dimension == "node":
             return (self._cell.start("node"), 0), None
         kind = self._kind(f"[…] over {dimension}")
-        if dimension not in ("q", "v"):
+        lengths = {"q": kind.nq, "v": kind.nv, "m": kind.dimension}
+        if dimension not in lengths:
             refuse(f"an index over {dimension} cannot be a node")
-        return (self._cell.start(dimension), 0), kind.nq if dimension == "q" else kind.nv
+        return (self._cell.start(dimension), 0), lengths[dimension]
 
 
 #: Names that nodes define besides their fields.
 SUPPLIED = frozenset(
-    {"H", "M", "armature", "weight", "coriolis", "gyroscopic", "resistance", "potential", "manifold", "columns", "span"}
+    {
+        "H",
+        "M",
+        "armature",
+        "weight",
+        "coriolis",
+        "gyroscopic",
+        "resistance",
+        "potential",
+        "manifold",
+        "columns",
+        "dimension",
+        "span",
+    }
 )
 
 

@@ -69,6 +69,7 @@ Dimension("node", lambda setup: len(setup.mechanism.kinds) + 1)  # the world's i
 Dimension("depth", lambda setup: max(setup.topology.depths, default=0) + 1)
 Dimension("q", lambda setup: setup.mechanism.nq)
 Dimension("v", lambda setup: setup.mechanism.nv)
+Dimension("m", lambda setup: setup.mechanism.m_starts[-1])  # components of the velocities of all nodes
 Dimension("frames", lambda setup: len(setup.sites))
 Dimension("sorted_rows", lambda setup: setup.rows.count)
 Dimension("rows", lambda setup: setup.rows.task_row_count)

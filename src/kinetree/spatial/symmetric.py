@@ -80,6 +80,18 @@ class Factor(Value):
                 rows[i] = rows[i] - self._lower(j, i) * rows[j]
         return np.array(rows)
 
+    def product(self, right: Array) -> Array:
+        """D b for a vector."""
+        rows = [right[i] for i in range(self.order)]
+        for i in range(self.order):
+            for j in range(i + 1, self.order):
+                rows[i] = rows[i] + self._lower(j, i) * rows[j]
+        rows = [row / self.data[i] for i, row in enumerate(rows)]
+        for i in reversed(range(self.order)):
+            for j in range(i):
+                rows[i] = rows[i] + self._lower(i, j) * rows[j]
+        return np.array(rows)
+
     def inverse(self) -> Array:
         """D⁻¹, dense."""
         return self.solve(np.eye(self.order))

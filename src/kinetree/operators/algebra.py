@@ -1,0 +1,224 @@
+"""Expressions of operators: products, sums and transposes, kept as they are written until they meet a vector.
+
+An expression has a text, which says what it computes and nothing else. Equal texts are the same computation, so common
+parts of an expression run once, and the text names compiled code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.spatial.value import Array
+
+#: What a space is called in messages.
+_SPACES = {"m": "node velocities", "v": "joint velocities"}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What an operator computes, without the robot it belongs to.
+
+    Attributes:
+        kind: "identity"; "diagonal", "shift" or "resolvent" of a named quantity; or "transpose", "product", "sum".
+        name: Of the quantity.
+        rows: Space of the result: "m" (velocities or forces of nodes) or "v" (of joints).
+        columns: Space of the argument.
+        parts: The operands.
+        factors: Of the terms of a sum.
+    """
+
+    kind: str
+    name: str
+    rows: str
+    columns: str
+    parts: tuple[Expression, ...] = ()
+    factors: tuple[float, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In symbols."""
+        if self.kind == "product":
+            return " ".join(part.text for part in self.parts)
+        if self.kind == "sum":
+            terms = [f"{factor!r} {part.text}" for factor, part in zip(self.factors, self.parts, strict=True)]
+            return f"({' + '.join(terms)})"
+        return f"{self.parts[0].text}ᵀ" if self.kind == "transpose" else self.name
+
+    @property
+    def T(self) -> Expression:
+        """The transpose, moved inwards to the named quantities."""
+        if self.kind == "product":
+            return product(*(part.T for part in reversed(self.parts)))
+        if self.kind == "sum":
+            return Expression("sum", "", self.columns, self.rows, tuple(p.T for p in self.parts), self.factors)
+        if self.kind == "transpose":
+            return self.parts[0]
+        return self if self.kind == "identity" else Expression("transpose", "", self.columns, self.rows, (self,))
+
+    def names(self) -> set[str]:
+        """The quantities in it."""
+        return {self.name} if self.name else set().union(*(part.names() for part in self.parts))
+
+
+def product(*parts: Expression) -> Expression:
+    """Operators one after the other, the last one first."""
+    flat = [one for part in parts for one in (part.parts if part.kind == "product" else (part,))]
+    kept = [one for one in flat if one.kind != "identity"] or flat[:1]
+    return kept[0] if len(kept) == 1 else Expression("product", "", kept[0].rows, kept[-1].columns, tuple(kept))
+
+
+class Owner(Protocol):
+    """A robot in a configuration."""
+
+    @property
+    def key(self) -> object:
+        """Equal for the same robot in the same configuration."""
+
+    def size(self, space: str) -> int:
+        """Dimension of a space."""
+
+    def bound(self, expression: Expression) -> Callable[[Array], Array]:
+        """What multiplies vectors by an operator, (…, columns) to (…, rows)."""
+
+    def pattern(self, expression: Expression) -> Array:
+        """The blocks that can differ from zero, (nodes, nodes)."""
+
+    def picture(self, expression: Expression) -> str:
+        """The pattern in characters."""
+
+
+class Operator:
+    """A spatial operator of one robot in one configuration: a matrix that is never formed.
+
+    Operators combine with `@`, `+`, `-` and numbers; `.T` is the transpose. Nothing is computed until an operator meets
+    an array: `operator @ x` with x of shape (columns,) or (columns, k). Then the whole expression runs in as few sweeps
+    over the tree as possible, compiled to native code. SciPy takes operators where it takes a `LinearOperator`.
+    """
+
+    #: Arrays leave products with operators to the operators.
+    __array_ufunc__ = None
+
+    __slots__ = ("_call", "_expression", "_owner")
+
+    def __init__(self, owner: Owner, expression: Expression) -> None:
+        self._owner, self._expression = owner, expression
+        self._call: Callable[[Array], Array] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._owner.size(self._expression.rows), self._owner.size(self._expression.columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the entries."""
+        return np.dtype(np.float64)
+
+    @property
+    def T(self) -> Operator:
+        """The transpose."""
+        return Operator(self._owner, self._expression.T)
+
+    def __matmul__(self, other: Any) -> Any:
+        if self._call is not None and type(other) is np.ndarray and other.shape == (self.shape[1],):
+            return self._call(other)
+        if isinstance(other, Operator):
+            self._require_same(other)
+            if other._expression.rows != self._expression.columns:
+                raise InputError(
+                    f"{self} takes {_SPACES[self._expression.columns]}, but {other} gives "
+                    f"{_SPACES[other._expression.rows]}"
+                )
+            return Operator(self._owner, product(self._expression, other._expression))
+        x = np.asarray(other)
+        if x.dtype.kind not in "iufc" or x.ndim == 0 or x.shape[0] != self.shape[1]:
+            raise InputError(
+                f"{self} is {self.shape[0]}×{self.shape[1]} and cannot multiply an array of shape {x.shape}"
+            )
+        self._call = self._owner.bound(self._expression)
+        return np.moveaxis(self._call(np.moveaxis(x, 0, -1)), -1, 0)
+
+    def __mul__(self, factor: Any) -> Operator:
+        return self._sum((factor, self))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Operator:
+        return self._sum((1.0, self), (1.0, other))
+
+    def __sub__(self, other: Any) -> Operator:
+        return self._sum((1.0, self), (-1.0, other))
+
+    def __neg__(self) -> Operator:
+        return self._sum((-1.0, self))
+
+    def _sum(self, *terms: tuple[Any, Any]) -> Operator:
+        rows, columns = self._expression.rows, self._expression.columns
+        for factor, other in terms:
+            if isinstance(factor, bool) or not isinstance(factor, (int, float, np.integer, np.floating)):
+                raise InputError(f"operators are multiplied by numbers and added to operators; got {factor!r}")
+            if not isinstance(other, Operator):
+                raise InputError(f"operators are added to operators only; got {type(other).__name__}")
+            self._require_same(other)
+            if (other._expression.rows, other._expression.columns) != (rows, columns):
+                raise InputError(f"{self} and {other} act between different spaces and cannot be added")
+        parts = tuple(other._expression for _, other in terms)
+        return Operator(self._owner, Expression("sum", "", rows, columns, parts, tuple(float(f) for f, _ in terms)))
+
+    def _require_same(self, other: Operator) -> None:
+        if self._owner is not other._owner and self._owner.key != other._owner.key:
+            raise InputError(
+                f"{self} and {other} belong to different robots or configurations, and cannot be combined: take both "
+                "from one robot.operators(q)"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Operator, (self._owner, self._expression)
+
+    # What can be seen of the matrix
+
+    def dense(self) -> Array:
+        """The matrix, (rows, columns)."""
+        dense: Array = self @ np.eye(self.shape[1])
+        return dense
+
+    def pattern(self) -> Array:
+        """Which blocks of the matrix can differ from zero, from the tree alone, (nodes, nodes); base first."""
+        return self._owner.pattern(self._expression)
+
+    def picture(self) -> str:
+        """The pattern in characters, tips first as in [J11] §7, with gaps between the segments of the tree."""
+        return self._owner.picture(self._expression)
+
+    # What scipy.sparse.linalg asks for
+
+    def matvec(self, x: Any) -> Array:
+        """The operator times a vector, (columns,) or (columns, 1)."""
+        return self._product(x)
+
+    def rmatvec(self, x: Any) -> Array:
+        """The transpose times a vector."""
+        return self.T._product(x)
+
+    def matmat(self, x: Any) -> Array:
+        """The operator times a matrix."""
+        return self._product(x)
+
+    def rmatmat(self, x: Any) -> Array:
+        """The transpose times a matrix."""
+        return self.T._product(x)
+
+    def _product(self, x: Any) -> Array:
+        result: Array = self @ x
+        return result
+
+    def __str__(self) -> str:
+        return self._expression.text
+
+    def __repr__(self) -> str:
+        return f"<Operator {self._expression.text}, {self.shape[0]}×{self.shape[1]}>"

@@ -1,0 +1,196 @@
+"""An expression of operators as an algorithm of the tree language, which every engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms import articulated_inertia
+from kinetree.operators.algebra import Expression
+from kinetree.operators.plan import Plan, Step
+from kinetree.recursion.algorithm import Algorithm, Argument
+from kinetree.recursion.contract import components
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
+from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+
+@lru_cache(maxsize=1024)
+def algorithm_of(expression: Expression) -> Algorithm:
+    """y = operator x at configuration q."""
+    plan = Plan(expression)
+
+    def run(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
+        _start(tree, plan)
+        for loop in range(plan.loops):
+            sweep = tree.gather() if loop % 2 else tree.scatter()
+            for k, parent in sweep:
+                _visit(plan, loop, k, parent, q, x, y)
+
+    inputs = Argument("q", ("q",)), Argument("x", (expression.columns,))
+    name = f"operator_{sha256(expression.text.encode()).hexdigest()[:24]}"
+    return Algorithm(name, run, inputs, (Argument("y", (expression.rows,)),), any_node=True)
+
+
+def _start(tree: Any, plan: Plan) -> None:
+    if _needs_factors(plan):
+        articulated_inertia.start(tree)
+    if "R" in plan.names:
+        tree.world.R = ArticulatedInertia.zero()
+    for i, step in enumerate(plan.steps):
+        if _travels(step):
+            # the world does not move, and forces that reach it are not used
+            setattr(tree.world, _read_above(i, step) if step.transposed else f"sum{i}", np.zeros(6))
+
+
+def _needs_factors(plan: Plan) -> bool:
+    return bool(plan.names & {"P", "D", "D⁻¹", "G", "E_ψ", "ψ"})
+
+
+def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y: Indexed) -> None:
+    """The steps of one loop at one node."""
+    mine = [(i, step) for i, step in enumerate(plan.steps) if step.loop == loop]
+    # fields of the parent are read before those of the node are written
+    above = {i: getattr(parent, _read_above(i, step)) for i, step in mine if _travels(step) and step.transposed}
+    if loop == 0:
+        k.X = k.weight(q[k])
+        if _needs_factors(plan):
+            k.P = k.M.articulated()
+        if "R" in plan.names:
+            k.R = k.M.articulated()
+        for i, step in enumerate(plan.steps):
+            if _travels(step) and not step.transposed:
+                setattr(k, f"sum{i}", np.zeros(k.dimension))
+            elif _travels(step) and step.kind == "shift" and step.arguments == (0,):
+                k.s0 = x[k]
+    if loop == 1 and _needs_factors(plan):
+        k.articulated = k.P  # complete: the node's children came before
+        articulated_inertia.hinge(k, parent)
+    if loop == 1 and "R" in plan.names:
+        k.composite = k.R
+        parent.R += k.X.congruence(k.composite)
+    values: dict[int, Array] = {}
+
+    def stream(i: int) -> Array:
+        if i not in values:
+            values[i] = x[k] if i == 0 else getattr(k, f"s{i}")
+        return values[i]
+
+    for i, step in mine[loop == 0 :]:
+        if step.kind == "sum":
+            values[i] = _sum(step, stream)
+        elif step.kind == "diagonal":
+            values[i] = _DIAGONALS[step.name, step.transposed](k, stream(step.arguments[0]))
+        elif step.transposed:
+            moved = _WEIGHTS[step.name][1](k, above[i])
+            values[i] = moved if step.kind == "shift" else stream(step.arguments[0]) + moved
+        else:
+            gathered = getattr(k, f"sum{i}")
+            given = stream(step.arguments[0])
+            values[i] = gathered if step.kind == "shift" else given + gathered
+            sent = _WEIGHTS[step.name][0](k, given if step.kind == "shift" else values[i])
+            _add(parent, f"sum{i}", sent)
+        setattr(k, f"s{i}", values[i])
+    if plan.steps[plan.result].loop == loop:
+        y[k] = stream(plan.result)
+
+
+def _travels(step: Step) -> bool:
+    return step.kind in ("shift", "resolvent")
+
+
+def _read_above(i: int, step: Step) -> str:
+    return f"s{i}" if step.kind == "resolvent" else f"s{step.arguments[0]}"
+
+
+def _add(parent: Any, field: str, amount: Array) -> None:
+    current = getattr(parent, field)
+    current += amount
+    setattr(parent, field, current)
+
+
+def _sum(step: Step, stream: Callable[[int], Array]) -> Array:
+    total: Any = None
+    for factor, argument in zip(step.factors, step.arguments, strict=True):
+        value = stream(argument)
+        if total is None:
+            total = value if factor == 1.0 else value * factor
+        elif factor == -1.0:
+            total = total - value
+        else:
+            total = total + (value if factor == 1.0 else value * factor)
+    result: Array = total
+    return result
+
+
+# Streams are plain arrays; what rigid bodies supply takes spatial vectors.
+
+
+def _times(operator: Any, x: Array) -> Array:
+    spatial = isinstance(operator, (Transform, RigidInertia, ArticulatedInertia))
+    return components(operator @ (Motion(x) if spatial else x))
+
+
+def _transposed(operator: Any, x: Array) -> Array:
+    if isinstance(operator, (Transform, AxisMap, MotionColumns)):
+        return components(operator.T @ Force(x))
+    return components(operator.T @ (Motion(x) if isinstance(operator, ForceColumns) else x))
+
+
+def _armature(k: Any, x: Array) -> Array:
+    return np.asarray(k.armature * x)
+
+
+def _D(k: Any, x: Array) -> Array:
+    return np.asarray(k.D.product(x))
+
+
+def _D_inverse(k: Any, x: Array) -> Array:
+    return np.asarray(k.D.solve(x))
+
+
+#: What a block of a block-diagonal operator does, and its transpose.
+_DIAGONALS: dict[tuple[str, bool], Callable[[Any, Array], Array]] = {
+    ("H", False): lambda k, x: _transposed(k.H, x),
+    ("H", True): lambda k, x: _times(k.H, x),
+    ("G", False): lambda k, x: _times(k.G, x),
+    ("G", True): lambda k, x: _transposed(k.G, x),
+}
+for _name, _block in {
+    "M": lambda k, x: _times(k.M, x),
+    "P": lambda k, x: _times(k.articulated, x),
+    "R": lambda k, x: _times(k.composite, x),
+    "D": _D,
+    "D⁻¹": _D_inverse,
+    "J": _armature,
+}.items():
+    _DIAGONALS[_name, False] = _DIAGONALS[_name, True] = _block  # symmetric
+
+
+def _articulated(k: Any, x: Array) -> Array:
+    """τ̄ x = x − G H x."""
+    return x - _times(k.G, _transposed(k.H, x))
+
+
+def _articulated_transposed(k: Any, x: Array) -> Array:
+    return x - _times(k.H, _transposed(k.G, x))
+
+
+_Block = Callable[[Any, Array], Array]
+
+#: A(p, k) and its transpose; then with the joint's articulation.
+_WEIGHTS: dict[str, tuple[_Block, _Block]] = {
+    "A": (lambda k, x: _transposed(k.X, x), lambda k, x: _times(k.X, x)),
+    "ψ": (
+        lambda k, x: _transposed(k.X, _articulated(k, x)),
+        lambda k, x: _articulated_transposed(k, _times(k.X, x)),
+    ),
+}
+_WEIGHTS["E_A"], _WEIGHTS["E_ψ"] = _WEIGHTS["A"], _WEIGHTS["ψ"]
