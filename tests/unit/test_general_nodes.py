@@ -179,6 +179,17 @@ def test_power_is_the_rate_of_energy() -> None:
     assert_close(robot.inverse_dynamics(q, v, a) @ v, rate + lost, 1e-14)
 
 
+@pytest.mark.parametrize(("method", "bound"), [("semi_implicit_euler", 1e-1), ("midpoint", 1e-4), ("rk4", 1e-8)])
+def test_time_steps_keep_energy(method: Any, bound: float) -> None:
+    robot = with_a_bead(stiffness=30.0)
+    q, v = np.array([0.3, 0.2]), np.array([0.5, -1.0])
+    before = sum(robot.energy(q, v))
+    for _ in range(200):
+        q, v = robot.step(q, v, np.zeros(2), 1e-3, method=method)
+    assert abs(sum(robot.energy(q, v)) - before) < bound
+    assert_close(robot.difference(q, robot.integrate(q, v, 0.1)), 0.1 * v, 1e-12)
+
+
 def test_models_with_nodes_are_values() -> None:
     robot = on_a_track()
     again = pickle.loads(pickle.dumps(robot))
