@@ -31,8 +31,9 @@ browser: ## install Chromium, where root may and apt-get can
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
 	}
 
-run: $(VENV)/stamp-cli ## run the demo on the built-in humanoid
+run: $(VENV)/stamp-cli ## run the demo and the box experiment on the built-in humanoid
 	$(BIN)/kinetree demo
+	$(BIN)/kinetree box
 
 test: lint types pytest ## run every check
 

@@ -13,7 +13,7 @@ choice.
 import kinetree.cli.interrupts  # noqa: F401 (before the rest, which takes a while to import)
 
 # isort: split
-from kinetree import control, errors, interop, operational_space, viewer, zoo
+from kinetree import control, errors, interop, operational_space, simulation, viewer, zoo
 from kinetree.engines.count import Count
 from kinetree.engines.native.threads import get_threads, set_threads
 from kinetree.interop.mujoco_model import from_mujoco
@@ -76,6 +76,7 @@ __all__ = [
     "operational_space",
     "register_scalar",
     "set_threads",
+    "simulation",
     "to_mjcf",
     "to_urdf",
     "viewer",

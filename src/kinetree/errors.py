@@ -106,6 +106,25 @@ class UnsupportedError(KinetreeError, NotImplementedError):
     """A function that does not exist for robots of this kind."""
 
 
+class UnderactuatedError(KinetreeError, ValueError):
+    """A joint without a motor that no constraint carries, so that its motion cannot be commanded.
+
+    Attributes:
+        joints: Names of the joints.
+    """
+
+    def __init__(self, joints: tuple[str, ...]) -> None:
+        self.joints = joints
+        named = ", ".join(map(repr, joints))
+        super().__init__(
+            f"nothing drives {named}: no motor, and no constraint carries all of it. Add constraints that hold its "
+            "body, or name only the joints without a motor in undriven="
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.joints,)
+
+
 class SecondDerivativeError(KinetreeError, NotImplementedError):
     """JAX or PyTorch tried to differentiate a derivative again."""
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import kinetree as kt
+from kinetree.cli import box as experiment
 from kinetree.cli import demo as demonstration
 from kinetree.cli import info as information
 from kinetree.cli import report
@@ -159,3 +160,26 @@ def view(
         viewing.film(film, model, robot, package_root or ())
     else:
         viewing.show(model, robot, package_root or (), port)
+
+
+@app.command()
+def box(
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw Figures 5 and 6 of the paper, e.g. box.png.")
+    ] = None,
+    film: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a film, e.g. box.html.")] = None,
+    view: Annotated[bool, typer.Option("--view", help="Show it in a browser while it runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    free_foot: Annotated[bool, typer.Option("--free-foot", help="Let the left foot hang.")] = False,
+) -> None:
+    """Let the built-in humanoid put a box on the floor with both hands, as in Chang and Khatib's paper.
+
+    Operational-space control of the box through the closed chain of both arms, with the posture in the null space,
+    joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz. The exit code is 1 if a figure is not as it
+    should be.
+    """
+    for wanted, module, extra in ((picture, "matplotlib", "plot"), (film or view, "viser", "viewer")):
+        if wanted and find_spec(module) is None:
+            raise typer.BadParameter(f"this needs {module}: pip install 'kinetree[{extra}]'", param_hint="box")
+    if not experiment.main(console(), picture, film, view, as_json, free_foot):
+        raise typer.Exit(1)

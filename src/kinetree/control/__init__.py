@@ -1,16 +1,30 @@
-"""What controllers are made of: poses and the twists between them, and paths in time.
+"""Controllers, and what they are made of: goals, poses and the twists between them, paths in time.
 
 Poses are 4×4 matrices, twists six numbers, angular part first. All functions take leading batch axes.
 """
 
+from kinetree.control.goals import Bounds, Force, Goal, Posture, Target
+from kinetree.control.grasp import AugmentedObject, augmented_object
+from kinetree.control.operational_space import Command, OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
+from kinetree.control.targets import ForceState
 
 __all__ = [
+    "AugmentedObject",
+    "Bounds",
+    "Command",
+    "Force",
+    "ForceState",
+    "Goal",
+    "OperationalSpace",
     "Path",
     "PosePath",
     "PoseState",
+    "Posture",
     "State",
+    "Target",
+    "augmented_object",
     "cubic",
     "exp",
     "interpolate",

@@ -45,7 +45,7 @@ def log(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is no pose.
     """
-    T = _poses("pose", pose)
+    T = checked_poses("pose", pose)
     with np.errstate(all="ignore"):
         angular = log_matrix(T[..., :3, :3])
         return np.concatenate([angular, screw_velocity(angular, T[..., :3, 3])], axis=-1)
@@ -57,7 +57,7 @@ def inverse(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is no pose.
     """
-    T = _poses("pose", pose)
+    T = checked_poses("pose", pose)
     R = np.swapaxes(T[..., :3, :3], -1, -2)
     return _pose(R, -_turned(R, T[..., :3, 3]))
 
@@ -80,7 +80,7 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     """
     if reference not in REFERENCES:
         raise UnknownNameError("reference", reference, REFERENCES)
-    start, end = _broadcast(pose=_poses("pose", pose), target=_poses("target", target))
+    start, end = _broadcast(pose=checked_poses("pose", pose), target=checked_poses("target", target))
     R, p = start[..., :3, :3], start[..., :3, 3]
     back = np.swapaxes(R, -1, -2)
     with np.errstate(all="ignore"):
@@ -109,7 +109,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     """
     if along not in WAYS:
         raise UnknownNameError("way", along, WAYS)
-    first, last = _poses("start", start), _poses("end", end)
+    first, last = checked_poses("start", start), checked_poses("end", end)
     given = _array("share", share, ())
     first, last = _broadcast(start=first, end=last)
     try:
@@ -150,7 +150,7 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
     return array.astype(np.float64, copy=False)
 
 
-def _poses(name: str, values: Any) -> Array:
+def checked_poses(name: str, values: Any) -> Array:
     """Poses, checked; samples with NaN or infinity pass, and give NaN."""
     T = _array(name, values, (4, 4))
     R = T[..., :3, :3]

@@ -109,7 +109,7 @@ class Constraints:
         stops = np.cumsum([len(task.rows) for task in held]).tolist()
         self.slices = tuple(slice(stop - len(task.rows), stop) for stop, task in zip(stops, held, strict=True))
         self.rows = int(stops[-1])
-        self.law = Law(self.tasks, REDUNDANT * self.rows, self._solve)
+        self.law = Law(self.tasks, np.full(self.rows, REDUNDANT * self.rows), self._solve)
         self._ends = [_ends(one) for one in held]
         self._at = None if at is None else self._held(_configuration(robot, at))
         self._target = np.tile(np.eye(4), (self.law.sites(), 1, 1)) if self._at is None else self._at
@@ -182,13 +182,19 @@ class Constraints:
         result: Array = self.robot.forward_dynamics(q, zero, tau)
         return result
 
-    def _solve(self, A: Array, residual: Array) -> Array:
+    def _solve(self, A: Array, residual: Array) -> tuple[Array, Array]:
         core = self.tasks.core
-        return times(core.inertia(core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1)), None), residual)
+        of = core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
+        return times(core.inertia(of, None), residual), of.values.min(axis=-1) / REDUNDANT
 
     def _require_at(self) -> None:
         if self._at is None:
             raise InputError("these constraints know no pose to hold: make them with robot.constraints(…, at=q)")
+
+    @property
+    def targets(self) -> Array:
+        """The held poses as targets of the law, (m, 4, 4): see `Law`. Identities if there is no `at`."""
+        return self._target
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Numbers of all rows, (…, c), by the names of the constraints."""

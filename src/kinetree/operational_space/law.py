@@ -20,8 +20,9 @@ from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.spatial.value import Array
 
-#: From Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r).
-Solve = Callable[[Array, Array], Array]
+#: From Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and how far the samples
+#: are from being singular, (n,): the least eigenvalue by its cut.
+Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class Motion(NamedTuple):
@@ -31,13 +32,13 @@ class Motion(NamedTuple):
         tau: Joint forces, all of them: those of joints without a motor too, (…, nv).
         force: f along the rows, (…, r).
         residual: b − J̇v − J a₀: what the rows lack, (…, r).
-        doubtful: Samples that were solved again, (…).
+        margin: Lower bound of eigenvalues of the weighted Λ⁻¹ by their cuts, (…).
     """
 
     tau: Array
     force: Array
     residual: Array
-    doubtful: Array
+    margin: Array
 
 
 class Law:
@@ -45,39 +46,41 @@ class Law:
 
     Args:
         tasks: The rows, with reference "local_world_aligned" and without contacts.
-        least: Eigenvalue of the weighted Λ⁻¹ above which no direction counts as singular.
+        cuts: For each row, the eigenvalue of its level above which no direction counts as singular, (r,).
         solve: What to do with samples that may have smaller ones.
     """
 
-    def __init__(self, tasks: Tasks, least: float, solve: Solve) -> None:
-        self.tasks, self._solve = tasks, solve
-        self._trusted = 1.0 / least**2
+    def __init__(self, tasks: Tasks, cuts: Array, solve: Solve) -> None:
+        self.tasks, self._cuts, self._solve = tasks, cuts, solve
         self._recursions: Recursions = tasks.core.recursions
         self._kernel = self._recursions.control_law
 
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
-        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, self._recursions.reach)
-        if not spread.ndim and spread.item() < self._trusted:  # a single sample is judged in no time
-            return Motion(tau, force, residual, np.array(False))
-        doubtful = np.logical_not(spread < self._trusted)
+        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, self._recursions.reach, self._cuts)
+        if not spread.ndim and spread.item() < 1.0:  # a single sample is judged in no time
+            return Motion(tau, force, residual, 1.0 / np.sqrt(spread))
+        with standard_arithmetic():
+            margin = np.asarray(1.0 / np.sqrt(spread))
+            doubtful = np.logical_not(spread < 1.0)
         if doubtful.any():
-            self._again(q, v, a0, tau, force, residual, doubtful)
-        return Motion(tau, force, residual, doubtful)
+            self._again((q, v, a0), (tau, force, residual, margin), doubtful)
+        return Motion(tau, force, residual, margin)
 
-    def _again(self, q: Any, v: Any, a0: Any, tau: Array, force: Array, residual: Array, doubtful: Array) -> None:
+    def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
         """Solve doubtful samples again, in place."""
-        batch, recursions = doubtful.shape, self._recursions
-        here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in (q, v, a0)]
+        batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
+        here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
         A, J, base = (
             recursions.inverse_inertia(here[0]),
             recursions.jacobian(here[0]),
             recursions.inverse_dynamics(*here),
         )
         with standard_arithmetic():
-            f = self._solve(A, residual[doubtful])
+            f, found = self._solve(A, residual[doubtful])
             force[doubtful] = f
             tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
+            margin[doubtful] = found
 
     def sites(self) -> int:
         """Number of frames, for which there are targets: two for relative tasks."""

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.algorithms.operational_space.eigen import compose, jacobi_sweep, sweeps
+from kinetree.algorithms.operational_space.solve import solve_symmetric
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
@@ -105,8 +106,7 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
         mean: From `means`.
         reach: (r,).
     """
-    roots = np.sqrt(times(mean, own) + reach)
-    roots = np.where(roots > 0.0, roots, 1.0)  # rows that nothing moves, or that are not finite
+    roots = np.sqrt(weights(own, mean, reach))
     weighted = np.ascontiguousarray(A / (roots[..., :, None] * roots[..., None, :]))
     finite = np.isfinite(weighted).all(axis=(-2, -1))
     values, vectors = jacobi(weighted, sweeps(A.shape[-1]))
@@ -138,8 +138,31 @@ def inverted(of: Spectrum, policy: str, cut: float) -> Array:
     remaining = np.maximum(values, 0.0)
     softened = (remaining * remaining + edge * edge) / (2.0 * edge)
     reciprocals = 1.0 / np.where(singular, np.inf if policy == "truncated" else softened, values)
-    result: Array = _over_rows(compose, values.shape[-1])(of.vectors / of.roots[..., None, :], reciprocals)
+    return composed(of, reciprocals)
+
+
+def composed(of: Spectrum, reciprocals: Array) -> Array:
+    """What stands in for the inverse, (…, r, r), given that for reciprocals of the eigenvalues, (…, r)."""
+    result: Array = _over_rows(compose, reciprocals.shape[-1])(of.vectors / of.roots[..., None, :], reciprocals)
     return result
+
+
+def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
+    """Solutions of A x = b, (…, r), and lower bounds of the eigenvalues of the weighted A, (…).
+
+    Args:
+        A: Symmetric and positive definite, (…, r, r).
+        b: (…, r).
+        weights: (…, r).
+    """
+    x, spread = _over_rows(solve_symmetric, b.shape[-1])(A, b, weights)
+    return x, 1.0 / np.sqrt(spread)
+
+
+def weights(own: Array, mean: Array, reach: Array) -> Array:
+    """What rows are weighed by, (…, r): see `spectrum`."""
+    found = times(mean, own) + reach
+    return np.where(found > 0.0, found, 1.0)  # rows that nothing moves, or that are not finite
 
 
 def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:

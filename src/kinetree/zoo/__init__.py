@@ -1,6 +1,7 @@
 """Built-in robots."""
 
 from kinetree.zoo.asimo import ASIMO_VARIANTS, asimo35, asimo35_tasks
+from kinetree.zoo.box import box
 from kinetree.zoo.humanoid import humanoid24
 from kinetree.zoo.pendulums import cart_pole, double_pendulum, pendulum
 from kinetree.zoo.random import MOVING_KINDS, chain, random_tree
@@ -10,6 +11,7 @@ __all__ = [
     "MOVING_KINDS",
     "asimo35",
     "asimo35_tasks",
+    "box",
     "cart_pole",
     "chain",
     "double_pendulum",

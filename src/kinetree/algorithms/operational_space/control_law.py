@@ -57,6 +57,7 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
         feed: Indexed,
         gains: Indexed,
         reach: Indexed,
+        cut: Indexed,
         tau: Indexed,
         force: Indexed,
         residual: Indexed,
@@ -68,6 +69,8 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
             inversion.clear(tree, B)
         inverse_inertia(tree, q, B)
         inversion.weigh(tree, B, reach, weight)
+        for row in tree.task_rows():
+            weight[row] = weight[row] * cut[row]
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
         for one in tree.task_rows():
@@ -204,6 +207,11 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         feed        ẋ_d and ẍ_d of each row, (r, 2)
         gains       kp and kd of each row, (r, 2)
         reach       how far the mechanism moves each row: see `inversion`
+        cut         eigenvalue at which directions of a row's level begin to be singular, (r,)
+
+    Let a level be rows that share a cut, and come before all others that are below them in priority. Its eigenvalues,
+    after elimination of the levels above, are those of the inverse of a block of Λ. So they are above the cut wherever
+    `spread` is less than one, and 1/√spread is a lower bound of their ratio.
     """
     declare = algorithm(
         q=("q",),
@@ -213,6 +221,7 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         feed=("rows", 2),
         gains=("rows", 2),
         reach=("rows",),
+        cut=("rows",),
         tau=("v",),
         force=("rows",),
         residual=("rows",),

@@ -1,0 +1,46 @@
+"""A symmetric, positive system by the sweeps of `inversion`, with the same number that says whether to trust it."""
+
+from __future__ import annotations
+
+from kinetree.algorithms.operational_space import inversion
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+
+
+@algorithm(
+    A=("rows", "rows"),
+    b=("rows",),
+    weight=("rows",),
+    x=("rows",),
+    spread=(),
+    outputs=("x", "spread"),
+    sparse=("spread",),
+)
+def solve_symmetric(tree: Tree, A: Indexed, b: Indexed, weight: Indexed, x: Indexed, spread: Indexed) -> None:
+    """The solution of A x = b.
+
+    Args:
+        tree: Has the rows, nothing else of it is used.
+        A: Symmetric and positive definite, (r, r).
+        b: (r,).
+        weight: Of the rows, which makes them comparable, (r,).
+        x: (r,).
+        spread: 1/√spread is a lower bound of the eigenvalues of A with its rows and columns divided by √weight.
+    """
+    B, w, total = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
+    for one in tree.task_rows():
+        w[one] = weight[one]
+        total[one] = 0.0
+        for other in tree.task_rows():
+            B[one, other] = A[one, other]
+    inversion.sweep(tree, B)
+    inversion.distrust(tree, B, w, spread)
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
+            B[other, one] = B[one, other]
+    for one in tree.task_rows():
+        entry = b[one]
+        for other in tree.task_rows():
+            total[other] = total[other] - B[one, other] * entry
+    for one in tree.task_rows():
+        x[one] = total[one]

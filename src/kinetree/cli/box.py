@@ -1,0 +1,260 @@
+"""The experiment of [CK01]: a humanoid of 24 joints puts a box on the floor with both hands.
+
+Its right foot is the world; the left one is welded to it where it stands, or free. Both hands hold the box, so that
+there are closed chains. The box follows a cubic spline, the posture has what is left, and the waist comes to its limit
+on the way. Figure 5 of the paper shows the motion, Figure 6 the position of the augmented object.
+
+[CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
+       mechanisms", Advanced Robotics 14, 2001.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import kinetree as kt
+from kinetree import control, simulation
+from kinetree.cli.box_figure import draw
+from kinetree.cli.terminal import safe
+from kinetree.spatial.value import Array
+
+HANDS = ("left_hand", "right_hand")
+SIZE, MASS, SQUEEZE = (0.30, 0.36, 0.30), 4.0, 30.0  # [m, kg, N]
+END = (0.42, 0.09, 0.15)  # the box stands on the floor [m]
+SECONDS, HOLD, SERVO = 4.0, 1.0, 300.0  # [s, s, Hz]; the paper's servo rate
+#: Angles of the posture [rad]; all others are zero.
+POSTURE = {
+    "right_ankle_pitch": 0.25, "right_knee": -0.5, "right_hip_pitch": 0.25,
+    "left_hip_pitch": -0.25, "left_knee": 0.5, "left_ankle_pitch": -0.25,
+    "left_shoulder_pitch": -0.3, "right_shoulder_pitch": -0.3, "left_elbow": -0.6, "right_elbow": -0.6,
+    "left_shoulder_roll": -0.08, "right_shoulder_roll": 0.08,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the experiment shows.
+
+    Attributes:
+        tracking: Largest distance of the box from the spline [mm].
+        final_error: The same at the end [mm].
+        posture_leak: Largest acceleration of box and hands that the posture causes, as a share of the joints'.
+        waist_overshoot: How far the waist exceeds its limit [rad].
+        limited: Share of the time in which a joint is at a limit.
+        grip_gap: Largest error of the grasps and of the left foot [m or rad].
+        squeeze: Least and largest force between the hands [N].
+        largest_torque: [N m].
+        largest_torque_joint: Where.
+        servo_rate: How often the controller could run on this machine [Hz]; the paper's ran at 300.
+    """
+
+    tracking: float
+    final_error: float
+    posture_leak: float
+    waist_overshoot: float
+    limited: float
+    grip_gap: float
+    squeeze: tuple[float, float]
+    largest_torque: float
+    largest_torque_joint: str
+    servo_rate: float
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The scene, the controller and the world.
+
+    Attributes:
+        robot: Humanoid and box.
+        start: Configuration at the start, (31,).
+        way: Of the box.
+        held: Grasps, and the left foot unless it is free.
+        controller: Operational-space control of the box.
+        world: What it moves in.
+    """
+
+    robot: kt.Model
+    start: Array
+    way: control.Path
+    held: tuple[kt.Weld, ...]
+    controller: control.OperationalSpace
+    world: simulation.Simulator
+
+
+def experiment(free_foot: bool = False, seconds: float = SECONDS, dt: float = 1e-3) -> Experiment:
+    """The experiment with the paper's rates; see [CK01], Section 6."""
+    humanoid = kt.zoo.humanoid24()
+    q = humanoid.q_from_dict(POSTURE)
+    center = humanoid.pose(q, list(HANDS))[:, :3, 3].sum(axis=0) / 2.0
+    robot = humanoid.attach("world", kt.zoo.box(SIZE, MASS))
+    start = np.concatenate([q, center, [1.0, 0.0, 0.0, 0.0]])
+    held = (*(kt.Weld(hand, "box") for hand in HANDS), *(() if free_foot else (kt.Weld("left_foot"),)))
+    controller = control.OperationalSpace(
+        robot,
+        [control.Goal("box", kp=100.0)],
+        posture=control.Posture(start, kp=25.0),
+        constraints=held,
+        bounds=control.Bounds(position=15.0),
+        squeeze={"box": SQUEEZE},
+    )
+    world = simulation.Simulator(robot, constraints=held, at=start, dt=dt)
+    return Experiment(robot, start, control.cubic(center, END, seconds), held, controller, world)
+
+
+def run(
+    setup: Experiment, seconds: float = SECONDS + HOLD, watch: Callable[..., None] | None = None
+) -> simulation.Film:
+    """Lower the box."""
+    return setup.world.run(setup.start, setup.controller, {"box": setup.way}, seconds=seconds, servo=SERVO, watch=watch)
+
+
+def figures(setup: Experiment, film: simulation.Film) -> Figures:
+    """What the paper reports, and what it does not."""
+    robot = setup.robot
+    off = np.linalg.norm(robot.pose(film.q, "box")[:, :3, 3] - setup.way(film.time).position, axis=1)
+    waist = robot.joint("waist_pitch")
+    limit = waist.limits.upper[0]
+    gaps = robot.constraints(setup.held, at=setup.start).error(film.q)
+    # moments of a grasp turn with the box, which does not turn: its y axis lies between the hands
+    pressed = [np.abs(film.constraint_forces[hand][:, 4]) for hand in HANDS]
+    largest = np.abs(film.tau).max(axis=0)
+    columns = [joint.name for joint in robot.joints for _ in range(joint.nv)]
+    commands: list[Any] = film.commands
+    return Figures(
+        tracking=1e3 * float(off.max()),
+        final_error=1e3 * float(off[-1]),
+        posture_leak=leak(setup, film),
+        waist_overshoot=max(0.0, float(film.q[:, waist.q_start].max()) - limit),
+        limited=float(np.mean([command.limited.any() for command in commands])),
+        grip_gap=float(np.abs(gaps).max()),
+        squeeze=(float(np.min(pressed)), float(np.max(pressed))),
+        largest_torque=float(largest.max()),
+        largest_torque_joint=columns[int(largest.argmax())],
+        servo_rate=_rate(setup, film),
+    )
+
+
+def leak(setup: Experiment, film: simulation.Film, samples: int = 50) -> float:
+    """What the posture alone does to box and hands, as a share of what it does to the joints.
+
+    With the posture's torques N^T M a₀ of all that is above it, the closed chain accelerates by N a₀.
+    """
+    robot, controller = setup.robot, setup.controller
+    frames = ["box", *HANDS]
+    bare = control.OperationalSpace(
+        robot, [control.Goal("box", kp=100.0)], posture=control.Posture(setup.start, kp=0.0, kd=1e-9),
+        constraints=setup.held, squeeze={"box": SQUEEZE},
+    )  # fmt: skip
+    free = control.OperationalSpace(
+        robot, [control.Goal("box", kp=100.0)], posture=controller.posture, constraints=setup.held,
+        squeeze={"box": SQUEEZE},
+    )  # fmt: skip
+    at = np.linspace(0, len(film.time) - 1, samples).astype(int)
+    q, v = film.q[at], film.v[at]
+    taus = [each(q, v, {"box": setup.way(film.time[at])}).tau for each in (free, bare)]
+    with_, without = (robot.constrained_dynamics(q, v, tau, setup.held).acceleration for tau in taus)
+    moved = with_ - without
+    J = robot.jacobian(q, frames, "local_world_aligned")
+    felt = (J * moved[:, None, None, :]).sum(axis=-1)
+    return float(np.abs(felt).max() / np.abs(moved).max())
+
+
+def _rate(setup: Experiment, film: simulation.Film) -> float:
+    """Commands per second, the fastest of a few."""
+    middle = len(film.time) // 2
+    q, v, target = film.q[middle], film.v[middle], {"box": setup.way(film.time[middle])}
+    best = np.inf
+    for _ in range(20):
+        begun = time.perf_counter()
+        setup.controller(q, v, target)
+        best = min(best, time.perf_counter() - begun)
+    return 1.0 / best
+
+
+def report(console: Console, found: Figures) -> bool:
+    """Print the figures beside what they should be; whether all are."""
+    rows = (
+        ("box from its spline, at most", f"{found.tracking:.3f} mm", found.tracking < 0.2, "0.2 mm"),
+        ("at the end", f"{found.final_error:.4f} mm", found.final_error < 0.01, "0.01 mm"),
+        ("posture felt by box and hands", f"{found.posture_leak:.0e}", found.posture_leak < 1e-10, "1e-10"),
+        ("waist beyond its limit", f"{found.waist_overshoot:.0e} rad", found.waist_overshoot < 1e-6, "1e-6 rad"),
+        ("gap of grasps and foot", f"{found.grip_gap:.0e} m", found.grip_gap < 1e-5, "1e-5 m"),
+    )
+    for what, value, good, limit in rows:
+        console.print(f"  {what:32}{value:>14}   {'below' if good else 'NOT below'} {limit}")
+    low, high = found.squeeze
+    console.print(f"  {'hands press with':32}{f'{low:.1f}–{high:.1f} N':>14}   commanded {SQUEEZE:.0f} N")
+    torque = f"{found.largest_torque:.0f} N m"
+    console.print(f"  {'largest torque':32}{torque:>14}   {found.largest_torque_joint}")
+    console.print(f"  {'a joint is at its limit':32}{f'{100.0 * found.limited:.0f} %':>14}   of the time")
+    rate = f"{found.servo_rate:.0f} Hz"
+    console.print(f"  {'controller on this machine':32}{rate:>14}   the paper: {SERVO:.0f} Hz")
+    return all(good for _, _, good, _ in rows)
+
+
+def main(
+    console: Console,
+    picture: Path | None = None,
+    film_path: Path | None = None,
+    view: bool = False,
+    as_json: bool = False,
+    free_foot: bool = False,
+) -> bool:
+    """Run the experiment, show and draw it; whether all figures are as they should be."""
+    setup = experiment(free_foot)
+    if not as_json:
+        console.print("A humanoid of 24 joints puts a box on the floor with both hands (Chang and Khatib, 2001)")
+    film = _watched(setup) if view else run(setup)
+    found = figures(setup, film)
+    if as_json:
+        print(json.dumps(asdict(found)))
+        good = report(Console(quiet=True), found)
+    else:
+        good = report(console, found)
+    if picture is not None:
+        draw(picture, setup.robot, setup.way, film, SIZE)
+        _tell(console, picture, as_json)
+    if film_path is not None:
+        kt.viewer.film(film_path, setup.robot, film.q, film.time, forces=_forces(setup, film))
+        _tell(console, film_path, as_json)
+    return good
+
+
+def _tell(console: Console, path: Path, as_json: bool) -> None:
+    if not as_json:
+        console.print(f"  {safe(path)}")
+
+
+def _forces(setup: Experiment, film: simulation.Film) -> dict[str, Array]:
+    """Wrenches that the hands feel, from the box's axes to their own."""
+    found = {}
+    box = setup.robot.pose(film.q, "box")[:, :3, :3]
+    for hand in HANDS:
+        turn = np.swapaxes(setup.robot.pose(film.q, hand)[:, :3, :3], -1, -2) @ box
+        moment, force = np.split(film.constraint_forces[hand], 2, axis=-1)
+        found[hand] = np.concatenate([(turn @ each[..., None])[..., 0] for each in (moment, force)], axis=-1)
+    return found
+
+
+def _watched(setup: Experiment) -> simulation.Film:
+    """Run while a browser shows it, about as fast as it happens."""
+    with kt.viewer.View(setup.robot) as view:
+        print(f"  {view.url}", flush=True)
+        begun = time.perf_counter()
+        shown = [-1.0]
+
+        def show(now: float, q: Array, *_: Any) -> None:
+            if now - shown[0] >= 1.0 / 30.0:
+                shown[0] = now
+                time.sleep(max(0.0, now - (time.perf_counter() - begun)))
+                view.show(q)
+
+        return run(setup, watch=show)

@@ -1,0 +1,206 @@
+"""What a controller is asked for: goals with their gains, a posture, bounds, and where the goals should be now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.errors import InputError
+from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
+from kinetree.spatial.value import Array
+
+#: What goals of the centre of mass are called, unless they have a name.
+CENTER_OF_MASS = "center_of_mass"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A task whose motion is controlled: ẍ = ẍ_d + kd (ẋ_d − ẋ) + kp e.
+
+    Attributes:
+        task: Name of a frame, or a task. Motions of single frames are seen in the world's axes.
+        kp: Stiffness per unit of mass [1/s²]: one number, or one per row.
+        kd: Damping per unit of mass [1/s]; critical, 2√kp, by default.
+        name: What its targets are called: by default the frame, or "center_of_mass".
+    """
+
+    task: str | AnyTask
+    kp: float | tuple[float, ...] = 100.0
+    kd: float | tuple[float, ...] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _complete(self)
+        kp = _gains(self, "kp", self.kp)
+        kd = tuple(2.0 * float(np.sqrt(k)) for k in kp) if self.kd is None else _gains(self, "kd", self.kd)
+        object.__setattr__(self, "kp", kp)
+        object.__setattr__(self, "kd", kd)
+
+    def __str__(self) -> str:
+        return f"goal {self.name!r}"
+
+    @property
+    def gains(self) -> Array:
+        """kp and kd of each row, (r, 2)."""
+        result: Array = np.array([self.kp, self.kd]).T
+        return result
+
+
+@dataclass(frozen=True)
+class Force:
+    """A task along whose rows the robot pushes with a given force, instead of following a motion.
+
+    push = F_d + kp (F_d − F) + ki ∫(F_d − F) dt, F being the force that the robot exerts on its surroundings, if it is
+    measured. The rows are damped.
+
+    Attributes:
+        task: Name of a frame, or a task.
+        kd: Damping per unit of mass [1/s].
+        kp: Gain of the force error.
+        ki: Gain of its integral [1/s].
+        name: What its targets are called, as for `Goal`.
+    """
+
+    task: str | AnyTask
+    kd: float = 20.0
+    kp: float = 0.0
+    ki: float = 0.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _complete(self)
+        for gain in ("kd", "kp", "ki"):
+            _nonnegative(f"{self}: {gain}", getattr(self, gain))
+
+    def __str__(self) -> str:
+        return f"force {self.name!r}"
+
+    @property
+    def gains(self) -> Array:
+        """kp and kd of the motion of each row, (r, 2)."""
+        return np.tile([0.0, self.kd], (rows_of(self), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Posture:
+    """What all goals leave: a₀ = kp (q_ref ⊖ q) − kd v.
+
+    Attributes:
+        q: Configuration, (nq,).
+        kp: Stiffness per unit of mass [1/s²].
+        kd: Damping per unit of mass [1/s]; critical, 2√kp, by default. Without damping the null space would never come
+            to rest, so it is positive.
+    """
+
+    q: Any
+    kp: float = 25.0
+    kd: float | None = None
+
+    def __post_init__(self) -> None:
+        q = np.array(self.q, dtype=float)
+        if q.ndim != 1 or not np.isfinite(q).all():
+            raise InputError(f"posture: q is one configuration without NaN, got shape {q.shape}")
+        q.setflags(write=False)
+        kp = _nonnegative("posture: kp", self.kp)
+        kd = 2.0 * float(np.sqrt(kp)) if self.kd is None else _nonnegative("posture: kd", self.kd)
+        if not kd > 0.0:
+            raise InputError("posture: kd must be positive; motions that no goal sees would never come to rest")
+        for name, value in (("q", q), ("kp", kp), ("kd", kd)):
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits that a controller keeps, all of them the robot's own.
+
+    Attributes:
+        position: Rate k at which joints may approach their limits [1/s]: k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v.
+            None leaves them out.
+        velocity: Rate k at which joints may approach their greatest velocity [1/s]: |a ± k v| ≤ k v_max.
+        torque: Scale commands down to the effort limits: first all goals alike, then the posture, so that what is left
+            of the motion has the same direction.
+    """
+
+    position: float | None = None
+    velocity: float | None = None
+    torque: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("position", "velocity"):
+            rate = getattr(self, name)
+            if rate is not None and not _nonnegative(f"bounds: {name}", rate) > 0.0:
+                raise InputError(
+                    f"bounds: {name} is a rate [1/s] and must be positive, got {rate!r}; None for no bound"
+                )
+
+
+class Target(NamedTuple):
+    """Where a goal should be.
+
+    Attributes:
+        pose: (…, 4, 4), or a position (…, 3), with which the orientation stays as it was at the start.
+        velocity: Twist, angular part first, (…, 6), or linear velocity (…, 3); zero by default.
+        acceleration: Its rate, of the same form.
+        force: For goals `Force`: the force that the robot should exert along the rows, (…, r) [N or N m].
+        measured: The force that it does exert, of the same form.
+    """
+
+    pose: Any = None
+    velocity: Any = None
+    acceleration: Any = None
+    force: Any = None
+    measured: Any = None
+
+
+def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
+    """Levels from what users write: goals, names of frames and tasks, alone or in sequences."""
+    found = []
+    for level in levels:
+        alone = isinstance(level, (str, Goal, Force, Task, RelativeTask, CenterOfMassTask))
+        if not alone and not isinstance(level, Sequence):
+            raise InputError(f"a level is a sequence of goals, got {type(level).__name__}")
+        goals = tuple(Goal(one) if not isinstance(one, (Goal, Force)) else one for one in ([level] if alone else level))
+        if not goals:
+            raise InputError("a level has no goals; leave it out")
+        found.append(goals)
+    names = [goal.name for level in found for goal in level]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two goals are called {name!r}; give one of them another name=")
+    return tuple(found)
+
+
+def _complete(goal: Any) -> None:
+    """Turn the name of a frame into a task, and name the goal."""
+    task = Task(goal.task) if isinstance(goal.task, str) else goal.task
+    if not isinstance(task, (Task, RelativeTask, CenterOfMassTask)):
+        raise InputError(f"a {type(goal).__name__} takes the name of a frame or a task, got {type(task).__name__}")
+    object.__setattr__(goal, "task", task)
+    if not isinstance(goal.name, str):
+        raise InputError(f"a {type(goal).__name__} has a name, which is a string; got {goal.name!r}")
+    if not goal.name:
+        own = {Task: "frame", RelativeTask: "frame_b"}.get(type(task))
+        object.__setattr__(goal, "name", getattr(task, own) if own else CENTER_OF_MASS)
+
+
+def rows_of(goal: Goal | Force) -> int:
+    """Number of rows of a goal's task."""
+    task: Any = goal.task  # not a name any more: see `_complete`
+    return len(task.rows)
+
+
+def _gains(goal: Goal, name: str, values: Any) -> tuple[float, ...]:
+    rows = rows_of(goal)
+    listed = values if isinstance(values, (tuple, list, np.ndarray)) else (values,) * rows
+    if len(listed) != rows:
+        raise InputError(f"{goal}: {name} has {len(listed)} numbers; the task has {rows} rows")
+    return tuple(_nonnegative(f"{goal}: {name}", value) for value in listed)
+
+
+def _nonnegative(what: str, value: Any) -> float:
+    if isinstance(value, (int, float, np.integer, np.floating)) and 0.0 <= float(value) < np.inf:
+        return float(value)
+    raise InputError(f"{what}={value!r} is not a number from zero on")

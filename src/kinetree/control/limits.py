@@ -1,0 +1,117 @@
+"""Joint limits as rows of a level between constraints and goals, switched by an active set.
+
+A joint may approach its limits only so fast that it comes to rest there, at a rate k:
+
+    k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v         k(−v_max − v) ≤ a ≤ k(v_max − v)        (1)
+
+Each round solves all levels. Joints whose accelerations violate (1) become rows of the level, and rows whose force
+pulls instead of pushing are released; later on only one at a time, and at last none, so that the rounds end. When
+nothing is left to change, the motion is that of the quadratic programme with bounds (1) above the goals. A sample's
+rounds depend on nothing but itself: samples with the same active rows are solved together, with the bits that they
+would have alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kinetree.control.goals import Bounds
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+#: Rounds of the active set, at most. Two to four are usual.
+ROUNDS = 60
+#: Rounds that release all rows that pull; after these one at a time, and after those none.
+_ALL, _ONE = 10, 50
+# Accelerations may exceed a bound by this much of the bound's own scale [rad/s²].
+_SLACK = 1e-6
+# A row that pulls back with more than this is released [N m].
+_PULL = 1e-9
+
+#: Solves samples with the same active joints: sample indices, joints and their accelerations to a, f of the joints.
+Solve = Callable[[Array, Array, Array], tuple[Array, Array]]
+
+
+class Limits:
+    """The limits of a robot's joints, as far as they are kept.
+
+    Attributes:
+        columns: Degrees of freedom that have limits, (l,).
+    """
+
+    def __init__(self, robot: Model, bounds: Bounds, driven: Array) -> None:
+        single = [joint for joint in robot.joints if joint.nq == 1 and driven[joint.v_start]]
+        q, v = [joint.q_start for joint in single], [joint.v_start for joint in single]
+        low, high = robot.lower_limits[q], robot.upper_limits[q]
+        fastest = robot.velocity_limits[v]
+        self._position, self._velocity = bounds.position, bounds.velocity
+        bounded = np.zeros(len(single), dtype=bool)
+        if bounds.position is not None:
+            bounded |= np.isfinite(low) | np.isfinite(high)
+        if bounds.velocity is not None:
+            bounded |= np.isfinite(fastest)
+        self._q, self.columns = (np.array(x, dtype=int)[bounded] for x in (q, v))
+        self._low, self._high, self._fastest = low[bounded], high[bounded], fastest[bounded]
+
+    def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Least and greatest accelerations of the joints, (…, l), by (1)."""
+        at, rate = q[..., self._q], v[..., self.columns]
+        least, most = np.full(at.shape, -np.inf), np.full(at.shape, np.inf)
+        if self._position is not None:
+            k = self._position
+            least = k * k * (self._low - at) - 2.0 * k * rate
+            most = k * k * (self._high - at) - 2.0 * k * rate
+        if self._velocity is not None:
+            k = self._velocity
+            least = np.maximum(least, k * (-self._fastest - rate))
+            most = np.minimum(most, k * (self._fastest - rate))
+            # beyond a position limit and fast towards it at once: coming back matters more
+            least, most = np.minimum(least, most), np.maximum(least, most)
+        return least, most
+
+    def keep(self, least: Array, most: Array, a: Array, solve: Solve, given: Array | None = None) -> Array:
+        """Make accelerations keep the limits, in place; which rows are active, −1, 0 or 1 for each joint, (n, l).
+
+        Args:
+            least: From `accelerations`, (n, l).
+            most: From `accelerations`, (n, l).
+            a: Joint accelerations without limits, (n, nv).
+            solve: Solves samples with some joints at given accelerations.
+            given: Rows that are active, (n, l); by default they are searched for.
+        """
+        active = np.zeros(least.shape, dtype=np.int8)
+        force = np.zeros(least.shape)
+        if given is not None:
+            self._solve_patterns(given, (given != 0).any(axis=1), least, most, a, force, solve)
+            return given
+        open_ = np.ones(len(a), dtype=bool)
+        for round_ in range(ROUNDS):
+            at = a[:, self.columns]
+            free = open_[:, None] & (active == 0)
+            above, below = free & (at > most + _SLACK), free & (at < least - _SLACK)
+            violated = (above | below).any(axis=1)
+            pulling = (active * force > _PULL) & open_[:, None]
+            if round_ >= _ALL:
+                pulling &= ~violated[:, None] & (np.cumsum(pulling, axis=1) == 1) & (round_ < _ONE)
+            open_ = violated | pulling.any(axis=1)
+            if not open_.any():
+                break
+            active = np.where(above, 1, np.where(below, -1, np.where(pulling, 0, active))).astype(np.int8)
+            self._solve_patterns(active, open_, least, most, a, force, solve)
+        return active
+
+    def _solve_patterns(
+        self, active: Array, open_: Array, least: Array, most: Array, a: Array, force: Array, solve: Solve
+    ) -> None:
+        """Solve open samples, those with the same active joints together."""
+        samples = np.flatnonzero(open_)
+        patterns, group = np.unique(active[samples], axis=0, return_inverse=True)
+        for i, pattern in enumerate(patterns):
+            chosen = samples[group.reshape(-1) == i]
+            rows = np.flatnonzero(pattern)
+            wanted = np.where(pattern[rows] > 0, most[chosen][:, rows], least[chosen][:, rows])
+            a[chosen], f = solve(chosen, self.columns[rows], wanted)
+            force[chosen] = 0.0
+            force[np.ix_(chosen, rows)] = f

@@ -1,0 +1,225 @@
+"""From what users say about targets to the arrays of the law: poses, feed-forward, gains and forces of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.control.goals import Force, Goal, Target
+from kinetree.control.paths import Path, PosePath, PoseState, State
+from kinetree.control.poses import checked_poses, inverse
+from kinetree.engines import arguments
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.constraints import Constraints
+from kinetree.model.model import Model
+from kinetree.operational_space.products import product
+from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask
+from kinetree.spatial.value import Array
+
+
+class ForceState(NamedTuple):
+    """What `Force` goals remember.
+
+    Attributes:
+        integrals: For each goal that integrates, ∫(F_d − F) dt along its rows, (…, r).
+    """
+
+    integrals: dict[str, Array]
+
+
+class Wanted(NamedTuple):
+    """Inputs of the law, with leading batch axes.
+
+    Attributes:
+        target: Poses of all frames, (…, m, 4, 4).
+        feed: ẋ_d and ẍ_d of all rows, (…, r, 2).
+        gains: kp and kd of all rows, (r, 2).
+        push: Forces of all rows that the robot exerts besides, (…, r); None if there are none.
+        state: Of the force goals.
+        batch: Leading axes that all of them broadcast to.
+    """
+
+    target: Array
+    feed: Array
+    gains: Array
+    push: Array | None
+    state: ForceState | None
+    batch: tuple[int, ...]
+
+
+class _Place(NamedTuple):
+    """Where a goal is among all frames and rows."""
+
+    goal: Goal | Force
+    site: int
+    rows: slice
+    components: list[int]
+
+
+class Targets:
+    """Reads targets of some goals.
+
+    Args:
+        robot: The robot.
+        constraints: Their rows come first.
+        goals: The goals, in the order of their rows.
+        start: Configuration at which goals without targets stay.
+    """
+
+    def __init__(
+        self, robot: Model, constraints: Constraints | None, goals: Sequence[Goal | Force], start: Array
+    ) -> None:
+        self._places: dict[str, _Place] = {}
+        held = constraints.targets if constraints else np.zeros((0, 4, 4))
+        rows, poses = constraints.rows if constraints else 0, list(held)
+        gains = [np.zeros((rows, 2))]
+        for goal in goals:
+            task: Any = goal.task
+            if isinstance(task, RelativeTask):
+                poses.append(np.eye(4))
+            count = len(task.rows)
+            self._places[goal.name] = _Place(goal, len(poses), slice(rows, rows + count), list(task.rows))
+            poses.append(_pose(robot, task, start))
+            gains.append(goal.gains)
+            rows += count
+        self._target, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
+        self._first = constraints.rows if constraints else 0
+
+    def read(self, targets: Mapping[str, Any], state: ForceState | None, dt: Any) -> Wanted:
+        """Inputs of the law.
+
+        Args:
+            targets: For goals by name.
+            state: Of the force goals.
+            dt: Time since the last call [s].
+        """
+        if not isinstance(targets, Mapping):
+            raise InputError(f"targets maps names of goals to where they should be, got {type(targets).__name__}")
+        for name in targets:
+            if name not in self._places:
+                raise UnknownNameError("goal", name, tuple(self._places))
+        given = {name: _target(name, value) for name, value in targets.items()}
+        read = {name: self._of_goal(name, target) for name, target in given.items()}
+        batch = _batch(read)
+        pose, feed = (np.array(np.broadcast_to(x, (*batch, *x.shape))) for x in (self._target, self._feed))
+        for name, (where, velocity, acceleration) in read.items():
+            place = self._places[name]
+            if where is not None and where.shape[-2:] == (4, 4):
+                pose[..., place.site, :, :] = where
+            elif where is not None:
+                pose[..., place.site, :3, 3] = where
+            if velocity is not None:
+                feed[..., place.rows, 0] = velocity
+            if acceleration is not None:
+                feed[..., place.rows, 1] = acceleration
+        push, state, batch = self._push(given, state, dt, batch)
+        return Wanted(pose, feed, self._gains, push, state, batch)
+
+    def split(self, rows: Array) -> dict[str, Array]:
+        """Numbers of the rows of all goals, by their names."""
+        found = {}
+        for name, place in self._places.items():
+            found[name] = rows[..., place.rows.start - self._first : place.rows.stop - self._first]
+        return found
+
+    def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:
+        place = self._places[name]
+        where = None
+        if target.pose is not None:
+            where = arguments.numbers("control", f"the pose of {name!r}", target.pose)
+            if where.shape[-2:] == (4, 4):
+                where = checked_poses(f"the pose of {name!r}", where)
+            elif where.shape[-1:] != (3,):
+                raise InputError(f"the pose of {name!r} has shape {where.shape}; give (…, 4, 4) or a position (…, 3)")
+        rates: list[Array | None] = []
+        for what, value in (("velocity", target.velocity), ("acceleration", target.acceleration)):
+            if value is None:
+                rates.append(None)
+                continue
+            rate = arguments.numbers("control", f"the {what} of {name!r}", value)
+            if rate.shape[-1:] == (3,):
+                rate = np.concatenate([np.zeros_like(rate), rate], axis=-1)
+            if rate.shape[-1:] != (6,):
+                raise InputError(f"the {what} of {name!r} has shape {rate.shape}; give a twist (…, 6), or (…, 3)")
+            rates.append(rate[..., place.components])
+        return where, rates[0], rates[1]
+
+    def _push(
+        self, given: Mapping[str, Target], state: ForceState | None, dt: Any, batch: tuple[int, ...]
+    ) -> tuple[Array | None, ForceState | None, tuple[int, ...]]:
+        """Forces of all rows, and the integrals of their errors."""
+        pushes: list[tuple[slice, Array]] = []
+        integrals = {}
+        for name, place in self._places.items():
+            goal, target = place.goal, given.get(name, Target())
+            if not isinstance(goal, Force):
+                if target.force is not None or target.measured is not None:
+                    raise InputError(f"{goal} follows a motion; make it a control.Force to give it a force")
+                continue
+            rows = len(place.components)
+            F_d = _force(name, "force", target.force, rows)
+            push = F_d
+            if target.measured is not None:
+                lacking = F_d - _force(name, "measured", target.measured, rows)
+                push = push + goal.kp * lacking
+                if goal.ki > 0.0:
+                    before = np.zeros(rows) if state is None else state.integrals.get(name, np.zeros(rows))
+                    integrals[name] = before + lacking * float(dt)
+                    push = push + goal.ki * integrals[name]
+            pushes.append((place.rows, push))
+        if not pushes:
+            return None, None, batch
+        try:
+            batch = np.broadcast_shapes(batch, *(push.shape[:-1] for _, push in pushes))
+        except ValueError:
+            raise InputError("leading axes of forces do not broadcast with those of the other targets") from None
+        total = np.zeros((*batch, len(self._feed)))
+        for at, push in pushes:
+            total[..., at] = push
+        return total, ForceState(integrals) if integrals else state, batch
+
+
+def _pose(robot: Model, task: Any, q: Array) -> Array:
+    """Where a task's frame is."""
+    place = np.eye(4)
+    if isinstance(task, CenterOfMassTask):
+        place[:3, 3] = robot.center_of_mass(q)
+        return place
+    if isinstance(task, RelativeTask):
+        return product(inverse(robot.pose(q, task.frame_a)), robot.pose(q, task.frame_b))
+    place[:3, 3] = task.offset
+    return product(robot.pose(q, task.frame), place)
+
+
+def _target(name: str, value: Any) -> Target:
+    if isinstance(value, Target):
+        return value
+    if isinstance(value, (State, PoseState)):
+        return Target(*value)
+    if isinstance(value, (Path, PosePath)) or callable(value):
+        raise InputError(f"the target of {name!r} is a function; give what it returns at this time, as way(t)")
+    return Target(value)
+
+
+def _force(name: str, what: str, value: Any, rows: int) -> Array:
+    if value is None:
+        return np.zeros(rows)
+    force = arguments.numbers("control", f"{what} of {name!r}", value)
+    if force.ndim == 0 and rows == 1:
+        force = force[None]
+    if force.shape[-1:] != (rows,):
+        raise InputError(f"{what} of {name!r} has shape {force.shape}; its goal has {rows} rows")
+    return np.asarray(force, dtype=np.float64)
+
+
+def _batch(read: Mapping[str, tuple[Array | None, Array | None, Array | None]]) -> tuple[int, ...]:
+    shapes = {}
+    for name, (where, *rates) in read.items():
+        if where is not None:
+            shapes[f"pose of {name!r}"] = where.shape[: -2 if where.shape[-2:] == (4, 4) else -1]
+        for what, rate in zip(("velocity", "acceleration"), rates, strict=True):
+            if rate is not None:
+                shapes[f"{what} of {name!r}"] = rate.shape[:-1]
+    return arguments.common_batch("control", tuple(shapes), tuple(shapes.values())) if shapes else ()

@@ -1,0 +1,53 @@
+"""What simulations give."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kinetree.spatial.value import Array
+
+
+class StepInfo(NamedTuple):
+    """What happened in a step.
+
+    Attributes:
+        acceleration: Mean joint acceleration over the step, (…, nv).
+        constraint_forces: Of each constraint, by name, (…, c): on the constrained frame, moment first.
+    """
+
+    acceleration: Array
+    constraint_forces: dict[str, Array]
+
+
+class Rollout(NamedTuple):
+    """A motion under given joint forces.
+
+    Attributes:
+        time: (T + 1,) [s].
+        q: Configurations, (…, T + 1, nq).
+        v: Joint velocities, (…, T + 1, nv).
+    """
+
+    time: Array
+    q: Array
+    v: Array
+
+
+class Film(NamedTuple):
+    """A motion under a controller, at the times of its commands and at the end.
+
+    Attributes:
+        time: (T,) [s].
+        q: Configurations, (…, T, nq).
+        v: Joint velocities, (…, T, nv).
+        tau: Joint torques from each time on, (…, T, nv).
+        constraint_forces: Forces that constraints felt in the step that follows, by name, (…, T, c).
+        commands: What the controller gave at each time; the last one is that of the end.
+    """
+
+    time: Array
+    q: Array
+    v: Array
+    tau: Array
+    constraint_forces: dict[str, Array]
+    commands: list[object]

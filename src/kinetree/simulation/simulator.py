@@ -1,0 +1,245 @@
+"""Motion of a robot in time: with constraints, damping and springs, under given torques or under a controller.
+
+Damping D and stiffness K of joints are implicit in the velocity, which keeps any D and K stable at any step: with
+τ′ = τ − D v − K (q ⊖ q₀) − dt K v, armature + dt D + dt² K instead of the armature makes forward dynamics solve
+
+    (M + dt D + dt² K) a = τ′ − C − g                                                             (1)
+
+in O(n). "rk4" and "implicit_midpoint" take −D v − K (q ⊖ q₀) as forces like any others.
+
+Constraints are part of the accelerations (`kinetree.model.constraints`); after each step the state is projected back
+onto them, so that they do not drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines import arguments
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.constraints import AnyConstraint, Constraints
+from kinetree.model.model import Model
+from kinetree.simulation.integrators import METHODS
+from kinetree.simulation.results import Film, Rollout, StepInfo
+from kinetree.spatial.value import Array
+
+#: Methods in which damping and springs are implicit by (1).
+_IMPLICIT = ("midpoint", "semi_implicit_euler")
+# Servo times within this much of a step are that step's [s].
+_SOON = 1e-9
+
+
+class Simulator:
+    """Steps of a robot in time. Frozen: states are passed in and returned, alone or in batches.
+
+    Args:
+        robot: The robot, or a scene of several (`robot.attach("world", box)`).
+        constraints: `Weld`, names of frames and tasks that are held.
+        at: Configuration, (nq,), whose poses the constraints hold.
+        dt: Time step [s].
+        method: "midpoint", "semi_implicit_euler", "rk4" or "implicit_midpoint", see `integrators`.
+        damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
+        stiffness: Of springs in the joints, (nv,) [N m/rad or N/m].
+        rest: Configuration at which these springs rest, (nq,); neutral by default.
+        project: Whether constraints are projected after each step.
+
+    Raises:
+        UnknownNameError: No such method or frame.
+        InputError: No `at` for constraints, a step that is not positive, negative damping or stiffness.
+    """
+
+    def __init__(
+        self,
+        robot: Model,
+        *,
+        constraints: Iterable[AnyConstraint] = (),
+        at: Any = None,
+        dt: float = 1e-3,
+        method: str = "midpoint",
+        damping: Any = False,
+        stiffness: Any = None,
+        rest: Any = None,
+        project: bool = True,
+    ) -> None:
+        if method not in METHODS:
+            raise UnknownNameError("method", method, tuple(METHODS))
+        if isinstance(dt, bool) or not isinstance(dt, (int, float, np.floating)) or not 0.0 < dt < np.inf:
+            raise InputError(f"dt={dt!r} is not a positive time step [s]")
+        given = tuple(constraints)
+        if given and at is None:
+            raise InputError("constraints hold poses: say at which configuration, with at=q")
+        self.robot, self.dt, self.method = robot, float(dt), method
+        self._project = project
+        self._integrate = METHODS[method]
+        own = np.concatenate([joint.damping for joint in robot.joints]) if damping is True else damping
+        self._damping = _gains("damping", np.zeros(robot.nv) if own is False else own, robot.nv)
+        self._stiffness = _gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
+        self._rest = robot.neutral() if rest is None else _vector("rest", rest, robot.nq)
+        self._soft = bool(self._damping.any() or self._stiffness.any())
+        self._plant = robot
+        if self._soft and method in _IMPLICIT:
+            added = self.dt * self._damping + self.dt**2 * self._stiffness
+            self._plant = robot.with_armature(np.concatenate([j.armature for j in robot.joints]) + added)
+        self.constraints = Constraints(self._plant, given, at) if given else None
+
+    def __repr__(self) -> str:
+        held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
+        return f"<Simulator of {self.robot.name}: {self.method}, {self.dt:g} s{held}>"
+
+    def step(
+        self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
+    ) -> tuple[Any, Any, StepInfo]:
+        """Configuration and velocity after one time step, and what happened in it.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv), constant over the step; none by default.
+            f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
+        """
+        q, v, tau = self._state(q, v, tau)
+        with standard_arithmetic():
+            return self._step(q, v, tau, f_ext)
+
+    def _state(self, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
+        robot = self.robot
+        tau = np.zeros(robot.nv) if tau is None else tau
+        arrays = []
+        for name, value, size in (("q", q, robot.nq), ("v", v, robot.nv), ("tau", tau, robot.nv)):
+            array = arguments.numbers("step", name, value)
+            arguments.require_shape(f"step: {name}", array.shape, (size,))
+            arrays.append(np.asarray(array, dtype=np.float64))
+        batch = arguments.common_batch("step", ("q", "v", "tau"), [array.shape[:-1] for array in arrays])
+        q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
+        return q, v, tau
+
+    def _step(self, q: Array, v: Array, tau: Array, f_ext: Any) -> tuple[Array, Array, StepInfo]:
+        felt: list[Array] = []
+        accelerations = self._accelerations(q, v, tau, f_ext, felt)
+        q_after, v_after = self._integrate(self._plant, accelerations, q, v, self.dt)
+        mean = (v_after - v) / self.dt
+        if self.constraints is not None and self._project:
+            q_after, v_after = self.constraints.project(q_after, v_after)
+        forces = self.constraints.split(felt[-1]) if self.constraints is not None else {}
+        return q_after, v_after, StepInfo(mean, forces)
+
+    def _accelerations(
+        self, q: Array, v: Array, tau: Array, f_ext: Any, felt: list[Array]
+    ) -> Callable[[Array, Array], Array]:
+        """a(q, v) with springs, damping and constraints; forces of the latter are added to `felt`."""
+        robot, plant, D, K = self.robot, self._plant, self._damping, self._stiffness
+        start = tau
+        if self._soft and self.method in _IMPLICIT:  # (1)
+            start = tau - D * v - self.dt * K * v
+            if K.any():
+                start = start - K * robot.difference(self._rest, q)
+
+        def accelerations(q: Array, v: Array) -> Array:
+            push = start
+            if self._soft and self.method not in _IMPLICIT:
+                push = tau - D * v - (K * robot.difference(self._rest, q) if K.any() else 0.0)
+            if self.constraints is None:
+                free: Array = plant.forward_dynamics(q, v, push, f_ext=f_ext)
+                return free
+            a, force = self.constraints.forward_dynamics(q, v, push, f_ext=f_ext)
+            felt.append(force)
+            return a
+
+        return accelerations
+
+    def rollout(self, q: Any, v: Any, tau: Any) -> Rollout:
+        """The motion under a sequence of joint forces: the same bits as a loop of `step`.
+
+        Args:
+            q: Configuration at the start, (…, nq).
+            v: Joint velocities at the start, (…, nv).
+            tau: Joint forces of each step, (…, T, nv).
+        """
+        taus = arguments.numbers("rollout", "tau", tau)
+        if taus.ndim < 2 or taus.shape[-1] != self.robot.nv:
+            raise InputError(f"rollout: tau has shape {taus.shape}; it takes (…, T, {self.robot.nv})")
+        count = taus.shape[-2]
+        q, v, _ = self._state(q, v, None)
+        batch = arguments.common_batch("rollout", ("q", "v", "tau"), (q.shape[:-1], v.shape[:-1], taus.shape[:-2]))
+        qs, vs = np.empty((*batch, count + 1, q.shape[-1])), np.empty((*batch, count + 1, v.shape[-1]))
+        qs[..., 0, :], vs[..., 0, :] = q, v
+        for i in range(count):
+            after = self.step(qs[..., i, :], vs[..., i, :], taus[..., i, :])
+            qs[..., i + 1, :], vs[..., i + 1, :] = after[:2]
+        return Rollout(self.dt * np.arange(count + 1), qs, vs)
+
+    def run(
+        self,
+        q: Any,
+        controller: Callable[..., Any],
+        targets: Mapping[str, Any] | None = None,
+        *,
+        seconds: float,
+        servo: float | None = None,
+        v: Any = None,
+        watch: Callable[[float, Array, Array, Any], None] | None = None,
+    ) -> Film:
+        """The motion under a controller, which is asked at its own rate; torques are constant in between.
+
+        Args:
+            q: Configuration at the start, (…, nq).
+            controller: Called with q, v and targets; its result, or its result's `tau`, is the joint torque.
+            targets: For goals by name: paths, which are called with the time, or what does not change.
+            seconds: How long [s].
+            servo: Rate of the controller [Hz]; by default every step.
+            v: Joint velocities at the start, (…, nv); at rest by default.
+            watch: Called after each command with the time, q, v and the command.
+        """
+        for name, value in (("seconds", seconds), ("servo", servo)):
+            if value is not None and not 0.0 < value < np.inf:
+                raise InputError(f"{name}={value!r} is not a positive number")
+        q, v, _ = self._state(q, np.zeros(self.robot.nv) if v is None else v, None)
+        period = self.dt if servo is None else 1.0 / servo
+        if period < self.dt - _SOON:
+            raise InputError(f"servo={servo!r} Hz is faster than the time step of {self.dt:g} s; lower it, or dt")
+        given = dict(targets or {})
+        count = round(seconds / self.dt)
+        kept: list[tuple[float, Array, Array, Array, Any]] = []
+        forces: list[dict[str, Array]] = []
+        tau, due, fresh = np.zeros_like(v), 0.0, False
+        for i in range(count + 1):
+            time = i * self.dt
+            if time >= due - _SOON or i == count:
+                wanted = {name: value(time) if callable(value) else value for name, value in given.items()}
+                command = controller(q, v, wanted)
+                tau = np.asarray(getattr(command, "tau", command), dtype=np.float64)
+                if time >= due - _SOON:
+                    due += period
+                fresh = True
+                kept.append((time, q, v, tau, command))
+                if watch is not None:
+                    watch(time, q, v, command)
+            # one step more than there is time for, at the end, tells what the last command is felt as
+            after, rate, info = self.step(q, v, tau)
+            if fresh:
+                forces.append(info.constraint_forces)
+                fresh = False
+            q, v = after, rate
+        felt = {name: np.stack([each[name] for each in forces], axis=-2) for name in (forces[0] if forces else ())}
+        times, qs, vs, taus, commands = zip(*kept, strict=True)
+        q, v, tau = (np.stack(x, axis=-2) for x in (qs, vs, taus))
+        return Film(np.array(times), q, v, tau, felt, list(commands))
+
+
+def _vector(name: str, values: Any, size: int) -> Array:
+    array = np.asarray(arguments.numbers("Simulator", name, values), dtype=np.float64)
+    if array.shape != (size,) or not np.isfinite(array).all():
+        raise InputError(f"{name} takes {size} finite numbers, got shape {array.shape}")
+    return array
+
+
+def _gains(name: str, values: Any, size: int) -> Array:
+    array = np.asarray(arguments.numbers("Simulator", name, values), dtype=np.float64)
+    array = np.broadcast_to(array, (size,)) if array.shape == () else array
+    if array.shape != (size,) or not np.isfinite(array).all() or (array < 0.0).any():
+        raise InputError(f"{name} takes one number or {size} of them, none negative; got {values!r}")
+    return np.array(array)

@@ -1,0 +1,354 @@
+"""Operational-space control: Khatib's law, priorities, null spaces, closed chains, limits, bits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control
+from kinetree.control import hierarchy
+from tests.laws.cases import model
+from tests.tolerance import assert_close, bound, condition
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+HANDS = ["left_hand", "right_hand"]
+LWA = "local_world_aligned"
+HELD = [kt.Weld("left_hand", "box"), kt.Weld("right_hand", "box"), kt.Weld("left_foot")]
+
+
+@cache
+def standing() -> Array:
+    """A humanoid with bent knees and elbows."""
+    bent = {"ankle_pitch": 0.25, "knee": -0.5, "hip_pitch": 0.25}
+    angles = {f"right_{name}": angle for name, angle in bent.items()}
+    angles |= {f"left_{name}": -angle for name, angle in bent.items()}
+    for side, sign in (("left", -1.0), ("right", 1.0)):
+        angles |= {f"{side}_shoulder_pitch": -0.3, f"{side}_elbow": -0.6, f"{side}_shoulder_roll": 0.08 * sign}
+    return model("humanoid24").q_from_dict(angles)
+
+
+@cache
+def scene() -> tuple[kt.Model, Array]:
+    """The humanoid with a box between its hands."""
+    robot, q = model("humanoid24"), standing()
+    center = robot.pose(q, HANDS)[:, :3, 3].mean(axis=0)
+    return robot.attach("world", kt.zoo.box((0.3, 0.36, 0.3), 4.0)), np.concatenate([q, center, [1, 0, 0, 0]])
+
+
+@cache
+def two_hands() -> control.OperationalSpace:
+    return control.OperationalSpace(model("humanoid24"), HANDS, posture=control.Posture(standing()))
+
+
+@cache
+def with_box(**options: Any) -> control.OperationalSpace:
+    robot, q = scene()
+    return control.OperationalSpace(
+        robot, [control.Goal("box")], posture=control.Posture(q), constraints=HELD, squeeze={"box": 30.0}, **options
+    )
+
+
+def state(robot: kt.Model, q: Array, seed: int, shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    return robot.integrate(q, 0.1 * rng.normal(size=(*shape, robot.nv))), rng.normal(size=(*shape, robot.nv))
+
+
+def luh(T: Array, target: Array) -> Array:
+    E = target[:3, :3] @ T[:3, :3].T
+    return np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1], *(2.0 * (target - T)[:3, 3])]) / 2.0
+
+
+def tolerance(robot: kt.Model, q: Array, J: Array) -> float:
+    M = robot.mass_matrix(q)
+    return bound(robot.nv, condition(M) + condition(J @ np.linalg.solve(M, J.T)))
+
+
+def test_it_is_khatibs_law() -> None:
+    robot, arm = model("humanoid24"), two_hands()
+    q, v = state(robot, standing(), 1)
+    rng = np.random.default_rng(2)
+    poses, now = robot.pose(robot.integrate(q, 0.05 * rng.normal(size=24)), HANDS), robot.pose(q, HANDS)
+    feeds = rng.normal(size=(2, 2, 6))
+    targets = {
+        name: control.Target(T, rate, change) for name, T, rate, change in zip(HANDS, poses, *feeds, strict=True)
+    }
+    command = arm(q, v, targets)
+    space = robot.tasks(HANDS, reference=LWA).at(q, v)
+    errors = np.concatenate([luh(T, target) for T, target in zip(now, poses, strict=True)])
+    b = feeds[1].ravel() + 100.0 * errors + 20.0 * (feeds[0].ravel() - space.jacobian @ v)
+    a0 = 25.0 * (standing() - q) - 10.0 * v
+    expected = space.jacobian.T @ (space.inertia @ b + space.bias) + space.nullspace.T @ (
+        robot.mass_matrix(q) @ a0 + robot.bias_forces(q, v)
+    )
+    close = tolerance(robot, q, space.jacobian)
+    assert_close(command.tau, expected, close)
+    assert_close(space.jacobian @ command.acceleration + space.jacobian_dot_v, b, close, scale=float(np.abs(a0).max()))
+    assert_close(robot.forward_dynamics(q, v, command.tau), command.acceleration, close)
+    assert command.margin > 1.0
+    assert not command.limited.any()
+    np.testing.assert_array_equal(command.scale, [1.0, 1.0])
+
+
+def test_the_posture_does_not_move_the_hands() -> None:
+    robot = model("humanoid24")
+    q, v = state(robot, standing(), 3)
+    other = control.OperationalSpace(robot, HANDS, posture=control.Posture(standing() + 0.3, kp=400.0))
+    targets = dict(zip(HANDS, robot.pose(standing(), HANDS), strict=True))
+    moved = other(q, v, targets).acceleration - two_hands()(q, v, targets).acceleration
+    J = robot.tasks(HANDS, reference=LWA).jacobian(q)
+    assert float(np.abs(moved).max()) > 50.0
+    assert float(np.abs(J @ moved).max()) < 1e-10 * float(np.abs(moved).max())
+
+
+def recursion(A_inverse: Array, J: Array, b: Array, levels: list[hierarchy.Level], own: Array, a0: Array) -> Array:
+    """Accelerations of strict levels by null-space projections, as in the textbook."""
+    N, a = np.eye(len(A_inverse)), a0.copy()
+    for level in levels:
+        rows = level.rows
+        S = N @ A_inverse @ J[rows].T
+        roots = np.sqrt(level.mean @ own[rows] + level.reach)
+        values, vectors = np.linalg.eigh((J[rows] @ S) / np.outer(roots, roots))
+        U = vectors / roots[:, None]
+        G = (U * hierarchy.reciprocals(values, level.cut, level.policy)) @ U.T
+        a = a + S @ G @ (b[rows] - J[rows] @ a)
+        N = N - S @ G @ J[rows] @ N
+    return a
+
+
+@pytest.mark.parametrize("policy", ["blend", "truncated"])
+def test_levels_are_the_recursion_over_null_spaces(policy: str) -> None:
+    """Thirty rows on 24 joints: the last levels have little or nothing left."""
+    robot = model("humanoid24")
+    levels = ["left_foot", HANDS, kt.CenterOfMassTask(), "waist_pitch_link", kt.Task("left_elbow_link", "position")]
+    many = control.OperationalSpace(robot, *levels, posture=control.Posture(standing()), singular=policy, cut=1e-6)
+    q, v = state(robot, standing(), 4)
+    command = many(q, v)
+    space = robot.tasks([goal.task for goal in many.goals], reference=LWA).at(q, v)
+    T0, T = ([*robot.pose(x, ["left_foot", *HANDS])] for x in (standing(), q))
+    waist, elbow = "waist_pitch_link", "left_elbow_link"
+    errors = [luh(here, there) for here, there in zip(T, T0, strict=True)]
+    errors.append(robot.center_of_mass(standing()) - robot.center_of_mass(q))
+    errors.append(luh(robot.pose(q, waist), robot.pose(standing(), waist)))
+    errors.append((robot.pose(standing(), elbow) - robot.pose(q, elbow))[:3, 3])
+    b = 100.0 * np.concatenate(errors) - 20.0 * space.jacobian @ v - space.jacobian_dot_v
+    a0 = 25.0 * (standing() - q) - 10.0 * v
+    M_inverse, A = robot.mass_matrix_inverse(q), space.inverse_inertia
+    blocks = many._blocks(many.cuts, policy)
+    expected = recursion(M_inverse, space.jacobian, b, blocks, np.diagonal(A), a0)
+    # between levels the least pivot, about 1e-5 of the largest, is divided by
+    assert_close(command.acceleration, expected, bound(24, condition(robot.mass_matrix(q)) * 1e6))
+    first = space.jacobian[:18] @ command.acceleration - b[:18]
+    assert_close(first, np.zeros(18), bound(24, condition(robot.mass_matrix(q)) * 1e5), scale=float(np.abs(b).max()))
+
+
+def test_blending_is_continuous_and_bounded() -> None:
+    values = np.linspace(0.0, 2e-3, 4001)
+    shares = hierarchy.reciprocals(values, 1e-3, "blend")
+    assert shares[0] == 0.0
+    assert float(shares.max()) <= 1.14e3
+    assert float(np.abs(np.diff(shares)).max()) < 2.0
+    np.testing.assert_array_equal(shares[values > 1e-3], 1.0 / values[values > 1e-3])
+    np.testing.assert_array_equal(hierarchy.reciprocals(np.array([0.5e-3, 2e-3]), 1e-3, "truncated"), [0.0, 500.0])
+
+
+def test_a_stretched_arm_gives_up_smoothly() -> None:
+    """Beyond its reach, torques stay bounded: the direction that is lost goes to the posture."""
+    builder, parent = kt.Builder("arm"), "world"
+    for i in range(3):
+        builder.add_body(
+            f"l{i}", parent=parent, axis=(0, 1, 0), placement=(np.eye(3), (0, 0, 0.4 if i else 0)), mass=1.0,
+            com=(0, 0, 0.2), inertia=np.diag([0.02, 0.02, 0.002]),
+        )  # fmt: skip
+        parent = f"l{i}"
+    builder.add_frame("tip", body=parent, placement=(np.eye(3), (0, 0, 0.4)))
+    robot = builder.build()
+    bent = np.array([0.4, 0.8, 0.4])
+    arm = control.OperationalSpace(
+        robot, [control.Goal(kt.Task("tip", (3, 5)))], posture=control.Posture(bent), cut=1e-2
+    )
+    far = robot.pose(bent, "tip")[:3, 3] + [2.0, 0.0, 0.0]
+    for straight in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
+        command = arm(np.array([0.9, straight, straight]), np.zeros(3), {"tip": far})
+        assert float(np.abs(command.tau).max()) < 3e3
+        if straight <= 1e-2:
+            assert command.margin < 1.0
+
+
+def test_commanded_is_felt() -> None:
+    """Under the torques, the closed chain moves as the controller says, and grasps feel the forces that it says."""
+    robot, q = scene()
+    control_ = with_box()
+    held = robot.constraints(HELD, at=q)
+    rng = np.random.default_rng(5)
+    v = held.project_velocity(q, 0.3 * rng.normal(size=robot.nv))
+    command = control_(
+        q, v, {"box": control.Target(q[24:27] + np.array([0.01, 0.02, -0.03]), acceleration=rng.normal(size=6))}
+    )
+    a, forces = robot.constrained_dynamics(q, v, command.tau, HELD)
+    close = tolerance(robot, q, held.jacobian(q))
+    assert_close(a, command.acceleration, close)
+    for name, force in held.split(forces).items():
+        assert_close(command.constraint_forces[name], force, close * 10.0)
+    np.testing.assert_array_equal(command.tau[24:], np.zeros(6))
+
+
+def test_a_squeeze_presses_on_the_object() -> None:
+    """Thirty newtons from each side; the rest is the box's weight, shared."""
+    robot, q = scene()
+    command = with_box()(q, np.zeros(robot.nv))
+    left, right = (command.constraint_forces[hand][3:] for hand in HANDS)  # on the hands, in the box's axes
+    across = robot.pose(q, HANDS)[1, :3, 3] - robot.pose(q, HANDS)[0, :3, 3]
+    across /= np.linalg.norm(across)
+    # the box pushes the left hand away from itself, that is, away from the right hand
+    np.testing.assert_allclose([left @ -across, right @ across], 30.0, atol=1e-9)
+    np.testing.assert_allclose(left + right, [0.0, 0.0, -4.0 * 9.81], atol=1e-8)
+
+
+def test_squeezing_moves_nothing() -> None:
+    robot, q = scene()
+    firm = control.OperationalSpace(
+        robot, [control.Goal("box")], posture=control.Posture(q), constraints=HELD, squeeze={"box": 100.0}
+    )
+    loose, tight = with_box()(q, np.zeros(robot.nv)), firm(q, np.zeros(robot.nv))
+    assert float(np.abs(tight.tau - loose.tau).max()) > 5.0
+    assert_close(tight.acceleration, loose.acceleration, 1e-12)
+
+
+@pytest.mark.parametrize("foot", [[], ["left_foot"]], ids=["on one foot", "on two feet"])
+def test_the_augmented_object_is_what_elimination_leaves(foot: list[str]) -> None:
+    robot, q = scene()
+    humanoid = model("humanoid24")
+    held = [*HELD[:2], *foot]
+    v = robot.constraints(held, at=q).project_velocity(q, np.random.default_rng(6).normal(size=robot.nv))
+    body = robot.body("box")
+    object_ = control.augmented_object(
+        humanoid, q[:24], v[:24], HANDS, pose=robot.pose(q, "box"), mass=4.0, inertia=body.inertia, contacts=foot
+    )
+    eliminated = robot.tasks(["box"], contacts=[each if isinstance(each, str) else each.task for each in held],
+                             reference=LWA).at(q, v)  # fmt: skip
+    close = tolerance(robot, q, robot.constraints(held).jacobian(q))
+    assert_close(object_.inertia, eliminated.inertia, close)
+    assert_close(object_.bias, eliminated.bias, close)
+    assert object_.grasp_map.shape == (12, 6)
+
+
+def test_a_floating_base_is_carried_by_its_feet() -> None:
+    robot = model("asimo35")
+    bent = {"leg_3": -0.1, "leg_4": 0.2, "leg_5": -0.1}
+    q = robot.q_from_dict({f"{side}_{name}_joint": a for side in ("left", "right") for name, a in bent.items()})
+    feet = ["left_foot", "right_foot"]
+    stand = control.OperationalSpace(
+        robot, [control.Goal(kt.CenterOfMassTask())], ["right_hand"], posture=control.Posture(q), constraints=feet
+    )
+    v = robot.constraints(feet, at=q).project_velocity(q, 0.1 * np.random.default_rng(7).normal(size=robot.nv))
+    command = stand(q, v, {"center_of_mass": robot.center_of_mass(q) + np.array([0.0, 0.01, -0.02])})
+    a, forces = robot.constrained_dynamics(q, v, command.tau, feet)
+    close = tolerance(robot, q, robot.constraints(feet).jacobian(q)) * 10.0
+    np.testing.assert_array_equal(command.tau[:6], np.zeros(6))
+    assert_close(a, command.acceleration, close)
+    space = robot.tasks([kt.CenterOfMassTask()]).at(q, v)
+    error = np.array([0.0, 0.01, -0.02])
+    wanted = 100.0 * error - 20.0 * space.jacobian @ v
+    assert_close(space.jacobian @ a + space.jacobian_dot_v, wanted, close, scale=float(np.abs(a).max()))
+    assert float(forces[5] + forces[11]) == pytest.approx(robot.mass * (9.81 + wanted[2]), rel=1e-9)
+
+
+def test_limits_are_those_of_the_quadratic_programme() -> None:
+    """The motion is optimal: goals met, bounds kept, and the bounds' multipliers push, never pull."""
+    robot = model("humanoid24")
+    bounds, hand = control.Bounds(position=15.0, velocity=20.0), [kt.Task("left_hand", "position")]
+    seen = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        near = {"waist_pitch": 1.18, "left_elbow": 0.03, "right_hip_pitch": -0.58, "left_ankle_roll": 0.59}
+        q, v = robot.q_from_dict({**robot.q_to_dict(standing()), **near}), 0.05 * rng.normal(size=24)
+        posture = control.Posture(q + 0.2 * rng.normal(size=24), kp=100.0)
+        limited = control.OperationalSpace(robot, hand, posture=posture, bounds=bounds)
+        command = limited(q, v, {"left_hand": robot.pose(q, "left_hand")})
+        k = 15.0
+        low = np.maximum(k * k * (robot.lower_limits - q) - 2 * k * v, 20.0 * (-robot.velocity_limits - v))
+        high = np.minimum(k * k * (robot.upper_limits - q) - 2 * k * v, 20.0 * (robot.velocity_limits - v))
+        a = command.acceleration
+        assert (a <= high + 1e-5).all()
+        assert (a >= low - 1e-5).all()
+        space = robot.tasks(hand, reference=LWA).at(q, v)
+        b = -20.0 * space.jacobian @ v
+        if float(np.abs(space.jacobian @ a + space.jacobian_dot_v - b).max()) > 1e-6:
+            continue  # limits leave too little for the goals, which give way
+        seen += int(command.limited.sum() > 0)
+        a0 = 100.0 * (posture.q - q) - 20.0 * v
+        force = command.forces["left_hand"]
+        multiplier = robot.mass_matrix(q) @ (a - a0) - space.jacobian.T @ force
+        slack = 1e-8 * max(1.0, float(np.abs(multiplier).max()))
+        assert float(np.abs(multiplier[~command.limited]).max()) < slack
+        upper = command.limited & (np.abs(a - high) < 1e-5)
+        assert (multiplier[upper] <= slack).all()
+        assert (multiplier[command.limited & ~upper] >= -slack).all()
+    assert seen >= 2
+
+
+def test_torque_limits_scale_and_keep_the_direction() -> None:
+    robot = model("humanoid24").with_limits({"left_elbow": kt.Limits(-2.4, 0.05, 6.0, 7.0)})
+    targets = {"left_hand": robot.pose(standing(), "left_hand")[:3, 3] + [0.3, 0.2, 0.3]}
+    goals = [control.Goal(kt.Task("left_hand", "position"))]
+    posture = control.Posture(standing())
+    free = control.OperationalSpace(robot, goals, posture=posture)
+    bounded = control.OperationalSpace(robot, goals, posture=posture, bounds=control.Bounds(torque=True))
+    q, v = standing(), np.zeros(24)
+    far, near = free(q, v, targets), bounded(q, v, targets)
+    assert float(np.abs(far.tau / robot.effort_limits).max()) > 1.2
+    assert float(np.abs(near.tau / robot.effort_limits).max()) <= 1.0 + 1e-12
+    J = robot.jacobian(q, "left_hand", LWA)[3:]
+    wanted, given = J @ far.acceleration, J @ robot.forward_dynamics(q, v, near.tau)
+    np.testing.assert_allclose(given, near.scale[0] * wanted, atol=1e-8)
+    assert 0.0 < near.scale[0] < 1.0
+    easy = bounded(q, v)
+    np.testing.assert_array_equal(easy.tau, free(q, v).tau)
+    np.testing.assert_array_equal(easy.scale, [1.0, 1.0])
+
+
+def test_a_force_pushes_along_its_row() -> None:
+    """Against a wall in the row's direction, the wall feels the force; integrals are passed on."""
+    robot = model("humanoid24")
+    press = control.Force(kt.Task("right_hand", (3,)), kp=0.5, ki=2.0, name="press")
+    arm = control.OperationalSpace(
+        robot, [control.Goal(kt.Task("right_hand", (4, 5))), press], posture=control.Posture(standing())
+    )
+    q, v = standing(), np.zeros(24)
+    command = arm(q, v, {"press": control.Target(force=20.0)})
+    wall = [kt.Task("right_hand", (3,))]
+    _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
+    np.testing.assert_allclose(felt, [-20.0], atol=1e-8)
+    command = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, dt=0.01)
+    _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
+    np.testing.assert_allclose(felt, [-(20.0 + 0.5 * 2.0 + 2.0 * 0.02)], atol=1e-8)
+    assert command.state is not None
+    again = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, state=command.state, dt=0.01)
+    assert again.state is not None
+    np.testing.assert_allclose(again.state.integrals["press"], [0.04])
+
+
+@pytest.mark.parametrize("case", ["hands", "box", "limits", "torque"])
+def test_bits_do_not_depend_on_the_batch(case: str) -> None:
+    if case == "box":
+        (robot, start), controller = scene(), with_box()
+    else:
+        robot, start = model("humanoid24"), standing()
+        bounds = {"limits": control.Bounds(position=15.0), "torque": control.Bounds(torque=True)}.get(case)
+        controller = control.OperationalSpace(
+            robot, HANDS, posture=control.Posture(standing(), kp=400.0), bounds=bounds
+        )
+    q, v = state(robot, start, 9, (5,))
+    q[2] = np.nan
+    together = controller(q, v)
+    for i in range(5):
+        alone = controller(q[i], v[i])
+        for name in ("tau", "acceleration", "limited", "scale", "margin"):
+            np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[i])
+    assert np.isnan(together.tau[2][:24]).all()
+    assert np.isfinite(np.delete(together.tau, 2, axis=0)).all()

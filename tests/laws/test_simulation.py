@@ -1,0 +1,216 @@
+"""Simulation: order of each integrator, energy, drift, implicit damping, rollouts, controllers in the loop, bits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import simulation
+from tests.laws.cases import model
+from tests.tolerance import assert_close, bound, condition
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ORDERS = {"semi_implicit_euler": 1, "midpoint": 2, "implicit_midpoint": 2, "rk4": 4}
+
+
+@cache
+def spinning() -> kt.Model:
+    """A spherical pendulum: its coordinates are a quaternion."""
+    builder = kt.Builder("top")
+    builder.add_body("top", joint="spherical", mass=1.0, com=(0.1, 0.0, 0.3), inertia=np.diag([0.1, 0.12, 0.05]))
+    return builder.build()
+
+
+@cache
+def four_bar() -> tuple[kt.Model, Array]:
+    """Crank, coupler and rocker, whose loop a weld of two directions closes; and a configuration."""
+    builder = kt.Builder("four-bar")
+    along, across = np.diag([0.01, 0.01, 1e-4]), np.diag([1e-4, 0.017, 0.017])
+    builder.add_body("crank", axis=(0, 1, 0), mass=1.0, com=(0, 0, -0.15), inertia=along)
+    builder.add_body(
+        "coupler", parent="crank", axis=(0, 1, 0), placement=(np.eye(3), (0, 0, -0.3)), mass=0.8, com=(0.25, 0, 0),
+        inertia=across,
+    )  # fmt: skip
+    builder.add_body(
+        "rocker", axis=(0, 1, 0), placement=(np.eye(3), (0.45, 0, 0)), mass=1.0, com=(0, 0, -0.2), inertia=along
+    )
+    builder.add_frame("tip", body="coupler", placement=(np.eye(3), (0.5, 0, 0)))
+    builder.add_frame("pin", body="rocker", placement=(np.eye(3), (0, 0, -0.4)))
+    robot = builder.build()
+    q = np.array([1.2, -1.2, 1.0])
+    for _ in range(30):  # Newton's method with the crank held
+        T = robot.pose(q, ["pin", "tip"])
+        gap = (T[1] - T[0])[[0, 2], 3]
+        J = robot.jacobian(q, ["pin", "tip"], "local_world_aligned")
+        q[1:] -= np.linalg.solve((J[1] - J[0])[[3, 5]][:, 1:], gap)
+    return robot, q
+
+
+def energy(robot: kt.Model, q: Array, v: Array) -> Array:
+    both = robot.energy(q, v)
+    return both.kinetic + both.potential
+
+
+def error_after(robot: kt.Model, q: Array, v: Array, method: str, dt: float, seconds: float) -> Array:
+    """Where it ends, against a far smaller step of the best method."""
+
+    def end(method: str, dt: float) -> tuple[Array, Array]:
+        steps = round(seconds / dt)
+        path = simulation.Simulator(robot, dt=dt, method=method).rollout(q, v, np.zeros((steps, robot.nv)))
+        return path.q[-1], path.v[-1]
+
+    (q_end, v_end), (q_true, v_true) = end(method, dt), end("rk4", seconds / 400)
+    return np.concatenate([robot.difference(q_true, q_end), v_end - v_true])
+
+
+@pytest.mark.parametrize("method", ORDERS)
+@pytest.mark.parametrize("name", ["double pendulum", "top"])
+def test_halving_the_step_shows_the_order(name: str, method: str) -> None:
+    robot = kt.zoo.double_pendulum() if name == "double pendulum" else spinning()
+    q, v = (np.array([2.0, 1.0]), np.zeros(2)) if robot.nv == 2 else (robot.neutral(), np.array([1.0, 0.5, 3.0]))
+    errors = [float(np.abs(error_after(robot, q, v, method, dt, 0.2)).max()) for dt in (0.02, 0.01, 0.005)]
+    orders = np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
+    np.testing.assert_allclose(orders, ORDERS[method], atol=0.35)
+
+
+def test_energy() -> None:
+    """Errors after one second of a spherical pendulum at 2 ms, each method within its league."""
+    robot = spinning()
+    q, v = robot.neutral(), np.array([1.0, 0.5, 3.0])
+    allowed = {"semi_implicit_euler": 0.3, "midpoint": 5e-4, "implicit_midpoint": 5e-4, "rk4": 1e-8}
+    for method, most in allowed.items():
+        path = simulation.Simulator(robot, dt=2e-3, method=method).rollout(q, v, np.zeros((500, 3)))
+        off = energy(robot, path.q, path.v) - energy(robot, q, v)
+        assert float(np.abs(off).max()) < most, method
+
+
+def test_a_falling_humanoid_stays_finite() -> None:
+    """Where semi-implicit Euler diverges at the same step."""
+    robot = model("humanoid24")
+    q = robot.random_configuration(np.random.default_rng(0))
+    path = simulation.Simulator(robot).rollout(q, np.zeros(24), np.zeros((1000, 24)))
+    off = energy(robot, path.q, path.v) - energy(robot, q, np.zeros(24))
+    assert float(np.abs(off).max()) < 20.0
+
+
+@pytest.mark.parametrize("method", ["midpoint", "rk4"])
+def test_a_loop_stays_closed(method: str) -> None:
+    robot, q = four_bar()
+    loop = [kt.Weld("tip", "pin", (3, 5))]
+    world = simulation.Simulator(robot, constraints=loop, at=q, method=method)
+    path = world.rollout(q, np.zeros(3), np.zeros((1000, 3)))
+    gaps = robot.constraints(loop, at=q).error(path.q)
+    assert float(np.abs(gaps).max()) < 1e-13
+    off = energy(robot, path.q, path.v) - energy(robot, q, np.zeros(3))
+    assert float(np.abs(off).max()) < {"midpoint": 1e-3, "rk4": 1e-9}[method]
+
+
+def test_without_projection_a_loop_drifts() -> None:
+    robot, q = four_bar()
+    loop = [kt.Weld("tip", "pin", (3, 5))]
+    world = simulation.Simulator(robot, constraints=loop, at=q, project=False)
+    path = world.rollout(q, np.zeros(3), np.zeros((1000, 3)))
+    assert 1e-13 < float(np.abs(robot.constraints(loop, at=q).error(path.q)).max()) < 1e-4
+
+
+def test_constraint_forces_carry_the_weight() -> None:
+    builder = kt.Builder("mass")
+    builder.add_body("box", joint="floating", mass=2.0, inertia=np.eye(3))
+    robot = builder.build()
+    world = simulation.Simulator(robot, constraints=["box"], at=robot.neutral())
+    q, v, info = world.step(robot.neutral(), np.zeros(6))
+    np.testing.assert_allclose(info.constraint_forces["box"], [0, 0, 0, 0, 0, 2.0 * 9.81], atol=1e-10)
+    np.testing.assert_allclose(q, robot.neutral(), atol=1e-15)
+    np.testing.assert_allclose(info.acceleration, np.zeros(6), atol=1e-12)
+    assert float(np.abs(v).max()) < 1e-15
+
+
+def test_implicit_damping_and_springs_are_the_dense_solution() -> None:
+    robot = model("humanoid24")
+    rng = np.random.default_rng(1)
+    q, v, tau = robot.random_configuration(rng), *rng.normal(size=(2, 24))
+    D, K, dt = rng.uniform(0.0, 50.0, 24), rng.uniform(0.0, 500.0, 24), 1e-3
+    rest = robot.random_configuration(rng)
+    world = simulation.Simulator(robot, dt=dt, damping=D, stiffness=K, rest=rest, method="semi_implicit_euler")
+    _, after, _ = world.step(q, v, tau)
+    M = robot.mass_matrix(q)
+    pulled = tau - robot.bias_forces(q, v) - D * v - K * (q - rest) - dt * K * v
+    expected = v + dt * np.linalg.solve(M + np.diag(dt * D + dt**2 * K), pulled)
+    assert_close(after, expected, bound(24, condition(M)))
+
+
+@pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler"])
+def test_stiff_damping_is_stable(method: str) -> None:
+    """Damping thousands of times faster than the step: a light last link."""
+    robot = kt.zoo.double_pendulum()
+    world = simulation.Simulator(robot, dt=1e-2, damping=np.array([50.0, 500.0]), stiffness=1e4, method=method)
+    path = world.rollout(np.array([0.5, 0.5]), np.zeros(2), np.zeros((500, 2)))
+    assert float(np.abs(path.v[-1]).max()) < 1e-2
+    assert float(np.abs(path.q).max()) < 1.0
+
+
+def test_the_robots_own_damping_is_taken_on_request() -> None:
+    robot = kt.zoo.double_pendulum().with_damping(np.array([2.0, 3.0]))
+    q, v = np.array([0.3, 0.2]), np.array([1.0, -1.0])
+    steps = [
+        simulation.Simulator(robot, damping=damping).step(q, v)[1] for damping in (True, np.array([2.0, 3.0]), False)
+    ]
+    np.testing.assert_array_equal(steps[0], steps[1])
+    assert float(np.abs(steps[0] - steps[2]).max()) > 1e-4
+
+
+@pytest.mark.parametrize("method", ORDERS)
+def test_a_rollout_is_a_loop_of_steps_and_batches_change_no_bit(method: str) -> None:
+    robot = model("asimo35")
+    rng = np.random.default_rng(2)
+    q, v = robot.random_configuration(rng, (4,)), rng.normal(size=(4, robot.nv))
+    taus = rng.normal(size=(4, 5, robot.nv))
+    world = simulation.Simulator(robot, method=method, damping=1.0)
+    path = world.rollout(q, v, taus)
+    assert path.q.shape == (4, 6, robot.nq)
+    np.testing.assert_allclose(path.time, 1e-3 * np.arange(6))
+    for i in range(4):
+        one, rate = q[i], v[i]
+        for k in range(5):
+            np.testing.assert_array_equal(path.q[i, k], one)
+            one, rate, _ = world.step(one, rate, taus[i, k])
+        np.testing.assert_array_equal(path.q[i, 5], one)
+        np.testing.assert_array_equal(path.v[i, 5], rate)
+
+
+def test_a_sample_with_nan_stays_alone() -> None:
+    robot, q = four_bar()
+    world = simulation.Simulator(robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q)
+    many = np.stack([q, np.full(3, np.nan), q])
+    after, rate, _ = world.step(many, np.zeros(3))
+    alone = world.step(q, np.zeros(3))
+    np.testing.assert_array_equal(after[0], alone[0])
+    np.testing.assert_array_equal(rate[2], alone[1])
+    assert np.isnan(after[1]).all()
+
+
+def test_a_controller_runs_at_its_own_rate() -> None:
+    robot = kt.zoo.double_pendulum()
+    asked: list[float] = []
+    seen: list[float] = []
+
+    def hold(q: Array, v: Array, targets: dict[str, Any]) -> Array:
+        asked.append(targets["time"])
+        return np.asarray(robot.gravity_forces(q) - 20.0 * v + 200.0 * (targets["where"] - q))
+
+    goal = np.array([0.2, -0.1])
+    film = simulation.Simulator(robot).run(
+        np.zeros(2), hold, {"time": lambda t: t, "where": goal}, seconds=2.0, servo=300.0,
+        watch=lambda time, *_: seen.append(time),
+    )  # fmt: skip
+    np.testing.assert_allclose(np.diff(asked)[:-1], 1.0 / 300.0, atol=1.001e-3)
+    assert len(film.time) == len(asked) == 601
+    np.testing.assert_array_equal(film.time, asked)
+    assert seen == asked
+    assert film.q.shape == (601, 2)
+    np.testing.assert_allclose(film.q[-1], goal, atol=5e-3)

@@ -1,0 +1,68 @@
+"""The box experiment: what it must show, its picture and its output."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kinetree import simulation
+from kinetree.cli import box
+from kinetree.cli.box_figure import draw
+from kinetree.cli.commands import app
+
+
+@cache
+def done(free_foot: bool = False) -> tuple[box.Experiment, simulation.Film]:
+    setup = box.experiment(free_foot)
+    return setup, box.run(setup)
+
+
+def test_what_it_must_show() -> None:
+    """At the paper's 300 Hz."""
+    found = box.figures(*done())
+    assert found.tracking < 0.2
+    assert found.final_error < 1e-3
+    assert found.posture_leak < 1e-10
+    assert found.waist_overshoot < 1e-6
+    assert found.grip_gap < 1e-5
+    assert 0.5 < found.limited < 0.95
+    assert 29.5 < found.squeeze[0] <= found.squeeze[1] < 30.5
+    assert found.largest_torque < 150.0
+
+
+def test_without_the_limit_the_waist_goes_too_far() -> None:
+    """So the experiment needs its level of limits."""
+    setup, film = done()
+    commands = [command for command in film.commands if command.limited.any()]  # type: ignore[attr-defined]
+    names = [joint.name for joint in setup.robot.joints for _ in range(joint.nv)]
+    held = {names[i] for command in commands for i in command.limited.nonzero()[0]}  # type: ignore[attr-defined]
+    assert held == {"waist_pitch"}
+
+
+def test_picture(tmp_path: Path) -> None:
+    setup, film = done()
+    draw(tmp_path / "box.png", setup.robot, setup.way, film, box.SIZE)
+    assert (tmp_path / "box.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box, "experiment", lambda *_: done()[0])
+    monkeypatch.setattr(box, "run", lambda *_, **__: done()[1])
+    result = CliRunner().invoke(app, ["box", "--json"])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.output)
+    assert printed["tracking"] < 0.2
+    assert set(printed) == set(box.Figures.__dataclass_fields__)
+
+
+def test_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box, "experiment", lambda *_: done()[0])
+    monkeypatch.setattr(box, "run", lambda *_, **__: done()[1])
+    result = CliRunner().invoke(app, ["box"])
+    assert result.exit_code == 0, result.output
+    assert "the paper: 300 Hz" in result.output
+    assert "NOT" not in result.output

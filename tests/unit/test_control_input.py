@@ -1,0 +1,124 @@
+"""Controllers and simulators refuse what they cannot do, and say why."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control, simulation
+from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
+from tests.laws.cases import model
+
+ROBOT = model("humanoid24")
+Q, V = ROBOT.neutral(), np.zeros(24)
+
+
+def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
+    return control.OperationalSpace(ROBOT, *(levels or (["left_hand"],)), posture=control.Posture(Q), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: controller("left_han"), "no frame is called 'left_han'; did you mean 'left_hand'"),
+        (lambda: control.OperationalSpace(ROBOT), "needs at least one level of goals"),
+        (lambda: controller([]), "a level has no goals; leave it out"),
+        (lambda: controller(3), "a level is a sequence of goals, got int"),
+        (
+            lambda: controller(["left_hand"], ["left_hand"]),
+            "two goals are called 'left_hand'; give one of them another",
+        ),
+        (
+            lambda: controller(["left_hand"], [control.Goal(kt.Task("left_hand", (3,)), name="height")]),
+            r"rows \[3\] of the task of frame 'left_hand' are asked for twice",
+        ),
+        (lambda: controller(singular="damped"), "no policy for singular tasks is called 'damped'"),
+        (lambda: controller(cut=2.0), 'cut is "auto" or an eigenvalue between 0 and 1; got 2.0'),
+        (lambda: controller(at=np.zeros(3)), r"at is one configuration, \(24,\)"),
+        (lambda: controller(undriven=["waist"]), "no joint is called 'waist'; did you mean"),
+        (lambda: controller(undriven="waist_yaw"), "undriven='waist_yaw' is one name; give a list"),
+        (
+            lambda: controller(squeeze={"left_hand": 3.0}),
+            "squeeze: 'left_hand' is no frame of an object without motors",
+        ),
+        (lambda: control.OperationalSpace(ROBOT, "left_hand", posture=control.Posture(np.zeros(3))), "q has 3 numbers"),
+        (lambda: control.Posture(Q, kd=0.0), "kd must be positive; motions that no goal sees"),
+        (lambda: control.Posture(np.full(24, np.nan)), "posture: q is one configuration without NaN"),
+        (lambda: control.Goal("left_hand", kp=-1.0), "goal 'left_hand': kp=-1.0 is not a number from zero on"),
+        (lambda: control.Goal("left_hand", kp=(1.0, 2.0)), "kp has 2 numbers; the task has 6 rows"),
+        (lambda: control.Goal(3), "a Goal takes the name of a frame or a task, got int"),  # type: ignore[arg-type]
+        (lambda: control.Bounds(position=0.0), "bounds: position is a rate"),
+        (lambda: kt.zoo.box((0.3, -1.0, 0.2), 1.0), "a box has three positive edges"),
+        (lambda: simulation.Simulator(ROBOT, method="euler"), "no method is called 'euler'; did you mean"),
+        (lambda: simulation.Simulator(ROBOT, dt=0.0), "dt=0.0 is not a positive time step"),
+        (lambda: simulation.Simulator(ROBOT, constraints=["left_foot"]), "say at which configuration, with at=q"),
+        (lambda: simulation.Simulator(ROBOT, damping=-1.0), "damping takes one number or 24 of them, none negative"),
+        (lambda: simulation.Simulator(ROBOT).step(Q[:3], V), "step: q"),
+        (
+            lambda: simulation.Simulator(ROBOT).rollout(Q, V, V),
+            r"rollout: tau has shape \(24,\); it takes \(…, T, 24\)",
+        ),
+        (
+            lambda: simulation.Simulator(ROBOT).run(Q, lambda *_: V, seconds=1.0, servo=2000.0),
+            "servo=2000.0 Hz is faster than the time step of 0.001 s",
+        ),
+        (
+            lambda: simulation.Simulator(ROBOT).run(Q, lambda *_: V, seconds=-1.0),
+            "seconds=-1.0 is not a positive number",
+        ),
+    ],
+)
+def test_refused(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"right_hand": Q}, "no goal is called 'right_hand'; did you mean 'left_hand'"),
+        ({"left_hand": np.zeros(5)}, r"the pose of 'left_hand' has shape \(5,\); give"),
+        ({"left_hand": np.ones((4, 4))}, "the pose of 'left_hand' is no rotation"),
+        ({"left_hand": control.cubic(0.0, 1.0, 1.0)}, r"is a function; give what it returns at this time, as way\(t\)"),
+        ({"left_hand": control.Target(velocity=np.zeros(2))}, "the velocity of 'left_hand' has shape"),
+        ({"left_hand": control.Target(force=3.0)}, "follows a motion; make it a control.Force"),
+        ([1.0], "targets maps names of goals"),
+    ],
+)
+def test_targets_refused(target: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        controller()(Q, V, target)
+
+
+def test_nobody_drives_the_box() -> None:
+    scene = ROBOT.attach("world", kt.zoo.box((0.3, 0.3, 0.3), 1.0))
+    loose = control.OperationalSpace(scene, "left_hand", posture=control.Posture(scene.neutral()))
+    with pytest.raises(UnderactuatedError, match="nothing drives 'box_joint': no motor") as caught:
+        loose(scene.neutral(), np.zeros(scene.nv))
+    assert caught.value.joints == ("box_joint",)
+    assert pickle.loads(pickle.dumps(caught.value)).joints == ("box_joint",)
+    with pytest.raises(InputError, match="held by fewer than two grasps"):
+        control.OperationalSpace(scene, "box", constraints=[kt.Weld("left_hand", "box")], squeeze={"box": 1.0})
+
+
+def test_a_base_in_the_air_is_refused() -> None:
+    robot = model("asimo35")
+    with pytest.raises(UnderactuatedError, match="nothing drives"):
+        control.OperationalSpace(robot, "right_hand")(robot.neutral(), np.zeros(robot.nv))
+
+
+def test_unknown_names_are_key_errors() -> None:
+    with pytest.raises(UnknownNameError):
+        controller()(Q, V, {"hand": Q})
+
+
+def test_representation() -> None:
+    arm = controller(["left_hand"], [kt.CenterOfMassTask()])
+    assert repr(arm) == "<OperationalSpace of humanoid24: left_hand > center_of_mass>"
+    assert repr(simulation.Simulator(ROBOT)) == "<Simulator of humanoid24: midpoint, 0.001 s>"
+    assert copy.copy(arm).goals == arm.goals
