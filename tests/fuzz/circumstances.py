@@ -82,8 +82,8 @@ def strided(array: Array, rng: np.random.Generator) -> Array:
     """Every so many numbers of a larger array, some axes backwards."""
     steps = [int(rng.integers(1, 4)) for _ in array.shape]
     room = np.full([n * step for n, step in zip(array.shape, steps, strict=True)], np.nan)
-    view = room[tuple(slice(None, None, step) for step in steps)]
-    view = view[tuple(slice(None, None, int(rng.choice([-1, 1]))) for _ in steps)]
+    view = room[(..., *(slice(None, None, step) for step in steps))]
+    view = view[(..., *(slice(None, None, int(rng.choice([-1, 1]))) for _ in steps))]
     view[...] = array
     return view
 

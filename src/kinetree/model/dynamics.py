@@ -7,7 +7,6 @@ All take leading batch axes, which broadcast, and `out=`; all run on the native 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
@@ -36,6 +35,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
@@ -246,19 +246,22 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     # All of them
 
-    def compile(self, functions: Iterable[str] | None = None) -> None:
+    def compile(self, functions: Iterable[str] | None = None, progress: Progress | None = None) -> None:
         """Compile functions now, so that no call has to: for control loops.
+
+        If this takes long, processes on the other cores help by filling the cache of compiled code.
 
         Args:
             functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; all of them by default.
+            progress: Called with the name of the function that is next, the number of those done, and of all; also at
+                the end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
         """
         if isinstance(functions, str) or not isinstance(functions, Iterable | None):
             raise InputError(f"compile() takes a list of names of functions, or None for all; got {functions!r}")
         names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
-        chosen = [self._function(name) for name in names]
-        with ThreadPoolExecutor(2) as pool:
-            for _ in pool.map(lambda function: function.compile(), chosen):
-                pass
+        for name in names:
+            self._function(name)
+        compile_functions(self, names, progress)
 
     def count(self, function: str, frames: str | Iterable[str] | None = None) -> Count:
         """Operations that one evaluation of a function takes.

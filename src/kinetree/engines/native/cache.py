@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import stat
 import struct
@@ -46,6 +47,7 @@ _PART_SECONDS = 3600  # age at which an unfinished file is considered abandoned
 _PACKAGE = Path(__file__).parents[2]
 
 _warned = False
+_log = logging.getLogger("kinetree")
 
 
 def key(*parts: object) -> str | None:
@@ -94,6 +96,11 @@ def source_fingerprint() -> str | None:
     return digest.hexdigest() if unchanged else None
 
 
+def enabled() -> bool:
+    """Whether code can be kept: there is a directory to keep it in, or one can be made."""
+    return source_fingerprint() is not None and _directory(create=True) is not None
+
+
 def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
     """The metadata and object code stored under a key, or None if there is no trustworthy entry."""
     directory = None if name is None else _directory()
@@ -114,7 +121,9 @@ def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
             return None
         with open(descriptor, "rb", closefd=False) as file:
             unpacked = _unpack(name, file.read(status.st_size))
-        if unpacked is not None:
+        if unpacked is None:
+            _log.info("%s is damaged; its code is compiled again", path)
+        else:
             os.utime(path)  # marks the entry as used, for pruning
         return unpacked
     except OSError:
@@ -206,6 +215,7 @@ def _prune(directory: Path) -> None:
         if excess <= 0:
             break
         excess -= status.st_size
+        _log.debug("%s is removed from the full cache", path)
         with contextlib.suppress(OSError):
             os.unlink(path)
 

@@ -210,7 +210,13 @@ def load_driver(width: int) -> Library:
         library = _drivers.get((width, chosen))
         if library is None:
             symbols = ("drive", "standard", "restore")
-            library, _ = find_or_compile(("driver", width), chosen, lambda: (driver_text(width, chosen), {}), *symbols)
+            library, _ = find_or_compile(
+                f"driver, lane width {width}",
+                ("driver", width),
+                chosen,
+                lambda: (driver_text(width, chosen), {}),
+                *symbols,
+            )
             _drivers[width, chosen] = library
     return library
 

@@ -44,8 +44,9 @@ class Kernels:
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
+                label = f"{self.algorithm.name}, lane width {width}"
                 library, self._metadata = find_or_compile(
-                    self._name(width), chosen, lambda: self.text(width, chosen), "kernel", level=_LEVEL
+                    label, self._name(width), chosen, lambda: self.text(width, chosen), "kernel", level=_LEVEL
                 )
                 self._libraries[width, chosen] = library
             return self._libraries[width, chosen]

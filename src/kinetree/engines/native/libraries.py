@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,6 +17,8 @@ from kinetree.engines.native import cache
 
 if TYPE_CHECKING:
     import llvmlite.binding
+
+_log = logging.getLogger("kinetree")
 
 # Functions that compiled code may call: the C library's memory functions, those that LLVM substitutes for intrinsics on
 # processors without the instruction, and those of Python's C API that `gate` and `driver` need.
@@ -36,6 +40,7 @@ _PYTHON = (
 
 
 def find_or_compile(
+    label: str,
     what: tuple[object, ...] | None,
     target: Target,
     text: Callable[[], tuple[str, dict[str, Any]]],
@@ -45,6 +50,7 @@ def find_or_compile(
     """Load a library.
 
     Args:
+        label: Names the code in the log.
         what: Identifies the code, together with the version of this package and the target; None if it must not be
             cached on disk.
         target: The processor to compile for.
@@ -55,11 +61,14 @@ def find_or_compile(
     name = None if what is None else cache.key(*what, target)
     found = cache.load(name)
     if found is None:
+        began = time.perf_counter()
         source, metadata = text()
         code = compile_text(source, target, level)
+        _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
         cache.store(name, metadata, code)
     else:
         metadata, code = found
+        _log.debug("loaded %s from the cache", label)
     return Library(code, *symbols), metadata
 
 

@@ -1,0 +1,113 @@
+"""Compiles many functions of a robot, with the help of processes on the other cores.
+
+Python and LLVM both compile in one thread at a time. So other processes compile functions from the end of the list and
+leave the code in the cache on disk, where this process finds it when it gets there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
+from typing import Any
+
+from kinetree.engines.native import cache, threads
+from kinetree.errors import KinetreeError
+
+_log = logging.getLogger("kinetree")
+
+Progress = Callable[[str, int, int], object]
+
+# Starting a process takes about half a second. Functions that are in the cache are done before that.
+_PATIENCE = 0.5
+_MOST_PROCESSES = 8
+_PROGRAM = "from kinetree.model.compilation import compile_for_others; compile_for_others()"
+
+
+def compile_functions(robot: Any, names: Sequence[str], progress: Progress | None) -> None:
+    """Compile functions.
+
+    Args:
+        robot: A model.
+        names: Functions, and derivatives as "forward_dynamics.vjp".
+        progress: Called with the name of the function that is next, the number of those done, and of all; also at the
+            end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
+    """
+    functions = [attrgetter(name)(robot) for name in names]
+    began, alone = time.monotonic(), True
+    with ExitStack() as processes:
+        report = processes.enter_context(_line()) if progress is None else progress
+        for done, (name, function) in enumerate(zip(names, functions, strict=True)):
+            report(name, done, len(names))
+            if alone and time.monotonic() - began > _PATIENCE:
+                alone = False
+                processes.enter_context(_others(robot, names[done + 1 :]))
+            function.compile()
+        report("", len(names), len(names))
+
+
+@contextmanager
+def _line() -> Iterator[Progress]:
+    """One line of text on the terminal, which is gone afterwards."""
+    stream = sys.stderr
+    if stream is None or not stream.isatty():
+        yield lambda *_: None
+        return
+
+    def show(name: str, done: int, total: int) -> None:
+        stream.write(f"\r\033[Kcompiling {done}/{total} {name}" if name else "\r\033[K")
+        stream.flush()
+
+    try:
+        yield show
+    finally:
+        show("", 0, 0)
+
+
+@contextmanager
+def _others(robot: Any, names: Sequence[str]) -> Iterator[None]:
+    """Processes that compile functions, last ones first, until the block is left."""
+    count = min(threads.get_threads() - 1, _MOST_PROCESSES, len(names) - 1)
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        if count > 0 and sys.executable and cache.enabled():
+            started.extend(_process(robot, names[::-1][i::count]) for i in range(count))
+    except (pickle.PicklingError, AttributeError, TypeError, OSError) as error:
+        # a node of the user's may be one that another process cannot know; this process compiles everything itself
+        _log.info("no other processes help compiling: %s", error)
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+
+
+def _process(robot: Any, names: Sequence[str]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with tempfile.TemporaryFile() as file:
+        pickle.dump((robot, tuple(names)), file)
+        file.seek(0)
+        return subprocess.Popen(  # noqa: S603 -- this interpreter, with a fixed program
+            [sys.executable, "-c", _PROGRAM],
+            stdin=file,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+
+
+def compile_for_others() -> None:
+    """Compile the functions that standard input names, into the cache. What fails is left to the parent process."""
+    robot, names = pickle.load(sys.stdin.buffer)  # noqa: S301 -- written by the parent process
+    for name in names:
+        with suppress(KinetreeError):
+            attrgetter(name)(robot).compile()
