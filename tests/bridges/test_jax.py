@@ -151,7 +151,7 @@ class Foreign:
         (lambda x: x * 1j, "tau is complex; give real numbers"),
         (lambda x: x.astype(object), "tau is not made of numbers"),
         (lambda _: ["hello"] * 13, "tau is not made of numbers"),
-        (lambda x: np.zeros((4, x.shape[-1])), r"batch axes do not fit each other: q \(2, .*tau \(4, "),
+        (lambda x: np.zeros((4, x.shape[-1])), r"batch shapes do not broadcast: q \(2, .*tau \(4, "),
         (lambda _: 0.5, r"tau has shape \(\), expected"),
     ],
 )

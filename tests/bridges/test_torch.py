@@ -132,7 +132,7 @@ def test_arguments_have_the_names_of_the_model_s() -> None:
         (lambda x: x * 1j, "tau is complex; give real numbers"),
         (lambda x: x.to_sparse(), "tau is torch.sparse_coo on cpu; give a dense tensor"),
         (lambda x: x.to("meta"), "on meta; give a dense tensor on the CPU"),
-        (lambda x: torch.zeros(4, x.shape[-1]), r"batch axes do not fit each other: q \(2, .*tau \(4, "),
+        (lambda x: torch.zeros(4, x.shape[-1]), r"batch shapes do not broadcast: q \(2, .*tau \(4, "),
         (lambda x: x.sum(), r"tau has shape \(\), expected"),
     ],
 )

@@ -74,7 +74,7 @@ def test_inverse_inertia_derivative_says_what_it_is_not_for() -> None:
         robot.tasks([kt.RelativeTask("link5", "link12")]),
         robot.tasks(["link5"], contacts=["link12"]),
     ):
-        with pytest.raises(InputError, match="inverse_inertia_derivative is there for tasks of single frames"):
+        with pytest.raises(InputError, match="inverse_inertia_derivative is available only for tasks of single frames"):
             tasks.inverse_inertia_derivative(q, d)
     with pytest.raises(InputError, match="inverse_inertia_derivative: dq has shape"):
         robot.tasks(["link5"]).inverse_inertia_derivative(q, d[1:])

@@ -369,7 +369,7 @@ def test_floating_joints_elsewhere_are_refused() -> None:
     builder = kt.Builder()
     at = (np.eye(3), (0, 0, 1))
     builder.add_body("a", joint="floating", joint_name="j", placement=at, mass=1.0, inertia=np.eye(3))
-    with pytest.raises(InputError, match="place other than the world's origin"):
+    with pytest.raises(InputError, match="pose other than the world's origin"):
         kt.interop.mujoco(builder.build(), model)
 
 

@@ -79,12 +79,12 @@ def test_rows_of_numbers_and_names() -> None:
     ("rows", "message"),
     [
         ([], "at least one row"),
-        ("abcd", "takes rows.* got str"),
-        (5, "takes rows.* got int"),
-        ([(1, 2, 3)], "row 1 of the table, .* is no DHRow"),
-        ([(0, 0, 0, 0), None], "row 2 of the table, None, is no DHRow"),
-        ([(0, 0, 0, math.nan)], "row 1 of the table: theta=nan is no finite number"),
-        ([kt.DHRow(a="long")], "row 1 of the table: a='long' is no finite number"),  # type: ignore[arg-type]
+        ("abcd", "needs rows.* got str"),
+        (5, "needs rows.* got int"),
+        ([(1, 2, 3)], "row 1 of the table, .* is neither a DHRow"),
+        ([(0, 0, 0, 0), None], "row 2 of the table, None, is neither a DHRow"),
+        ([(0, 0, 0, math.nan)], "row 1 of the table: theta=nan is not a finite number"),
+        ([kt.DHRow(a="long")], "row 1 of the table: a='long' is not a finite number"),  # type: ignore[arg-type]
     ],
 )
 def test_tables_that_are_none(rows: Any, message: str) -> None:

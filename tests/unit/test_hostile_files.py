@@ -154,9 +154,9 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as huge:
         huge.truncate(2**42)
     for name, message in {
-        "pipe": "is no regular file",
+        "pipe": "is not a regular file",
         "folder": "is a directory",
-        "zero": "is no regular file",
+        "zero": "is not a regular file",
         "loop": "cannot be read",
         "huge": "has 4398046511104 bytes",
         "absent": "there is no such file",

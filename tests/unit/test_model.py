@@ -384,9 +384,9 @@ def test_locking_everything_and_nothing() -> None:
     ("lock", "message"),
     [
         ({"claw": 0.0}, "no moving joint is called 'claw'"),
-        ({"ball": 0.0}, "'ball' is locked at 4 real numbers"),
-        ({"ball": np.zeros(4)}, "'ball' cannot be locked.*no configuration"),
-        ({"hinge": (0.0, 1.0)}, "'hinge' is locked at 1 real numbers"),
+        ({"ball": 0.0}, "'ball' has 4 real coordinates to lock"),
+        ({"ball": np.zeros(4)}, "'ball' cannot be locked.*not a configuration"),
+        ({"hinge": (0.0, 1.0)}, "'hinge' has 1 real coordinates to lock"),
         ({"hinge": np.nan}, "'hinge' cannot be locked"),
         ({"hinge": 1j}, "real"),
         ({"hinge": "open"}, "dtype"),

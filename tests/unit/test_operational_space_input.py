@@ -47,10 +47,10 @@ def bent(elbow: float) -> Array:
         (["elbow"], "no frame is called 'elbow'"),
         ([], "frames is empty"),
         ("tip", r"write \['tip'\]"),
-        (7, "frames is a sequence"),
+        (7, "frames must be a sequence"),
         (["tip", 3], "got int"),
         ({"tip"}, "a set, which has no order"),
-        (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are asked for twice"),
+        (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are given twice"),
         ([PLANE, kt.Task("tip", (5, 4))], r"rows \[4\]"),
         ([kt.RelativeTask("tip", "link2")], "fixed to the same body"),
         ([kt.RelativeTask("tip", "tip")], "fixed to the same body"),
@@ -70,7 +70,7 @@ def test_impossible_tasks(frames: Any, said: str) -> None:
         (lambda: kt.Task("tip", (6,)), "numbers from 0 to 5"),
         (lambda: kt.Task("tip", (True,)), "numbers from 0 to 5"),
         (lambda: kt.Task("tip", 3), "numbers from 0 to 5"),  # type: ignore[arg-type]
-        (lambda: kt.Task("tip", (1, 1)), "given twice"),
+        (lambda: kt.Task("tip", (1, 1)), "duplicate row"),
         (lambda: kt.Task("tip", offset=(1.0, 2.0)), "offset is a point"),  # type: ignore[arg-type]
         (lambda: kt.Task("tip", offset=(np.nan, 0.0, 0.0)), "offset must be finite"),
         (lambda: kt.Task(3), "names of frames"),  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_tasks_that_make_no_sense(make: Any, said: str) -> None:
         ({"singular": "hope"}, "no policy for singular tasks is called 'hope'"),
         ({"cut": 0.0}, "between 0 and 1"),
         ({"cut": "small"}, "between 0 and 1"),
-        ({"contacts": "tip"}, r"contacts is a sequence.*\['tip'\]"),
+        ({"contacts": "tip"}, r"contacts must be a sequence.*\['tip'\]"),
         ({"contacts": ["knee"]}, "no frame is called 'knee'"),
     ],
 )

@@ -176,7 +176,7 @@ def test_kinds_roots_and_options() -> None:
     [
         ([link("a"), link("a")], 2, "the name 'a' is taken"),
         ([link("a"), joint("a", "a", "a")], 2, "the name 'a' is taken"),
-        ([link("a"), joint("j", "a", "b")], 2, "'b' is no link of the model"),
+        ([link("a"), joint("j", "a", "b")], 2, "'b' is not a link of the model"),
         ([link("a"), joint("j", "a", "world")], 2, "is the world; swap parent and child"),
         ([link("a"), link("b"), joint("j", "a", "b", "screw")], 3, "is of type 'screw'; Kinetree reads revolute"),
         ([link("a"), link("b"), '<joint name="j" type="revolute"><parent>a</parent></joint>'], 3, "has no <child>"),
@@ -184,7 +184,7 @@ def test_kinds_roots_and_options() -> None:
          "too few axes"),
         ([link("a", "<pose>1 2 3</pose>")], 1, "<pose> '1 2 3' is not 6 numbers"),
         ([link("a", "<pose>1 2 3 0 0 nan</pose>")], 1, "not finite"),
-        ([link("a", '<pose relative_to="b"/>'), joint("j", "world", "a")], 1, "'b' is no link, joint or frame"),
+        ([link("a", '<pose relative_to="b"/>'), joint("j", "world", "a")], 1, "'b' is not a link, joint or frame"),
         ([link("a", '<pose relative_to="b"/>'), link("b", '<pose relative_to="a"/>')], 1, "in a circle"),
         (['<frame name="f" attached_to="g"/>', '<frame name="g" attached_to="f"/>', link("a")], 1, "in a circle"),
         ([link("a", "<inertial auto='true'/>")], 1, "is not computed"),

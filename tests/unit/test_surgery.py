@@ -126,7 +126,7 @@ def test_clashing_names_are_refused_with_the_way_out() -> None:
 def test_attach_refuses_what_it_cannot_do() -> None:
     with pytest.raises(UnknownNameError, match="no frame is called 'tol'.*tool"):
         arm().attach("tol", gripper())
-    with pytest.raises(InputError, match="takes a Model, got str"):
+    with pytest.raises(InputError, match="needs a Model, got str"):
         arm().attach("tool", "gripper.urdf")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=r"attach\(\): placement has shape"):
         arm().attach("tool", gripper(), np.eye(3))

@@ -1,6 +1,6 @@
-"""Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) and O(n).
+"""Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) each.
 
-Momenta are formed in the frame of each tree. Where they are to be about the common centre of mass, it is found first.
+Momenta are formed in the frame of each tree. For momenta about the centre of mass, it is computed first.
 
 [OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
 """
@@ -35,7 +35,7 @@ def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
 
 @algorithm(q=("q",), J=(3, "v"), outputs=("J",))
 def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
-    """Takes joint velocities to the velocity of the centre of mass.
+    """Jacobian of the centre of mass.
 
     Args:
         tree: The mechanism.
@@ -51,10 +51,10 @@ def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
 
 @algorithm(q=("q",), A=(6, "v"), outputs=("A",))
 def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
-    """Takes joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
+    """Maps joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
 
-    Far from the world's origin, the centre's own coordinates are rounded to fewer digits than the robot's size needs.
-    What is left of the first moment about the rounded centre corrects it.
+    Far from the world's origin, the coordinates of the centre of mass are rounded to fewer digits than the robot's size
+    needs. The remaining first moment about the rounded centre corrects it.
 
     Args:
         tree: The mechanism.
@@ -99,18 +99,19 @@ def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
 
 
 def _momentum(s: Motion, R: RigidInertia, about: Array, offset: Array) -> Force:
-    """Momentum per unit velocity about a centre.
+    """Momentum per unit velocity of one degree of freedom, about the centre of mass.
 
-    R s, moved by the offset d from the centre to the reference point of `tree_frame`. With the first moments h about
-    the one and h + m d about the other, J ω + h × u + d × (m u − h × ω) = J ω − d × (h × ω) + (h + m d) × u.
+    This is R s, shifted by the offset d from the centre to the reference point of `tree_frame`. With first moments h
+    about the reference point and h + m d about the centre,
+    J ω + h × u + d × (m u − h × ω) = J ω − d × (h × ω) + (h + m d) × u.
 
-    Slides take inertias about several points, of which this uses nothing but the mass: they do not turn.
+    Prismatic joints may move inertias about several points; since ω = 0, only their masses are used.
 
     Args:
-        s: The motion of one degree of freedom, at the reference point.
-        R: Inertia of what it moves, about the reference point.
-        about: First moment of what it moves, about the centre.
-        offset: From the centre to the reference point.
+        s: Motion of the degree of freedom, at the reference point.
+        R: Inertia of the bodies that it moves, about the reference point.
+        about: First moment of these bodies about the centre.
+        offset: Vector from the centre to the reference point.
     """
     turned = cross(R.first_moment, s.angular)
     angular = R.rotational @ s.angular - cross(offset, turned) + cross(about, s.linear)
@@ -120,7 +121,7 @@ def _momentum(s: Motion, R: RigidInertia, about: Array, offset: Array) -> Force:
 def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
     """Total mass and first moment on the world; in F, the momentum per unit velocity of each degree of freedom.
 
-    Linear momenta, that is: moments are about the reference points of `tree_frame`, of which there may be several.
+    Only its linear part is meaningful: moments are about the reference points of `tree_frame`, which may differ.
     """
     tree_frame.start(tree)
     tree.world.R = RigidInertia.zero()
@@ -139,10 +140,10 @@ def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
 
 
 def column_momenta(tree: Tree, F: Indexed) -> Any:
-    """Fill F with the momentum per unit velocity of each degree of freedom, once bodies are placed; its linear part.
+    """Fill F with the linear momentum per unit velocity of each degree of freedom, after bodies are placed.
 
     Returns:
-        The mass of all bodies.
+        The total mass.
     """
     tree.world.R = RigidInertia.zero()
 
@@ -157,7 +158,7 @@ def column_momenta(tree: Tree, F: Indexed) -> Any:
 
 
 def _put_momenta(k: Any, F: Indexed) -> None:
-    """R S of a node's own degrees of freedom, R being the inertia of all that they move."""
+    """R S for a node's own degrees of freedom, with the composite inertia R."""
     momenta = k.S.map(lambda s: k.R @ s)
     for c in k.columns():
         F[c] = c.of(momenta)

@@ -1,10 +1,10 @@
 """The Coriolis matrix C(q, v) for which Ṁ = C + Cᵀ, that is, Ṁ − 2C is skew. Cost O(n·d).
 
-    pass        loop               leaves
+    pass        loop               computes
     place       scatter            motions S, their rates Ṡ, inertia R, Coriolis inertia B, in the tree's frame
     composite   gather, columns    composite R and B; rows and columns of C
 
-With F = R S, F′ = R Ṡ + B S and F″ = Bᵀ S of a carried column c, C(k, c) = Sᵀ F′ and C(c, k) = Ṡᵀ F + Sᵀ F″.
+With F = R S, F′ = R Ṡ + B S and F″ = Bᵀ S of a descendant column c, C(k, c) = Sᵀ F′ and C(c, k) = Ṡᵀ F + Sᵀ F″.
 
 [EW21] S. Echeandia, P. Wensing, "Numerical methods to compute the Coriolis matrix and Christoffel symbols for
        rigid-body systems", Journal of Computational and Nonlinear Dynamics 16, 2021.

@@ -1,9 +1,9 @@
-"""Articulated-body forward dynamics: the joint accelerations that given joint forces cause. Cost O(n).
+"""Articulated-body forward dynamics: the joint accelerations caused by given joint forces. Cost O(n).
 
-    pass      loop       leaves                                                    source
-    motion    scatter    velocity V, Coriolis acceleration a, gyroscopic force b      Alg. 6.1, first loop
-    hinge     gather     articulated inertia P, D, G; residual joint acceleration ν   Eqs. 33, 58a–58d
-    answer    scatter    joint acceleration, node acceleration α                      Eqs. 58e–58g
+    pass           loop       computes                                                  source
+    motion         scatter    velocity V, Coriolis acceleration a, gyroscopic force b      Alg. 6.1, first loop
+    hinge          gather     articulated inertia P, D, G; residual joint acceleration ν   Eqs. 33, 58a–58d
+    acceleration   scatter    joint acceleration, node acceleration α                      Eqs. 58e–58g
 
 `H` is the transpose of the paper's, `X` its A*(p, k). In (58a) and (58e) the paper prints E_φ for E_A.
 
@@ -29,7 +29,7 @@ def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: I
         q: Configuration, (nq,).
         v: Joint velocities, (nv,).
         tau: Joint forces, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         a: Joint accelerations, (nv,).
     """
     articulated_body(tree, q, v, tau, -tree.gravity, wrench, a)
@@ -38,7 +38,7 @@ def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: I
 def articulated_body(
     tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any, *, springs: bool = True
 ) -> None:
-    """[J11] Algorithm 6.1 over a world that accelerates with `base`, with or without the nodes' springs and dampers."""
+    """[J11] Algorithm 6.1 for a world with acceleration `base`, with or without the nodes' springs and dampers."""
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.z = Force.zero()

@@ -1,8 +1,8 @@
-"""Newton–Euler inverse dynamics: the joint forces that go with given accelerations. Cost O(n).
+"""Newton–Euler inverse dynamics: the joint forces required for given accelerations. Cost O(n).
 
-    pass       loop       leaves                                             source
+    pass       loop       computes                                           source
     motion     scatter    velocity V, acceleration α, net force of each node   Alg. 3.1, first loop
-    wrenches   frames     what acts on the bodies from outside
+    wrenches   frames     external forces on the bodies
     force      gather     force f through each joint, torque Hᵀf               Alg. 3.1, second loop
 
 `H` is the transpose of the paper's, `X` its A*(p, k). Gravity enters as an acceleration of the world.
@@ -28,7 +28,7 @@ def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Ind
         q: Configuration, (nq,).
         v: Joint velocities, (nv,).
         a: Joint accelerations, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         tau: Joint forces, (nv,).
     """
     newton_euler(tree, q, v, a, -tree.gravity, wrench, tau)
@@ -36,20 +36,20 @@ def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Ind
 
 @algorithm(q=("q",), v=("v",), tau=("v",), outputs=("tau",), any_node=True)
 def bias_forces(tree: Tree, q: Indexed, v: Indexed, tau: Indexed) -> None:
-    """Joint forces C(q, v) + g(q) that keep all joint accelerations zero."""
+    """Joint forces C(q, v) + g(q) at zero joint accelerations."""
     newton_euler(tree, q, v, Zeros(), -tree.gravity, None, tau)
 
 
 @algorithm(q=("q",), tau=("v",), outputs=("tau",), any_node=True)
 def gravity_forces(tree: Tree, q: Indexed, tau: Indexed) -> None:
-    """Joint forces g(q) that hold the mechanism still."""
+    """Joint forces g(q) that hold the mechanism still against gravity."""
     newton_euler(tree, q, Zeros(), Zeros(), -tree.gravity, None, tau)
 
 
 def newton_euler(
     tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, tau: Any, *, springs: bool = True
 ) -> None:
-    """[J11] Algorithm 3.1 over a world that accelerates with `base`, with or without the nodes' springs and dampers."""
+    """[J11] Algorithm 3.1 for a world with acceleration `base`, with or without the nodes' springs and dampers."""
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.f = Force.zero()

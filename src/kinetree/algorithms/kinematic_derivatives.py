@@ -1,15 +1,15 @@
 """Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(d) per frame.
 
-In the frame of the tree a joint's motion S turns with its own node, Ṡ = V × S. A view that itself moves with the twist
-U sees it change by Ṡ − U × S:
+In the frame of the tree, a joint's motion S rotates with its own node, Ṡ = V × S. In a view that moves with the twist
+U, its rate of change is Ṡ − U × S:
 
     reference              U
     local                  twist of the frame
-    local_world_aligned    velocity of the frame's origin, without turning
+    local_world_aligned    velocity of the frame's origin, without rotation
     world                  0
 
-Turning a joint by δ changes the twist of what it carries, in its own coordinates, by Ψ̇ δ with Ψ̇ = V⁺ × S, V⁺ that of
-the joint's parent ([JR] Eq. 3.3). Seen from elsewhere, the twist also turns with the view's axes, and its point moves.
+Moving a joint by δ changes the twists of its descendants, in their own coordinates, by Ψ̇ δ with Ψ̇ = V⁺ × S, where V⁺
+is the velocity of the joint's parent ([JR] Eq. 3.3). In other views, axes also rotate and the reference point moves.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -29,7 +29,7 @@ from kinetree.spatial.motion import Motion
 
 
 def _place(tree: Tree, q: Indexed, v: Indexed, S: Indexed, rate: Indexed, of_parent: bool) -> None:
-    """Leave V at the nodes, and in the arrays each column's S and its rate, with its node or with its parent."""
+    """Set V at the nodes, and in the arrays each column's S and its rate, V × S of its node or of its parent."""
     tree_frame.start(tree)
     tree.world.V = Motion.zero()
 
@@ -58,7 +58,7 @@ def _jacobian_rate(reference: str) -> Callable[..., None]:
 
 
 def _of_view(reference: str, V: Motion) -> Motion:
-    """The twist with which a view moves, given that of its frame as the view sees it."""
+    """The twist of a view, given that of its frame in the view."""
     if reference == "local":
         return V
     return Motion.of(np.zeros(3), V.linear if reference == "local_world_aligned" else np.zeros(3))
@@ -80,7 +80,7 @@ def _velocity_derivative(reference: str) -> Callable[..., None]:
 
 
 def _turned(reference: str, S: Motion, V: Motion) -> Motion:
-    """What the turning of axes, and in the world the moving of the point, adds to the change of a twist."""
+    """The contribution of rotating axes and, for "world", of the moving reference point to the change of a twist."""
     if reference == "local":
         return Motion.zero()
     return (S if reference == "world" else Motion.of(S.angular, np.zeros(3))).cross(V)

@@ -1,13 +1,13 @@
-"""Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame, d being its depth.
+"""Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame of depth d.
 
-A quantity of a frame can be seen from three places:
+Motions of a frame are expressed in one of three references:
 
     reference              axes       velocity is that of
     local                  frame's    the frame's origin
     local_world_aligned    world's    the frame's origin
-    world                  world's    the point of the body that is at the world's origin
+    world                  world's    the body-fixed point at the world's origin
 
-Each is a transform out of the frame of the tree; nothing else in the recursions depends on the reference.
+Each is a transform from the frame of the tree; nothing else in the recursions depends on the reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.vector3 import cross
 
-#: From a frame's pose in its tree, and the place of the tree's origin, to the transform that shows motions.
+#: Maps a frame's pose in its tree and the position of the tree's origin to the transform of a reference.
 View = Callable[[Transform, Any], Transform]
 
 VIEWS: dict[str, View] = {
@@ -69,10 +69,10 @@ def _velocities(view: View) -> Callable[..., None]:
 
 
 def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> Indexed:
-    """Give `put` each frame, each degree of freedom that moves it, and the motion it causes, as `view` shows it.
+    """Call `put` with each frame, each degree of freedom that moves it, and the resulting motion in a view.
 
     Returns:
-        The motion that each degree of freedom causes, in the frame of its tree.
+        The motion due to each degree of freedom, in the frame of its tree.
     """
     S = tree.array("v")
     tree_frame.start(tree)
@@ -100,7 +100,7 @@ def _jacobians(view: View) -> Callable[..., None]:
 
 
 def drifting(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None = None) -> None:
-    """Leave V at every node, and its rate α; without joint accelerations `a`, those are zero."""
+    """Set V and its rate α at every node; joint accelerations default to zero."""
     tree_frame.start(tree)
     tree.world.V = Motion.zero()
     tree.world.alpha = Motion.zero()
@@ -136,13 +136,13 @@ def _accelerations(view: View, aligned: bool) -> Callable[..., None]:
 
 
 def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
-    """Rate of a motion V, as `seen` shows it, when its own rate is α.
+    """Rate of change of a body's motion V in a view.
 
     Args:
-        seen: Shows motions.
-        aligned: The origin of `seen` moves with the body, but its axes do not turn.
-        V: A motion of the body.
-        alpha: Its rate.
+        seen: Transform to the view.
+        aligned: Whether the origin of the view moves with the body while its axes do not rotate.
+        V: Velocity of the body.
+        alpha: Its rate of change in the frame of the tree.
     """
     rate = seen @ alpha
     if not aligned:
@@ -155,7 +155,7 @@ def for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions:
     """One algorithm for each reference, named after it.
 
     Args:
-        make: Gives the recursion for a reference.
+        make: Makes the recursion for a reference.
         **dimensions: As for `algorithm`.
     """
     made = {}
@@ -179,7 +179,7 @@ ACCELERATIONS = for_each_reference(
     lambda r: _accelerations(VIEWS[r], r == "local_world_aligned"),
     q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip
-#: J̇v of each frame, (m, 6), by reference: its acceleration when all joint accelerations are zero.
+#: J̇v of each frame, (m, 6), by reference: its acceleration at zero joint accelerations.
 JACOBIANS_DOT_V = for_each_reference(
     lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),
     q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),

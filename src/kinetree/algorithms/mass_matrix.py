@@ -1,13 +1,13 @@
-"""The mass matrix from composite inertias. Cost O(n·d).
+"""The mass matrix by composite rigid-body inertias. Cost O(n·d).
 
-    pass        loop               leaves                                                source
+    pass        loop               computes                                              source
     place       scatter            motions S and inertia R of each node in the tree's frame
     composite   gather             composite inertia R, a plain sum                        Alg. 4.1, Eq. 20
     column      gather, columns    M(l, k) = Hᵀ(l) X(l) with X = R(k) H(k)                 Alg. 4.2
 
-Algorithm 4.2 walks from each node k to the base, taking X(k) along. In the frame of the tree X needs no taking along,
-so the same products are formed row by row: node l meets the X of every node that it carries. (The algorithm as printed
-takes X along with φ where A is meant, and touches the inertial node.)
+Algorithm 4.2 walks from each node k to the base and propagates X(k) on the way. In the frame of the tree X needs no
+propagation, so the same products are formed row by row: node l uses the X of its descendants. (The printed algorithm
+propagates X with φ instead of A, and includes the inertial node.)
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """

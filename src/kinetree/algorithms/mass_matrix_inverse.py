@@ -1,13 +1,13 @@
-"""The inverse of the mass matrix, without the mass matrix. Cost O(n²).
+"""The inverse of the mass matrix, without forming the mass matrix. Cost O(n²).
 
-    pass       loop                leaves                                                        lines
+    pass       loop                computes                                                      lines
     place      scatter             motions S and inertia P of each node in the tree's frame          2–5
-    hinge      gather, columns     P, D, G; rows of M⁻¹ on what the node carries; forces F           8–26
-    response   scatter, columns    rows of M⁻¹ on all later columns; accelerations A (the paper's P) 28–35
+    hinge      gather, columns     P, D, G; rows of M⁻¹ for descendant columns; forces F             8–26
+    response   scatter, columns    rows of M⁻¹ for all later columns; accelerations A (paper: P)     28–35
 
-Algorithm 1 as printed does not give M⁻¹. Needed are: line 21 before line 11, with line 12 on the carried columns only;
-`+=` in line 14; and in lines 30–34 all columns from i on, not those of subtree(i). The mirror image of the upper
-triangle is the engine's business. In the frame of the tree all F fit into one array.
+Algorithm 1 as printed does not yield M⁻¹. Corrections: line 21 before line 11, with line 12 for descendants only; `+=`
+in line 14; and in lines 30–34 all columns from i on, not those of subtree(i). The engine mirrors the upper
+triangle. In the frame of the tree all F fit into one array.
 
 [C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
 """
@@ -47,9 +47,9 @@ def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
         for c in k.columns():
             F[c] = c.of(G)  # lines 14 and 19: U D⁻¹
         for c in tree.descendants(k):
-            felt = k.S.T @ F[c]
-            Minv[k, c] = -D.solve(felt)  # line 12
-            F[c] = F[c] - G @ felt  # line 14, accumulating: U Minv[k, c] = −G Sᵀ F
+            projected = k.S.T @ F[c]
+            Minv[k, c] = -D.solve(projected)  # line 12
+            F[c] = F[c] - G @ projected  # line 14, accumulating: U Minv[k, c] = −G Sᵀ F
         k.G = G
         parent.P += P_plus  # lines 23, 24
 

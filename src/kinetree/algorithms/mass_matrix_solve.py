@@ -1,4 +1,4 @@
-"""M⁻¹ x without M⁻¹, and the determinant of M, both from the articulated-body factorisation. Cost O(n).
+"""M⁻¹ x without forming M⁻¹, and the determinant of M, from the articulated-body factorisation. Cost O(n).
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """

@@ -1,7 +1,7 @@
 """Inverse dynamics as a linear function of inertial parameters: τ = Y(q, v, a) θ. Cost O(d) per body.
 
-The force that moves a body, I α + V ×* I V, is linear in the ten numbers of I. Its ten columns, in the body's own
-coordinates, go to the joints that move the body by virtual work.
+The force on a body, I α + V ×* I V, is linear in the ten parameters of I. By virtual work, its ten columns, in the
+body's own coordinates, are projected onto the joints that move the body.
 
 [AAH86] C. Atkeson, C. An, J. Hollerbach, "Estimation of inertial parameters of manipulator loads and links",
         International Journal of Robotics Research 5, 1986.
@@ -21,7 +21,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",))
 def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> None:
-    """Joint forces per unit of each inertial parameter of a body that sits in each frame. [AAH86] Eq. 12.
+    """Joint forces per unit of each inertial parameter of a body at each frame. [AAH86] Eq. 12.
 
     Args:
         tree: The mechanism.
@@ -51,6 +51,6 @@ def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> Non
 
 
 def _forces(V: Motion, alpha: Motion) -> Array:
-    """I α + V ×* I V for each unit of the ten numbers of I, (6, 10)."""
+    """I α + V ×* I V for unit values of the ten parameters of I, (6, 10)."""
     units = [RigidInertia(row) for row in np.eye(10)]
     return np.stack([(unit @ alpha + V.cross(unit @ V)).data for unit in units], axis=1)

@@ -1,6 +1,6 @@
-"""The same robot in other libraries: converters to and from Pinocchio's and MuJoCo's numbers.
+"""Conversion of coordinates, vectors and matrices to and from Pinocchio and MuJoCo.
 
-Neither library is imported here: their models are given by those who have them.
+Neither library is imported here: users pass in models that they already have.
 """
 
 from kinetree.interop.counterpart import Counterpart

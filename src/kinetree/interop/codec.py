@@ -1,4 +1,4 @@
-"""How one joint's numbers are written in another library."""
+"""Representation of a joint's coordinates in another library."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kinetree.spatial.value import Array
 
 @dataclass(frozen=True)
 class Codec:
-    """A joint whose configuration is the same in both libraries, but for the order of its numbers.
+    """A joint whose coordinates differ from the other library's only in their order.
 
     Attributes:
         kind: Kinetree's kind of joint.
-        columns: For each velocity there, which one of the joint's velocities here it is.
-        order: For each number of the configuration there, which one of the joint's numbers here it is.
-        world_linear: Whether the first three velocities there are linear, in world axes; here they are in the body's.
+        columns: For each of the other library's velocities, the index of the same one in Kinetree.
+        order: For each of the other library's coordinates, the index of the same one in Kinetree.
+        world_linear: Whether the other library's first three velocities are linear in world axes instead of body axes.
     """
 
     kind: str
@@ -27,23 +27,23 @@ class Codec:
 
     @property
     def nq(self) -> int:
-        """Numbers in the configuration there."""
+        """Number of coordinates in the other library."""
         return len(self.order)
 
     def to_q(self, q: Array) -> Array:
-        """From here to there, (…, nq) each."""
+        """Kinetree's coordinates in the other library's representation."""
         return q[..., list(self.order)]
 
     def from_q(self, q: Array) -> Array:
-        """From there to here."""
+        """The other library's coordinates in Kinetree's representation."""
         return q[..., list(np.argsort(self.order))]
 
 
 @dataclass(frozen=True)
 class CosineSine(Codec):
-    """A joint whose last number is an angle [rad], written as its cosine and sine there.
+    """A joint whose last coordinate is an angle [rad], which the other library represents by its cosine and sine.
 
-    An angle comes back within ±π; how often it has gone round is lost.
+    Angles are converted back to ±π; the number of turns is lost.
     """
 
     @property
@@ -58,6 +58,6 @@ class CosineSine(Codec):
 
 
 def same(kind: str, nv: int) -> Codec:
-    """A joint that is written alike in both, with as many coordinates as velocities."""
+    """A joint with the same representation in both libraries and nq = nv."""
     places = tuple(range(nv))
     return Codec(kind, places, places)

@@ -1,4 +1,4 @@
-"""The same robot in another library: its coordinates, vectors and matrices, both ways."""
+"""Conversion of a robot's coordinates, vectors and matrices to and from another library."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.value import Array
 
-# Both neighbours write the linear part of twists, wrenches and Jacobians first.
+# both libraries put the linear part of twists, wrenches and Jacobians first
 _SWAPPED = [3, 4, 5, 0, 1, 2]
 
 
 class Place:
-    """Where a joint's numbers are in the other library, and how they are written there.
+    """The position and representation of a joint's coordinates in the other library.
 
     Attributes:
-        q: Index of the first one in the configuration.
-        v: Index of the first one in the velocity.
-        codec: How they are written.
+        q: Index of its first coordinate in the configuration.
+        v: Index of its first component in the velocity.
+        codec: Their representation.
     """
 
     def __init__(self, q: int, v: int, codec: Codec) -> None:
@@ -36,26 +36,26 @@ class Place:
 
 
 class Counterpart(ABC):
-    """How a robot's numbers are written in another library's model of it. Any leading axes are batch axes.
+    """Converts between a robot and another library's model of it. Leading axes are batch axes.
 
-    `to_…` takes Kinetree's numbers to the other library's, `from_…` brings them back. Arguments named `q` and `v`
-    beside the thing that is converted are always Kinetree's; they matter only where the other library's velocities are
-    not Kinetree's in another order, which is so for MuJoCo's free joints, and may be left out everywhere else.
+    `to_…` converts from Kinetree to the other library, `from_…` converts back. Additional arguments `q` and `v` are
+    always Kinetree's. They are needed only if the other library's velocities are not a permutation of Kinetree's, as
+    for MuJoCo's free joints.
 
     Attributes:
-        robot: In Kinetree.
-        nq: Numbers in the other library's configuration.
-        nv: Degrees of freedom, the same in both.
+        robot: Kinetree's model.
+        nq: Number of coordinates in the other library's configuration.
+        nv: Number of degrees of freedom, the same in both.
     """
 
     #: The other library, for messages.
     library: str
 
     def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
-        # places: of every moving joint of the robot, by its name here
+        # places of all moving joints, by name in Kinetree
         self.robot, self.nq, self.nv = robot, nq, robot.nv
         self._groups = _grouped(robot.joints, places)
-        columns = np.empty(robot.nv, dtype=np.intp)  # for each of their velocities, the place of the same one here
+        columns = np.empty(robot.nv, dtype=np.intp)  # for each of their velocities, the index of ours
         for joint in robot.joints:
             place = places[joint.name]
             columns[place.v : place.v + joint.nv] = joint.v_start + np.array(place.codec.columns)
@@ -101,17 +101,17 @@ class Counterpart(ABC):
         return self._from(checked(f"{self.library}'s tau", tau, self.nv), q)
 
     def to_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
-        """Accelerations, (…, nv), as the other library's: the rates of change of *its* velocities."""
+        """Accelerations, (…, nv), converted to the rates of change of the other library's velocities."""
         return self._to(checked("a", a, self.nv) + self._drift(v), q)
 
     def from_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
-        """The other library's accelerations, (…, nv), as rates of change of Kinetree's velocities."""
+        """The other library's accelerations, (…, nv), converted to the rates of change of Kinetree's velocities."""
         return self._from(checked(f"{self.library}'s a", a, self.nv), q) - self._drift(v)
 
     def bias_forces(self, q: Any, v: Any) -> Array:
-        """The other library's bias forces, (…, nv): its joint forces when its accelerations are zero.
+        """The other library's bias forces, (…, nv): its joint forces at zero acceleration of its coordinates.
 
-        Where both libraries' accelerations are the same in another order, these are `to_tau(robot.bias_forces(q, v))`.
+        If both libraries' accelerations differ only in order, this equals `to_tau(robot.bias_forces(q, v))`.
         """
         return self.to_tau(self.robot.inverse_dynamics(q, v, -self._drift(v) + np.zeros(self.nv)), q)
 
@@ -152,19 +152,19 @@ class Counterpart(ABC):
     @property
     @abstractmethod
     def frames(self) -> tuple[str, ...]:
-        """Frames of the robot that the other library's model has too, in Kinetree's order."""
+        """Frames that both models have, in Kinetree's order."""
 
     @abstractmethod
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
-        """What the other library has computed: poses of frames in the world, (m, 4, 4).
+        """Poses of frames in the world as computed by the other library, (m, 4, 4).
 
         Args:
-            data: The other library's results, brought up to date by the caller.
-            frames: By default `frames`.
+            data: The other library's data, updated by the caller.
+            frames: Names of frames; by default `frames`.
         """
 
     def _chosen(self, frames: Any) -> tuple[str, ...]:
-        """Names of frames that were given, or all of them."""
+        """The given names of frames, or all of them."""
         if frames is None:
             return self.frames
         if isinstance(frames, str) or not isinstance(frames, (Sequence, np.ndarray)) or np.ndim(frames) != 1:
@@ -175,7 +175,7 @@ class Counterpart(ABC):
         if not isinstance(frame, str) or frame not in self.frames:
             raise UnknownNameError(f"frame of both Kinetree's robot and {self.library}'s model", frame, self.frames)
 
-    # -- the change of basis v = T v', with T a permutation, then a rotation of the linear part of free joints ---------
+    # -- change of basis v = T v′: a permutation, and a rotation of the linear part of free joints --------------------
 
     def _to(self, x: Array, q: Any) -> Array:
         """Tᵀ x, along the last axis."""
@@ -192,12 +192,12 @@ class Counterpart(ABC):
         return result
 
     def _rotations(self, q: Any) -> list[tuple[Joint, int, Array]]:
-        """Of each joint whose linear velocity is given in world axes there: itself, its place there, its rotation."""
+        """Each joint with linear velocity in world axes there, with its index there and its rotation."""
         if not self._turning:
             return []
         if q is None:
             raise InputError(
-                f"{self.library} gives the linear velocity of free joints in world axes, so that converting it takes "
+                f"{self.library} expresses the linear velocity of free joints in world axes, so converting it needs "
                 "the configuration: give q="
             )
         q = checked("q", q, self.robot.nq, real=True)
@@ -208,13 +208,13 @@ class Counterpart(ABC):
             ]
 
     def _drift(self, v: Any) -> Array:
-        """ω × v of joints whose linear velocity is given in world axes there, else zero: a − T a′ = −ω × v."""
+        """ω × v of joints with linear velocity in world axes there, else zero: a − T a′ = −ω × v."""
         if not self._turning:
             return np.zeros(self.nv)
         if v is None:
             raise InputError(
-                f"{self.library} gives the linear acceleration of free joints in world axes, so that converting it "
-                "takes the velocity: give v="
+                f"{self.library} expresses the linear acceleration of free joints in world axes, so converting it "
+                "needs the velocity: give v="
             )
         v = checked("v", v, self.nv)
         drift = np.zeros_like(v)
@@ -230,13 +230,13 @@ def matched(
     joints: Mapping[str, str] | None,
     library: str,
 ) -> dict[str, str]:
-    """The other library's joint of each moving joint of the robot, one to one.
+    """The other library's joint for each moving joint of the robot, one to one.
 
     Args:
-        robot: In Kinetree.
-        theirs: The kinds of joint that each of the other library's joints can stand for, by its name there.
-        joints: Names there of joints that have another name here.
-        library: For messages.
+        robot: Kinetree's model.
+        theirs: The kinds that each of the other library's joints can have in Kinetree, by its name there.
+        joints: The other library's names of joints that have different names in Kinetree.
+        library: Name of the other library, for messages.
     """
     given = dict(joints or {})
     ours = tuple(joint.name for joint in robot.joints)
@@ -244,7 +244,7 @@ def matched(
         if name not in ours:
             raise UnknownNameError("moving joint", name, ours)
     pairs = {name: given.get(name, name) for name in ours if given.get(name, name) in theirs}
-    # the joint of a floating base has a name of its own in every library
+    # libraries name the joint of a floating base differently
     left = [joint for joint in robot.joints if joint.name not in pairs and joint.name not in given]
     rest = [name for name in theirs if name not in pairs.values()]
     free = [name for name in rest if "floating" in theirs[name]]
@@ -271,7 +271,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _grouped(joints: Sequence[Joint], places: Mapping[str, Place]) -> list[tuple[Codec, Array, Array]]:
-    """Joints written alike, with the indices of their numbers here and there, (count, nq) each."""
+    """Joints grouped by codec, with the indices of their coordinates here and there, (count, nq) each."""
     groups: dict[Codec, list[Joint]] = {}
     for joint in joints:
         groups.setdefault(places[joint.name].codec, []).append(joint)
@@ -286,7 +286,7 @@ def _grouped(joints: Sequence[Joint], places: Mapping[str, Place]) -> list[tuple
 
 
 def _with(x: Array, start: int, part: Array) -> Array:
-    """A copy of x, broadcast where needed, with three numbers of its last axis replaced by a column."""
+    """A copy of x, broadcast if needed, with three entries of its last axis replaced by a column."""
     batch = np.broadcast_shapes(x.shape[:-1], part.shape[:-2])
     result = np.array(np.broadcast_to(x, (*batch, x.shape[-1])))
     result[..., start : start + 3] = part[..., 0]

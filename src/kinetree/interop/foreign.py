@@ -1,4 +1,4 @@
-"""Telling models of other libraries from everything else, without importing those libraries."""
+"""Recognises objects of other libraries without importing these libraries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kinetree.model.model import Model
 
 
 def require_instance(caller: str, thing: Any, library: str, name: str, hints: Mapping[str, str]) -> None:
-    """Raise unless something is an object of a class of a library.
+    """Raise unless an object is an instance of a class of another library.
 
     Args:
-        caller: The function that takes it, for messages.
-        thing: What was given.
-        library: Name of its module. One that was never imported has no objects.
-        name: Of the class.
-        hints: What to write instead, by names of classes that are often given by mistake.
+        caller: The calling function, for messages.
+        thing: The object.
+        library: Name of the library's module. If it was never imported, there are no instances.
+        name: Name of the class.
+        hints: What to write instead, by names of classes often given by mistake.
     """
     wanted = getattr(sys.modules.get(library), name, None)
     if isinstance(wanted, type) and isinstance(thing, wanted):
@@ -32,12 +32,12 @@ def require_instance(caller: str, thing: Any, library: str, name: str, hints: Ma
 
 
 def require_pair(caller: str, robot: Any, joints: Any) -> None:
-    """Raise unless the first argument is a robot, and names of joints come as a dictionary.
+    """Raise unless `robot` is a `Model` and `joints` a mapping of names or None.
 
     Args:
-        caller: The function that takes them, for messages.
-        robot: Should be a `Model`.
-        joints: Should be a mapping of names, or None.
+        caller: The calling function, for messages.
+        robot: The robot.
+        joints: Names of joints in the other library, by name in Kinetree.
     """
     if not isinstance(robot, Model):
         raise InputError(f"{caller} takes a kinetree.Model first, got {type(robot).__name__}")
@@ -47,7 +47,7 @@ def require_pair(caller: str, robot: Any, joints: Any) -> None:
         raise InputError(f"{caller}: joints is not a dictionary of names; give {{'name here': 'name there'}}")
 
 
-#: What people have in their hands instead of a `mujoco.MjModel`.
-MUJOCO_HINTS = {"MjSpec": "spec.compile()", "MjData": "data.model", "str": "a path or a text to kinetree.load"}
-#: What people have in their hands instead of a `pinocchio.Model`.
-PINOCCHIO_HINTS = {"RobotWrapper": "robot.model", "Data": "the model", "str": "a path or a text to kinetree.load"}
+#: Objects often given instead of a `mujoco.MjModel`.
+MUJOCO_HINTS = {"MjSpec": "spec.compile()", "MjData": "data.model", "str": "files to kinetree.load instead"}
+#: Objects often given instead of a `pinocchio.Model`.
+PINOCCHIO_HINTS = {"RobotWrapper": "robot.model", "Data": "the model", "str": "files to kinetree.load instead"}

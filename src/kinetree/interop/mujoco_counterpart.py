@@ -1,4 +1,4 @@
-"""A robot's numbers in MuJoCo's order."""
+"""Conversion to and from MuJoCo's coordinates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetree.model.model import Model
 from kinetree.model.placement import pose
 from kinetree.spatial.value import Array
 
-#: By the number that MuJoCo gives to a type of joint.
+#: Codecs by MuJoCo's number of the joint type.
 CODECS = (
     Codec("floating", columns=(3, 4, 5, 0, 1, 2), order=(0, 1, 2, 3, 4, 5, 6), world_linear=True),
     Codec("spherical", columns=(0, 1, 2), order=(0, 1, 2, 3)),
@@ -26,12 +26,12 @@ CODECS = (
 
 
 class MujocoCounterpart(Counterpart):
-    """A robot's numbers in MuJoCo's order; made by `interop.mujoco`.
+    """Converts to and from MuJoCo's coordinates; created by `interop.mujoco`.
 
-    Configurations are the same but for the order of joints. The velocity of a free joint is linear first and in world
-    axes, then angular in the body's; so converting velocities, accelerations, forces, matrices and Jacobians of a robot
-    that has one takes q, and accelerations take v. Jacobians are `mj_jac…`'s two results stacked, position above
-    rotation, and Kinetree's with `reference="local_world_aligned"`.
+    Configurations differ only in the order of joints. The velocity of a free joint is linear in world axes, then
+    angular in body axes. So for robots with a free joint, converting velocities, accelerations, forces, matrices and
+    Jacobians needs q, and converting accelerations needs v. Jacobians correspond to the two results of `mj_jac…`,
+    stacked with position above rotation, and to Kinetree's with `reference="local_world_aligned"`.
     """
 
     library = "MuJoCo"
@@ -46,8 +46,8 @@ class MujocoCounterpart(Counterpart):
             joint, codec = robot.joint(name), CODECS[model.jnt_type[number]]
             if codec.world_linear and not (joint.parent == "world" and np.array_equal(joint.placement, np.eye(4))):
                 raise InputError(
-                    f"joint {name!r} floats about a place other than the world's origin, MuJoCo's free joints do not; "
-                    "build the robot without its placement"
+                    f"joint {name!r} floats relative to a pose other than the world's origin, which MuJoCo's free "
+                    "joints cannot; build the robot without this placement"
                 )
             places[name] = Place(int(model.jnt_qposadr[number]), int(model.jnt_dofadr[number]), codec)
         super().__init__(robot, model.nq, places)
@@ -61,16 +61,16 @@ class MujocoCounterpart(Counterpart):
         return tuple(self._found)
 
     def frame_id(self, frame: str) -> tuple[str, int]:
-        """What a frame is in MuJoCo, "body" or "site", and its number there."""
+        """MuJoCo's type of a frame, "body" or "site", and its index."""
         self._require(frame)
         return self._found[frame]
 
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
-        """What `mj_kinematics` has computed: poses of frames in the world, (m, 4, 4).
+        """Poses of frames in the world as computed by `mj_kinematics`, (m, 4, 4).
 
         Args:
-            data: MuJoCo's results, brought up to date by the caller.
-            frames: By default `frames`.
+            data: A `mujoco.MjData`, updated by the caller.
+            frames: Names of frames; by default `frames`.
         """
         require_instance("read_poses", data, "mujoco", "MjData", {})
         where = [self.frame_id(frame) for frame in self._chosen(frames)]
@@ -79,10 +79,10 @@ class MujocoCounterpart(Counterpart):
 
 
 def mujoco(robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> MujocoCounterpart:
-    """Converts a robot's numbers to and from those of a MuJoCo model of the same robot.
+    """Converter to and from a MuJoCo model of the same robot.
 
-    Joints are matched by name, a floating base by being the only one; the two models must have the same joints, and
-    zero in the same place, as they do when the robot comes from `from_mujoco` or the same MJCF file.
+    Joints are matched by name, and a single floating base by its kind. Both models must have the same joints with the
+    same zero positions, as they do if the robot comes from `from_mujoco` or the same MJCF file.
 
         other = kt.interop.mujoco(robot, model)
         data.qpos, data.qvel = other.to_q(q), other.to_v(v, q)
@@ -90,9 +90,9 @@ def mujoco(robot: Model, model: Any, joints: Mapping[str, str] | None = None) ->
         a = other.from_a(data.qacc, v, q)
 
     Args:
-        robot: In Kinetree.
+        robot: Kinetree's model.
         model: A `mujoco.MjModel`.
-        joints: MuJoCo's names of joints that have another name here.
+        joints: MuJoCo's names of joints that have different names in Kinetree, by name in Kinetree.
 
     Raises:
         InputError: If a joint has no counterpart; names it.

@@ -1,4 +1,4 @@
-"""A robot from a model of MuJoCo."""
+"""Converts MuJoCo models to Kinetree models."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
 from kinetree.spatial.value import Array
 
-# Bits of `opt.disableflags`.
+# bits of `opt.disableflags`
 _NO_CONTACT, _NO_GRAVITY = 1 << 4, 1 << 7
 
-# Values of `actuator_trntype`: a joint, in the child's axes or the parent's.
+# values of `actuator_trntype`: a joint, in the child's axes or the parent's
 _AT_JOINTS = (0, 1)
 
 
 def from_mujoco(model: Any) -> Model:
-    """The robot that a MuJoCo model describes, for people who have one.
+    """A robot from a MuJoCo model.
 
     Configurations are MuJoCo's `qpos`, number by number: reference angles (`ref`) are worked into placements, and a
     free joint starts at the world's origin, so that `qpos0` is where the file puts the robot, and `neutral` is not. Of
@@ -40,10 +40,10 @@ def from_mujoco(model: Any) -> Model:
     limits are kept on the joints. What Kinetree does not model is listed in one `ModelWarning`.
 
     Args:
-        model: A `mujoco.MjModel`. It is copied, and may be changed afterwards.
+        model: A `mujoco.MjModel`. It is copied, so it may be changed afterwards.
 
     Raises:
-        InputError: If it is something else.
+        InputError: If it is not a `mujoco.MjModel`.
     """
     require_instance("from_mujoco", model, "mujoco", "MjModel", MUJOCO_HINTS)
     robot, notes = converted(model)
@@ -56,7 +56,7 @@ def from_mujoco(model: Any) -> Model:
 
 @dataclass(frozen=True)
 class Unmodelled:
-    """How many things there are outside of the bodies that act on a robot in MuJoCo, and not here."""
+    """Numbers of objects outside the bodies that act on a robot in MuJoCo but not in Kinetree."""
 
     actuators: int = 0
     equalities: int = 0
@@ -67,7 +67,7 @@ class Unmodelled:
 
     @classmethod
     def of(cls, model: Any) -> Unmodelled:
-        """Those of a `mujoco.MjModel`."""
+        """Count them in a `mujoco.MjModel`."""
         collide = bool(model.geom_contype.any() and model.geom_conaffinity.any() and model.ngeom > 1)
         contacts = bool(collide or model.npair) and not model.opt.disableflags & _NO_CONTACT
         return cls(model.nu, model.neq, model.ntendon, model.nflex, model.nplugin, contacts)
@@ -84,11 +84,11 @@ class Unmodelled:
 
 
 def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, list[str]]:
-    """The robot that a MuJoCo model describes, and what it has that Kinetree does not model.
+    """A robot from a MuJoCo model, and what Kinetree does not model of it.
 
     Args:
         model: A `mujoco.MjModel`.
-        unmodelled: What it has outside of its bodies, if that was left out of the model; else it is counted there.
+        unmodelled: Objects outside the bodies, if they were left out of the model; otherwise counted in it.
     """
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
@@ -114,7 +114,7 @@ def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, 
 
 
 def _rotors(model: Any) -> Array:
-    """Inertia of rotors that actuators add to each joint, seen through their gears."""
+    """Reflected rotor inertia that actuators add to each joint."""
     rotors = np.zeros(model.njnt)
     armature = getattr(model, "actuator_armature", None)  # older versions have none
     if armature is None:
@@ -128,16 +128,16 @@ def _rotors(model: Any) -> Array:
 
 
 def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, R: Array, rotors: Array) -> None:
-    """Add a body behind its joints, in the order in which MuJoCo applies them.
+    """Add a body with its joints, in the order in which MuJoCo applies them.
 
     Args:
-        builder: What it is added to.
-        model: MuJoCo's.
-        names: What its things are called here.
-        body: Its number there.
+        builder: The builder to add to.
+        model: MuJoCo's model.
+        names: Names in Kinetree.
+        body: MuJoCo's index of the body.
         at: Its pose in its parent, (4, 4).
         R: Axes of its principal inertias, (3, 3).
-        rotors: What actuators add to the armature of each joint.
+        rotors: Armature that actuators add to each joint.
     """
     name, parent = names.bodies[body], names.bodies[model.body_parentid[body]]
     solid: dict[str, Any] = {
@@ -147,7 +147,7 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, 
     }
     joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
     origin = np.zeros(3)  # of the last link frame, seen from the body's; they have the same axes
-    # joints that turn do so about their anchor, where a slide is does not matter
+    # hinges and balls rotate about their anchor; the position of a slide is irrelevant
     anchors = [np.array(model.jnt_pos[joint]) for joint in joints if CODECS[model.jnt_type[joint]].kind != "prismatic"]
     off_centre = bool(anchors and anchors[-1].any() and model.jnt_type[joints[0]] != 0)
     for joint in joints:
@@ -187,7 +187,7 @@ def _add_body(builder: Builder, model: Any, names: Names, body: int, at: Array, 
 
 
 def _limits(model: Any, joint: int, kind: str) -> Limits:
-    """Of hinges and slides; the cone of a ball joint is no limit of its coordinates."""
+    """Limits of hinges and slides; the cone of a ball joint does not limit its coordinates."""
     if kind not in ("revolute", "prismatic"):
         return Limits()
     lower, upper = model.jnt_range[joint] if model.jnt_limited[joint] else (-np.inf, np.inf)
@@ -196,7 +196,7 @@ def _limits(model: Any, joint: int, kind: str) -> Limits:
 
 
 def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> list[str]:
-    """What acts on the robot in MuJoCo and not here, each with how often it comes."""
+    """What acts on the robot in MuJoCo but not in Kinetree, with counts."""
     fluid = model.opt.density or model.opt.viscosity or np.any(model.opt.wind)
     free = [j for j in range(model.njnt) if model.jnt_type[j] == 0]
     rotors = _rotors(model)

@@ -1,7 +1,7 @@
 """Names of a MuJoCo model's bodies, joints and sites.
 
-MuJoCo allows things without names, and the same name for a body, a joint and a site. Kinetree wants a name for
-everything, unique among bodies and frames, and unique among joints.
+MuJoCo allows objects without names, and the same name for a body, a joint and a site. In Kinetree every object has a
+name, unique among bodies and frames or among joints.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from kinetree.model.builder import WORLD_NAME
 
 
 class Names:
-    """What MuJoCo's things are called here, by their numbers there.
+    """Names of MuJoCo's objects in Kinetree, by MuJoCo's index.
 
     Attributes:
-        bodies: The world comes first.
-        joints: Unnamed ones are "joint" with their number.
-        sites: One that shares its name with a body gets " (site)" behind.
+        bodies: Bodies, the world first.
+        joints: Joints; unnamed ones are called "joint" followed by their index.
+        sites: Sites; one that shares its name with a body gets the suffix " (site)".
     """
 
     def __init__(self, model: Any) -> None:
@@ -34,11 +34,11 @@ class Names:
         )
 
     def free(self, name: str) -> str:
-        """A name that no body and no frame has yet, and which is then taken."""
+        """Reserve a name that no body or frame has yet."""
         return _free(name, self._taken)
 
     def free_joint(self, name: str) -> str:
-        """A name that no joint has yet, and which is then taken."""
+        """Reserve a name that no joint has yet."""
         return _free(name, self._taken_joints)
 
 

@@ -1,4 +1,4 @@
-"""A robot's numbers in Pinocchio's order."""
+"""Conversion to and from Pinocchio's coordinates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kinetree.spatial.value import Array
 
 
 class PinocchioCounterpart(Counterpart):
-    """A robot's numbers in Pinocchio's order; made by `interop.pinocchio`.
+    """Converts to and from Pinocchio's coordinates; created by `interop.pinocchio`.
 
-    Pinocchio numbers joints its own way, writes quaternions as x, y, z, w, unbounded and planar angles as cosine and
-    sine, and the linear part of twists first. Its velocities are Kinetree's in another order, so that no conversion
+    Pinocchio orders joints differently, represents quaternions as x, y, z, w and unbounded and planar angles as cosine
+    and sine, and puts the linear part of twists first. Its velocities are a permutation of Kinetree's, so no conversion
     needs q.
     """
 
@@ -39,34 +39,34 @@ class PinocchioCounterpart(Counterpart):
         return tuple(self._numbers)
 
     def frame_id(self, frame: str) -> int:
-        """Pinocchio's number of a frame, by its name here."""
+        """Pinocchio's index of a frame, by its name in Kinetree."""
         self._require(frame)
         return self._numbers[frame]
 
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
-        """What `pinocchio.framesForwardKinematics` has computed: poses of frames in the world, (m, 4, 4).
+        """Poses of frames in the world as computed by `pinocchio.framesForwardKinematics`, (m, 4, 4).
 
         Args:
-            data: Pinocchio's results, brought up to date by the caller.
-            frames: By default `frames`.
+            data: A `pinocchio.Data`, updated by the caller.
+            frames: Names of frames; by default `frames`.
         """
         require_instance("read_poses", data, "pinocchio", "Data", {})
         return np.array([data.oMf[self.frame_id(frame)].homogeneous for frame in self._chosen(frames)])
 
 
 def pinocchio(robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> PinocchioCounterpart:
-    """Converts a robot's numbers to and from those of a Pinocchio model of the same robot.
+    """Converter to and from a Pinocchio model of the same robot.
 
-    Joints are matched by name, a floating base by being the only one; the two models must have the same joints, and
-    zero in the same place, as they do when they come from one file or from `from_pinocchio`.
+    Joints are matched by name, and a single floating base by its kind. Both models must have the same joints with the
+    same zero positions, as they do if they come from the same file or from `from_pinocchio`.
 
         other = kt.interop.pinocchio(robot, model)
         tau = other.from_tau(pin.rnea(model, data, other.to_q(q), other.to_v(v), other.to_a(a)))
 
     Args:
-        robot: In Kinetree.
+        robot: Kinetree's model.
         model: A `pinocchio.Model`.
-        joints: Pinocchio's names of joints that have another name here.
+        joints: Pinocchio's names of joints that have different names in Kinetree, by name in Kinetree.
 
     Raises:
         InputError: If a joint has no counterpart; names it.

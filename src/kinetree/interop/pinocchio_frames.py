@@ -1,4 +1,4 @@
-"""Names of a Pinocchio model's bodies and frames, each used once."""
+"""Unique names for a Pinocchio model's bodies and frames."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from kinetree.model.builder import WORLD_NAME
 from kinetree.spatial.value import Array
 
-#: Frames are taken in this order of types, so that a link's name goes to the link.
+#: The order in which frames receive names, so that links keep theirs.
 _TYPES = ("BODY", "OP_FRAME", "SENSOR", "FIXED_JOINT", "JOINT")
 
 
 class Frames:
-    """Which of Pinocchio's frames are bodies of Kinetree's, and which are frames fixed to them.
+    """Pinocchio's frames, divided into Kinetree's bodies and the frames fixed to them.
 
-    Pinocchio tells frames apart by name and type, Kinetree by name alone: a name that is taken gets a number behind.
-    Frames of joints are left out where another frame sits.
+    Pinocchio identifies frames by name and type, Kinetree by name alone, so duplicate names get a number as suffix.
+    Joint frames that coincide with another frame are left out.
 
     Attributes:
-        bodies: Name of each joint's body, by the joint's number.
-        others: Name, number of the joint and pose in it, (4, 4), of each frame that is no body's.
-        numbers: Pinocchio's number of each frame that it has.
+        bodies: Name of each joint's body, by the joint's index.
+        others: Name, joint index and pose in the joint, (4, 4), of each frame that is not a body.
+        numbers: Pinocchio's index of each frame.
     """
 
     def __init__(self, model: Any) -> None:
@@ -51,11 +51,11 @@ class Frames:
             self.others.append((self.free(name, number), joint, at))
 
     def free(self, name: str, number: int | None = None) -> str:
-        """A name that is not taken yet, which it then is.
+        """Reserve a name that is not used yet.
 
         Args:
-            name: What it should be.
-            number: Pinocchio's of the frame that has it.
+            name: The preferred name.
+            number: Pinocchio's index of the frame.
         """
         count, tried = 1, name
         while tried in self._taken:

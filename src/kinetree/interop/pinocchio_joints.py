@@ -1,4 +1,4 @@
-"""Pinocchio's joints, as joints that Kinetree has.
+"""Pinocchio's joints in terms of Kinetree's.
 
 A composite joint becomes its parts in series, a `SphericalZYX` joint three turns about z, y and x; between them are
 massless bodies. Their coordinates are the same, number by number.
@@ -22,7 +22,7 @@ _BALL = Codec("spherical", columns=(0, 1, 2), order=(1, 2, 3, 0))
 _PLANAR = CosineSine("planar", columns=(1, 2, 0), order=(0, 1, 2))
 _UNBOUNDED = CosineSine("revolute", columns=(0,), order=(0,))
 
-#: Pinocchio's name of each joint with several degrees of freedom that Kinetree has.
+#: Codecs of joints with several degrees of freedom, by Pinocchio's name.
 _SEVERAL = {
     "JointModelFreeFlyer": _FREE,
     "JointModelSpherical": _BALL,
@@ -31,7 +31,7 @@ _SEVERAL = {
     "JointModelUniversal": same("universal", 2),
 }
 
-#: What the names of joints with one degree of freedom start with.
+#: Prefixes of Pinocchio's names of joints with one degree of freedom.
 _ONE = (
     ("JointModelRevoluteUnbounded", _UNBOUNDED),
     ("JointModelRUB", _UNBOUNDED),
@@ -46,15 +46,15 @@ class Part:
     """One of Kinetree's joints in a Pinocchio model.
 
     Attributes:
-        name: Unique; Pinocchio's, with a number behind if the joint has several parts.
-        number: Pinocchio's of the joint that it is part of.
-        last: Whether it carries that joint's body.
-        codec: How its numbers are written there.
-        q: Where they start in Pinocchio's configuration.
-        v: Where they start in Pinocchio's velocity.
-        placement: Pose in the parent joint, or in the part before, (4, 4).
-        axes: In the moved frame, (count, 3).
-        pitch: Of a helical joint [m/rad], else None.
+        name: Pinocchio's name, with a number as suffix if the joint has several parts.
+        number: Pinocchio's index of the joint that it is part of.
+        last: Whether it carries the joint's body.
+        codec: Representation of its coordinates in Pinocchio.
+        q: Index of its first coordinate in Pinocchio's configuration.
+        v: Index of its first component in Pinocchio's velocity.
+        placement: Pose in the parent joint, or in the previous part, (4, 4).
+        axes: Axes in the moved frame, (count, 3).
+        pitch: Pitch of a helical joint [m/rad], else None.
     """
 
     name: str
@@ -105,7 +105,7 @@ def _parts(joint: Any, name: str, number: int, placement: Array) -> list[Part]:
         else "lock it with pinocchio.buildReducedModel"
     )
     kind = short.removeprefix("JointModel")
-    raise ModelError(f"joint {name!r} is of the type {kind}, which Kinetree does not have; {hint}")
+    raise ModelError(f"joint {name!r} has type {kind}, which Kinetree does not support; {hint}")
 
 
 def _composite(joint: Any, at: Part) -> list[Part]:
@@ -130,7 +130,7 @@ def _in_series(parts: list[Part], name: str) -> list[Part]:
 
 
 def _axis_and_pitch(joint: Any, kind: str) -> tuple[Array, float | None]:
-    """From the joint's motion subspace, linear part first: not every joint names its axis."""
+    """The axis, from the joint's motion subspace with the linear part first, since not every joint stores its axis."""
     data = joint.createData()
     q = np.zeros(joint.idx_q + joint.nq)
     q[joint.idx_q] = float(joint.nq == 2)  # the cosine of an unbounded angle

@@ -1,4 +1,4 @@
-"""A robot from a model of Pinocchio."""
+"""Converts Pinocchio models to Kinetree models."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kinetree.model.joint import Limits
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
-# Pinocchio's way to say that there is no limit.
+# Pinocchio's value for no limit
 _NO_LIMIT = 1e300
 
 
 def from_pinocchio(model: Any) -> Model:
-    """The robot that a Pinocchio model describes, for people who have one.
+    """A robot from a Pinocchio model.
 
     Every joint of Pinocchio that Kinetree has becomes one: revolute (unbounded ones too, as one angle), prismatic,
     helical, universal, spherical, planar, translation and free-flyer joints. Composite and `SphericalZYX` joints become
@@ -34,11 +34,11 @@ def from_pinocchio(model: Any) -> Model:
     any.
 
     Args:
-        model: A `pinocchio.Model`. It is copied, and may be changed afterwards.
+        model: A `pinocchio.Model`. It is copied, so it may be changed afterwards.
 
     Raises:
-        InputError: If it is something else.
-        ModelError: If it has a joint that Kinetree has not.
+        InputError: If it is not a `pinocchio.Model`.
+        ModelError: If it has a joint that Kinetree does not support.
     """
     require_instance("from_pinocchio", model, "pinocchio", "Model", PINOCCHIO_HINTS)
     parts = parts_of(model)
@@ -46,7 +46,7 @@ def from_pinocchio(model: Any) -> Model:
     builder = Builder(model.name or "robot", np.array(model.gravity.linear), strict=False)
     carriers = {0: WORLD_NAME}
     for part in parts:
-        # the first part of a joint hangs on the parent's body, the others on the part before
+        # the first part of a joint is attached to the parent's body, the others to the previous part
         parent = carriers.get(part.number) or carriers[model.parents[part.number]]
         body = frames.bodies[part.number] if part.last else frames.free(f"{part.name} body")
         _add(builder, model, part, parent, body)
@@ -85,7 +85,7 @@ def _add(builder: Builder, model: Any, part: Part, parent: str, body: str) -> No
 
 
 def _limits(model: Any, part: Part, columns: Array) -> Limits:
-    """Position limits of joints whose coordinates are the same numbers in both libraries; of others there are none."""
+    """Position limits of joints with the same coordinates in both libraries; others have none."""
 
     def bounds(values: Any, indices: Array) -> Array:
         chosen = np.array(values)[indices]

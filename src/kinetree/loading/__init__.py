@@ -25,37 +25,37 @@ def load(
     directory: str | os.PathLike[str] | None = None,
     xacro: Mapping[str, Any] | None = None,
 ) -> Model:
-    """A robot from a URDF, SDF or MJCF file; its content says which.
+    """Load a robot from a URDF, SDF or MJCF file; the format is detected from the content.
 
     A `ModelWarning` with file and line reports what can be loaded but deserves attention: mimic joints, moving links
     without mass, unphysical inertias, and elements that are not read.
 
-    A URDF or SDF opens no other file. An MJCF opens what it includes or attaches, and meshes that give a body its
-    inertia: all below one directory.
+    A URDF or SDF file opens no other file. An MJCF file opens the files that it includes or attaches and the meshes
+    that define a body's inertia, all below one directory.
 
     Args:
         source: A path, or the content of a file: a string that starts with "<" is content.
-        floating_base: Whether roots float, on a joint "root_joint"; otherwise they are fixed to the world.
-        root: Load only this link and what it carries. By default everything is loaded; several roots make a forest.
-        mimic: "independent" gives joints that mimic others coordinates of their own; "lock" fixes them where they are
-            when the joints that they mimic are neutral, or locked.
+        floating_base: Whether root links float, on a joint "root_joint"; otherwise they are fixed to the world.
+        root: Load only this link and its descendants. By default everything is loaded; several roots make a forest.
+        mimic: "independent" gives mimic joints coordinates of their own; "lock" fixes them at the position that follows
+            from the neutral or locked position of the joints they mimic.
         lock: Joints to fix, by name, with their configurations.
-        joint_order: Names of moving joints in the order in which their coordinates should come. Coordinates are
-            ordered depth first, so only whole branches can be reordered; an order that would split one is refused
+        joint_order: Names of moving joints in the desired order of their coordinates. Coordinates are ordered depth
+            first, so only whole branches can be reordered; an order that would split a branch is refused
             (`Model.joint_indices` permutes coordinates into any order). Joints not named come last.
-        gravity: Acceleration of free fall in the world frame, (3,) [m/s²]. By default what the file says, or
+        gravity: Acceleration of free fall in the world frame, (3,) [m/s²]. By default that of the file, or
             (0, 0, −9.81).
-        directory: No file outside of it is read, links followed. By default that of the file; a text reads no files
-            unless a directory is given, where its relative names then start.
-        xacro: Arguments of a xacro file, by name; {} if it has none. Gives leave to expand it, which evaluates its
-            expressions and reads whatever it includes, wherever that is: for files that you trust.
+        directory: No file outside this directory is read, even through links. By default that of the file. Content
+            given as a string reads no files unless a directory is given, which relative names then start from.
+        xacro: Arguments of a xacro file, by name; {} if it has none. This permits expanding the file, which evaluates
+            its expressions and reads any file that it includes: only for files that you trust.
 
     Returns:
         The model.
 
     Raises:
-        LoadError: If anything is wrong with the file, with its line.
-        InputError: If an argument is.
+        LoadError: If the file is invalid; names its line.
+        InputError: If an argument is invalid.
     """
     options = Options.checked(floating_base, root, mimic, lock, joint_order, gravity, directory, xacro)
     text = Source.of(source)

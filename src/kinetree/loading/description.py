@@ -1,4 +1,4 @@
-"""Links and joints as a file describes them, with their lines: not yet a tree."""
+"""Links and joints as described in a file, with their line numbers, before they form a tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Link:
 
     Attributes:
         name: Unique among links.
-        line: Where it is described.
+        line: Line in the file.
         mass: [kg].
         com: In the link frame, (3,) [m].
         inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
@@ -42,16 +42,16 @@ class Hinge:
 
     Attributes:
         name: Unique among joints.
-        line: Where it is described.
+        line: Line in the file.
         kind: Kinetree's name of its kind.
-        parent: Link on the near side.
-        child: Link on the far side.
-        placement: Pose of the child's link frame in the parent's when the joint is neutral, (4, 4).
+        parent: Parent link.
+        child: Child link.
+        placement: Pose of the child's link frame in the parent's at neutral q, (4, 4).
         axes: Unit axes in the child's link frame, (count, 3).
         limits: One number per coordinate.
-        damping: Viscous [N m s/rad or N s/m].
-        friction: Dry [N m or N].
-        mimic: Which joint it follows, if any.
+        damping: Viscous damping [N m s/rad or N s/m].
+        friction: Dry friction [N m or N].
+        mimic: The joint that it mimics, if any.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The files that a model may refer to: those below one directory, and no others."""
+"""Access to the files that a model refers to, restricted to one directory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kinetree.loading.source import Source, clipped, content
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an element stands: file and line, for messages."""
+    """The file and line of an element, for messages."""
 
     file: str
     line: int | None
 
     def error(self, problem: str) -> LoadError:
-        """The error that names this place."""
+        """An error that names this file and line."""
         return LoadError(problem, self.file, self.line)
 
 
 class Directory:
-    """Reads what a model refers to, if it lies below a directory once links are followed.
+    """Reads the files that a model refers to, if they are below a directory after resolving links.
 
     Args:
-        source: The model. Relative names are looked up beside its file.
-        given: The directory that bounds what is read, by default that of the file; a text may read nothing unless one
-            is given, and its relative names start there.
+        source: The model. Relative names start from the directory of its file.
+        given: The directory to which reading is restricted, by default that of the file. Content given as a string
+            reads nothing unless a directory is given, which relative names then start from.
         more: Further directories that may be read.
     """
 
@@ -55,26 +55,26 @@ class Directory:
         self._allowed = [self._boundary, *map(os.path.realpath, more)]
 
     def beside(self, path: Path) -> Directory:
-        """The same directory for another model, whose relative names start at its own place."""
+        """The same directory for another model, whose relative names start from its own file."""
         other = copy(self)
         other.base = path.parent
         return other
 
     def find(self, names: list[str], origin: Origin) -> Path:
-        """The first of some files that exists, which must lie below the directory.
+        """The first existing file of several, which must be below the directory.
 
         Args:
-            names: Paths, tried in this order; relative ones start at the model.
-            origin: Of the element that refers to it.
+            names: Paths to try, in this order; relative ones start from the model's directory.
+            origin: Origin of the element that refers to it.
 
         Returns:
-            Its path without links.
+            Its path with links resolved.
         """
         wanted = clipped(names[0], 200)
         if self.base is None:
             raise origin.error(
-                f"refers to the file {wanted}, but a text may not read files; load it from a file, or allow a "
-                "directory with load(…, directory=…)"
+                f"refers to the file {wanted}, but content given as a string may not read files; load it from a file, "
+                "or allow a directory with load(…, directory=…)"
             )
         outside = None
         for name in names:
@@ -85,18 +85,20 @@ class Directory:
                 return Path(path)
         if outside is not None:
             raise origin.error(
-                f"refers to {wanted}, which is {clipped(outside, 200)} and so outside of the directory "
+                f"refers to {wanted}, which is {clipped(outside, 200)} and so outside the directory "
                 f"{clipped(self._boundary, 200)}; allow a directory above both with load(…, directory=…)"
             )
-        raise origin.error(f"refers to the file {wanted}, which is not there; looked in {clipped(str(self.base), 200)}")
+        raise origin.error(
+            f"refers to the file {wanted}, which does not exist; looked in {clipped(str(self.base), 200)}"
+        )
 
     @staticmethod
     def read(path: Path, origin: Origin) -> bytes:
-        """The bytes of a regular file, which must not be too long.
+        """The bytes of a regular file of limited size.
 
         Args:
-            path: Found by `find`.
-            origin: Of the element that refers to it.
+            path: A path from `find`.
+            origin: Origin of the element that refers to it.
         """
         try:
             return content(str(path))

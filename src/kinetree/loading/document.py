@@ -1,4 +1,4 @@
-"""XML of doubtful origin: a parser that opens nothing and expands nothing, and readers that name the line at fault."""
+"""Parser for untrusted XML, which opens no files and expands no entities, with readers that name lines in errors."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kinetree.loading.source import Source, clipped
 #: An element of lxml, which has no types.
 Element = Any
 
-# Greater magnitudes are refused: the square of a length times a mass must not overflow.
+# larger magnitudes are refused, so that mass times length squared cannot overflow
 _HUGE = 1e100
 
-# Attributes with numbers are never this long [characters].
+# longest attribute with numbers [characters]
 _LONGEST = 1000
 
-# Of the parser's own words: where, which is said elsewhere, and advice to those who program it.
+# parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
 
 _DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 
 
 class Document:
-    """An XML text as elements, with readers whose errors name file and line.
+    """A parsed XML file, with readers whose errors name file and line.
 
     Args:
-        source: The text.
+        source: The file.
         findings: Collects what is not read.
-        attributes: Those that are read, by the names of their elements.
+        attributes: The attributes that are read, by element name.
     """
 
     def __init__(self, source: Source, findings: Findings, attributes: Mapping[str, frozenset[str]]) -> None:
@@ -42,7 +42,7 @@ class Document:
         self.root = self._parsed(source.text)
 
     def _parsed(self, text: str) -> Element:
-        # The import waits for the first file: it takes as long as loading one.
+        # imported here because it takes as long as loading a file
         from lxml import etree
 
         parser = etree.XMLParser(
@@ -55,7 +55,7 @@ class Document:
             collect_ids=False,
         )
         if declaration := _DECLARATION.match(text):
-            # gone, but for its lines: it may claim another encoding
+            # removed, except for its line breaks, since it may declare another encoding
             text = "\n" * declaration[0].count("\n") + text[declaration.end() :]
         try:
             return etree.fromstring(text.encode(), parser)
@@ -64,14 +64,14 @@ class Document:
             line = error.lineno or 1
             if "xacro" in what:
                 raise self.xacro(line) from None
-            raise LoadError(f"broken XML: {what[:200]}; mend it, or export the file again", self.file, line) from None
+            raise LoadError(f"broken XML: {what[:200]}; fix it, or export the file again", self.file, line) from None
 
     def error(self, element: Element, problem: str) -> LoadError:
         """An error at the line of an element."""
         return LoadError(problem, self.file, element.sourceline)
 
     def xacro(self, line: int | None) -> LoadError:
-        """The error of a file that must be expanded first."""
+        """The error for a xacro file that has not been expanded."""
         name = self.file if self.file != "<string>" else "robot.urdf.xacro"
         output = name.removesuffix(".xacro").removesuffix(".urdf") + ".urdf"
         output = output if output != name else "expanded.urdf"
@@ -88,7 +88,7 @@ class Document:
         Args:
             element: The parent.
             read: Names that the caller reads.
-            passed_over: Names of what has no part in the dynamics; others are noted as unread.
+            passed_over: Names of elements irrelevant to the dynamics; others are reported as unread.
         """
         found: dict[str, Element] = {}
         for child in element:
@@ -105,7 +105,7 @@ class Document:
         return found
 
     def unread(self, element: Element) -> None:
-        """Note an element that nobody reads; one of xacro is an error."""
+        """Report an element that is not read; a xacro element is an error."""
         tag: str = element.tag
         if tag.startswith("{"):
             space, tag = tag[1:].split("}", 1)
@@ -115,7 +115,7 @@ class Document:
         self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
 
     def known(self, element: Element) -> None:
-        """Note attributes that nobody reads: they may be misspelt."""
+        """Report attributes that are not read, since they may be misspelt."""
         names, given = self.attributes[element.tag], element.keys()
         if not names.issuperset(given):
             for name in given:
@@ -123,7 +123,7 @@ class Document:
                     self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
 
     def text(self, element: Element, name: str) -> str:
-        """An attribute that must be there and not be empty."""
+        """A required attribute, which must not be empty."""
         value: str | None = element.get(name)
         if value is None:
             raise self.error(element, f"<{element.tag}> has no {name}=; add it")
@@ -132,7 +132,7 @@ class Document:
         return value
 
     def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
-        """One number. Without a default the attribute must be there."""
+        """A number. The attribute is required unless there is a default."""
         value: str | None = element.get(name)
         if value is None:
             if default is None:
@@ -140,7 +140,7 @@ class Document:
             return default
         if infinite:
             return self._numbers(element, name, value, 1, infinite=True)[0]
-        # the usual case first: a file has thousands of these
+        # fast path, since a file has thousands of these
         try:
             number = float(value) if len(value) <= _LONGEST and value.isascii() and "_" not in value else math.nan
         except ValueError:
@@ -148,7 +148,7 @@ class Document:
         return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1)[0]
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """As many numbers as the default has."""
+        """A vector of the same length as the default."""
         value: str | None = element.get(name)
         return default if value is None else self._numbers(element, name, value, len(default))
 
@@ -158,17 +158,17 @@ class Document:
         return self.values(element, f"{name}={clipped(value)} of <{element.tag}>", value, count, infinite)
 
     def values(self, element: Element, where: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
-        """Numbers with blanks between.
+        """Numbers separated by whitespace.
 
         Args:
-            element: What they stand in.
-            where: For messages.
-            value: The text.
-            count: How many there must be.
+            element: The element that contains them.
+            where: Description of their position, for messages.
+            value: The string.
+            count: Required number of them.
             infinite: Whether they may be infinite.
         """
         try:
-            # float() also takes digits of other scripts and underscores between digits
+            # float() also accepts digits of other scripts and underscores between digits
             plain = len(value) <= _LONGEST and value.isascii() and "_" not in value
             numbers = tuple(map(float, value.split())) if plain else ()
         except ValueError:
@@ -177,12 +177,12 @@ class Document:
             raise self._no_number(element, where, value, count, "is not")
         for number in numbers:
             if not -_HUGE <= number <= _HUGE and not (infinite and number == number):
-                raise self._no_number(element, where, value, count, "is not finite, or too great to compute with, for")
+                raise self._no_number(element, where, value, count, "is not finite, or too large, for")
         return numbers
 
     def _no_number(self, element: Element, where: str, value: str, count: int, fault: str) -> LoadError:
         if "${" in value or "$(" in value:
             return self.xacro(element.sourceline)
-        wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers with blanks between"
+        wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers separated by blanks"
         shown = where if "=" in where else f"{where} {clipped(value.strip())}"
         return self.error(element, f"{shown} {fault} {wanted}; correct it")

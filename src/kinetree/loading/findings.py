@@ -1,4 +1,4 @@
-"""What a user should know about a file that could be loaded."""
+"""Collects warnings about a file that could be loaded."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import warnings
 
 from kinetree.errors import ModelWarning
 
-# Of each kind of finding this many are listed in full; the rest are counted.
+# of each kind of finding, this many are listed; the rest are counted
 _LISTED = 40
 
 
 class Findings:
-    """Collects findings of one file, and warns of them together: one `ModelWarning` for each kind.
+    """Collects findings about one file and reports them as one `ModelWarning` for each kind.
 
     Args:
-        file: Named in front of each warning.
+        file: The file named in each warning.
     """
 
     def __init__(self, file: str) -> None:
@@ -23,21 +23,21 @@ class Findings:
         self._unread: dict[str, list[int]] = {}
 
     def add(self, kind: str, what: str, line: int | None = None) -> None:
-        """Note one finding.
+        """Add a finding.
 
         Args:
-            kind: Title of its list, and what can be done.
-            what: The thing that it is about.
-            line: Where it is.
+            kind: Title of its list, with possible remedies.
+            what: The object concerned.
+            line: Its line.
         """
         self._listed.setdefault(kind, []).append(what if line is None else f"{what} (line {line})")
 
     def unread(self, what: str, line: int) -> None:
-        """Note something that is not read, and that might have been meant."""
+        """Add an element or attribute that is not read but might have been intended."""
         self._unread.setdefault(what, []).append(line)
 
     def texts(self) -> list[str]:
-        """One text for each kind of finding."""
+        """One message for each kind of finding."""
         lists = dict(self._listed)
         if self._unread:
             lists["not read, check the spelling or ignore this"] = [
@@ -52,10 +52,10 @@ class Findings:
         return texts
 
     def warn(self, stacklevel: int) -> None:
-        """Give the warnings.
+        """Issue the warnings.
 
         Args:
-            stacklevel: 1 blames the caller of this method, 2 its caller.
+            stacklevel: 1 attributes them to the caller of this method, 2 to its caller.
         """
         for text in self.texts():
             warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)

@@ -1,4 +1,4 @@
-"""Joints that follow others: made independent and listed, or locked where they would be."""
+"""Mimic joints: made independent and reported, or locked at the position that follows from the mimicked joint."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kinetree.loading.source import clipped
 def locks_of(
     hinges: Mapping[str, Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
 ) -> dict[str, object]:
-    """Joints to lock, by name, each with its configuration: those that the user wants, and those that mimic others.
+    """Joints to lock, by name, with their configurations: those that the user locks, and mimic joints.
 
     Args:
         hinges: The joints of the model.
-        joints: All joints of the file, which may be more.
-        options: What the user asks for.
-        findings: Collects joints that mimic others.
+        joints: All joints of the file, possibly more than those of the model.
+        options: The options of `load`.
+        findings: Collects mimic joints.
     """
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
@@ -31,14 +31,14 @@ def locks_of(
         mimic = hinge.mimic
         if mimic is None or hinge.name in options.lock:
             continue
-        told = f"{hinge.name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
+        rule = f"{hinge.name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
         if mimic.joint not in joints:
-            findings.add("joints that mimic a joint that is not in the file", told, hinge.line)
+            findings.add("joints that mimic a joint that is not in the file", rule, hinge.line)
         elif options.mimic == "independent":
             findings.add(
-                'joints that mimic others are coordinates of their own here (load with mimic="lock" to fix them, or '
-                "couple them in your code)",
-                told,
+                'mimic joints have independent coordinates here (load with mimic="lock" to fix them, or couple them in '
+                "your code)",
+                rule,
                 hinge.line,
             )
         if options.mimic == "lock":
@@ -47,13 +47,13 @@ def locks_of(
 
 
 def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], file: str) -> float:
-    """Where a joint is when those that it mimics are locked where the user wants them, or neutral.
+    """Position of a joint when the joints that it mimics are at their locked or neutral positions.
 
     Args:
-        name: Of the joint.
-        joints: All of the file.
-        known: Where joints are; grows by those on the way.
-        file: Named in errors.
+        name: Name of the joint.
+        joints: All joints of the file.
+        known: Known positions of joints, to which those along the chain are added.
+        file: The file named in errors.
     """
     chain: dict[str, tuple[Hinge, Mimic]] = {}
     while name in joints and name not in known and (mimic := joints[name].mimic) is not None:
@@ -68,6 +68,6 @@ def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], fil
     for hinge, mimic in reversed(chain.values()):
         value = known[hinge.name] = mimic.multiplier * value + mimic.offset
         if not abs(value) < 1e100:
-            problem = f"joint {clipped(hinge.name)} mimics others to a place that is not finite; correct <mimic>"
+            problem = f"the position of mimic joint {clipped(hinge.name)} is not finite; correct <mimic>"
             raise LoadError(problem, file, hinge.line)
     return value

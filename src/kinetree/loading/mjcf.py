@@ -1,4 +1,4 @@
-"""MJCF, through MuJoCo's own compiler: defaults, includes, inertias of shapes and all else are read as MuJoCo does."""
+"""Loads MJCF with MuJoCo's own compiler, so that defaults and inertias are interpreted as in MuJoCo."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ INSTALL = 'pip install "kinetree[mujoco]"'
 
 _LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
 
-# MuJoCo has one handler of warnings for all threads.
+# MuJoCo has a single warning handler for all threads
 _HANDLER = Lock()
 
 
 def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
-    """The model of an MJCF file.
+    """Load an MJCF file.
 
     Args:
-        source: Its text.
-        options: What the user asks for. There are no mimic joints: MuJoCo's equality constraints are noted.
+        source: The file.
+        options: The options of `load`. There are no mimic joints; MuJoCo's equality constraints are reported.
         findings: Collects what Kinetree does not model.
     """
     reduction = Reduction(source, Directory(source, options.directory), findings)
@@ -48,7 +48,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     except KinetreeError as error:
         raise LoadError(str(error), source.file) from error
     if not np.isfinite(model.mechanism.total_parameters).all():
-        raise LoadError("its numbers are too great to compute with; correct them", source.file)
+        raise LoadError("its numbers are too large; correct them", source.file)
     for note in notes:
         findings.add("Kinetree does not model", note)
     if options.root is not None:
@@ -66,10 +66,10 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
 
 
 def compiled(reduction: Reduction, findings: Findings) -> Any:
-    """MuJoCo's model of a reduced file; its warnings become findings instead of lines in a log file.
+    """Compile a reduced file with MuJoCo; its warnings become findings instead of lines in a log file.
 
     Args:
-        reduction: What MuJoCo gets.
+        reduction: The reduced file.
         findings: Collects its warnings; its file is named in errors.
     """
     try:
@@ -94,7 +94,7 @@ def compiled(reduction: Reduction, findings: Findings) -> Any:
 
 
 def _origin(problem: str, reduction: Reduction) -> Origin:
-    """The place in the file that a message is about, by the line of the reduced text that it names."""
+    """The origin of a message in the original file, from the line of the reduced file that it names."""
     line = _LINE.search(problem)
     number = int(line[1]) if line and len(line[1]) < 9 else 0
     origins = reduction.text.origins
@@ -102,7 +102,7 @@ def _origin(problem: str, reduction: Reduction) -> Origin:
 
 
 def _joints(model: Model) -> list[Joint]:
-    """The joint in front of each body, fixed ones too, in the order of the bodies."""
+    """The joint of each body, fixed ones included, in the order of the bodies."""
     return [model.joint(body.joint) for body in model.bodies]
 
 
@@ -114,9 +114,9 @@ def _based(joint: Joint, kind: str, name: str) -> Joint:
 
 
 def _rooted(model: Model, root: str) -> Model:
-    """What a body carries, with the body fixed at the world's origin."""
+    """The subtree of a body, with the body fixed at the world's origin."""
     if all(body.name != root for body in model.bodies):
-        raise UnknownNameError("body, wanted as root,", root, tuple(body.name for body in model.bodies))
+        raise UnknownNameError("body (needed as root)", root, tuple(body.name for body in model.bodies))
     part = model.subtree(root)
     joints = _joints(part)
     joints[0] = _based(joints[0], "fixed", joints[0].name)
@@ -124,14 +124,14 @@ def _rooted(model: Model, root: str) -> Model:
 
 
 def _floating(model: Model, file: str) -> Model:
-    """The model with its fixed roots set free; one with a free joint floats already."""
+    """The model with its fixed roots floating; a root with a free joint floats already."""
     joints = _joints(model)
     roots = [i for i, joint in enumerate(joints) if joint.parent == WORLD_NAME]
     if any(joints[i].kind == "floating" for i in roots):
         return model
     fixed = [i for i in roots if joints[i].kind == "fixed"]
     if not fixed:
-        raise LoadError("has no body fixed to the world that could float; put its bodies into one without joints", file)
+        raise LoadError("has no fixed root body that could float; put its bodies inside one without joints", file)
     taken = {joint.name for joint in joints}
     bodies = list(model.bodies)
     for i in fixed:
@@ -144,7 +144,7 @@ def _floating(model: Model, file: str) -> Model:
 
 
 def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
-    """The model with siblings in the order in which their branches come first in a list of joints."""
+    """The model with siblings sorted by the first joint of their branches in a list."""
     children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}
     for body in model.bodies:
         children[body.parent].append(body.name)

@@ -1,4 +1,4 @@
-"""Meshes that give bodies their inertia, and models that others attach: the only files that a reduced MJCF keeps."""
+"""Meshes that define inertias of bodies, and attached models: the only files that a reduced MJCF file refers to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kinetree.loading.mjcf_file import MjcfFile
 from kinetree.loading.mjcf_text import MjcfText
 from kinetree.loading.source import clipped
 
-#: MuJoCo takes a second for this much [bytes]; who wants to see a robot waits longer.
+#: MuJoCo takes about a second for meshes of this size [bytes]; the viewer allows more.
 MOST, MOST_TO_DRAW = 24 * 2**20, 512 * 2**20
 
-# Convex hulls take so many times as long.
+# factor by which convex hulls take longer
 _HULL = 5
 
-# Finest resolution of MuJoCo's own shapes, and bytes of a file that take as long as a facet of them.
+# Finest resolution of MuJoCo's built-in meshes, and the file size that takes as long as one of their facets.
 _FINEST, _FACET = 200.0, 150
 
 _KEPT = ("class", "scale", "refpos", "refquat", "inertia", "vertex", "face", "builtin", "params")
@@ -27,11 +27,11 @@ _CONTENT_TYPES = {"model/stl": ".stl", "model/obj": ".obj", "model/vnd.mujoco.ms
 
 
 class Meshes:
-    """The meshes of a file by name, and the writing of those that are needed.
+    """The meshes of a file by name; writes those that are needed.
 
     Args:
-        file: What they stand in.
-        most: Bytes that they may have, together.
+        file: The file that contains them.
+        most: Limit on their total size [bytes].
     """
 
     def __init__(self, file: MjcfFile, most: int) -> None:
@@ -48,11 +48,11 @@ class Meshes:
                 self._elements.setdefault(mesh.get("name", stem), mesh)
 
     def write(self, name: str, text: MjcfText) -> None:
-        """Write a mesh, with the content of its file; one that is not there is left for MuJoCo to complain about.
+        """Write a mesh, with the content of its file; a missing one is left for MuJoCo to report.
 
         Args:
-            name: As shapes refer to it.
-            text: What it is written to.
+            name: Name of the mesh.
+            text: The reduced file.
         """
         mesh = self._elements.get(name)
         if mesh is None:
@@ -94,7 +94,7 @@ class Meshes:
 
 
 def _built(mesh: Element, origin: Origin) -> int:
-    """About as many bytes as one of MuJoCo's own shapes would have in a file; one that is too fine is refused."""
+    """Approximate file size of one of MuJoCo's built-in meshes; one that is too fine is refused."""
     if mesh.get("builtin") is None:
         return 0
     finest = 1.0

@@ -1,4 +1,4 @@
-"""Bodies of an MJCF file, without what has no part in the dynamics."""
+"""Writes the bodies of an MJCF file, without elements irrelevant to the dynamics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kinetree.loading.mjcf_file import MjcfFile
 from kinetree.loading.mjcf_text import MjcfText, attributes_of
 from kinetree.loading.source import clipped
 
-#: More elements than this, copies included, take longer to compile than anybody waits for.
+#: More elements than this, copies included, would take too long to compile.
 MOST = 4_000
 
-#: The way out for files that MuJoCo can read and Kinetree will not.
+#: Workaround for files that MuJoCo can read but Kinetree refuses.
 ELSEWHERE = "compile it with MuJoCo yourself and give the result to kinetree.from_mujoco()"
 
 _DEEPEST = 256
-# The compiler factors the mass matrix: for each degree of freedom, the square of the number of those before it.
+# MuJoCo's compiler factorises the mass matrix, at a cost quadratic in depth for each degree of freedom.
 _MOST_WORK = 200_000_000
 _COUNT = re.compile(r"\s*\+?(\d{1,9})\s*")
 
@@ -30,7 +30,7 @@ _BRANCHES = frozenset(("body", "frame", "replicate"))
 _MAKERS = frozenset(("composite", "flexcomp"))
 _INVISIBLE = frozenset(("camera", "light"))
 
-# Attributes that have no part in the dynamics and refer to what is left out, or ask for room.
+# Attributes irrelevant to the dynamics that refer to omitted elements or allocate memory.
 _DROPPED: Mapping[str, frozenset[str]] = {
     "body": frozenset(("user", "sleep", "fuse", "simple")),
     "joint": frozenset(("user",)),
@@ -43,12 +43,12 @@ _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hul
 
 @dataclass(frozen=True)
 class _Within:
-    """What holds inside an element.
+    """The context inside an element.
 
     Attributes:
         childclass: Default class, if one is set.
-        copies: How many there will be.
-        weighs: Whether shapes give a body its inertia.
+        copies: Number of copies that will be made.
+        weighs: Whether shapes define a body's inertia.
         dofs: Degrees of freedom between it and the world.
     """
 
@@ -59,19 +59,19 @@ class _Within:
 
 
 class Bodies:
-    """Writes bodies, and counts what is left out.
+    """Writes bodies and counts what is left out.
 
     Args:
-        file: What they stand in.
-        text: What they are written to.
-        models: Those that can be attached, by name.
-        looks: Whether to keep all shapes, and not only those that give inertia.
+        file: The file that contains them.
+        text: The reduced file.
+        models: The models that can be attached, by name.
+        looks: Whether to keep all shapes, not only those that define inertia.
 
     Attributes:
-        elements: Written so far, copies included.
-        meshes: Names of those that are needed.
-        plugins: Left out.
-        collide: Whether shapes can touch.
+        elements: Number of elements written so far, copies included.
+        meshes: Names of the meshes that are needed.
+        plugins: Number of plugins left out.
+        collide: Whether shapes can collide.
     """
 
     def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
@@ -101,7 +101,7 @@ class Bodies:
         return self._shapes > 1 and self._active and self._passive
 
     def put(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
-        """Write an element with nothing inside."""
+        """Write an empty element."""
         self.open(tag, attributes, origin, copies)
         self.text.close(tag)
 
@@ -110,9 +110,9 @@ class Bodies:
 
         Args:
             tag: Its name.
-            attributes: Of the element.
-            origin: Where it stands.
-            copies: How many there will be.
+            attributes: Its attributes.
+            origin: Its origin.
+            copies: Number of copies that will be made.
         """
         self.elements += copies
         if self.elements > MOST:
@@ -123,7 +123,7 @@ class Bodies:
         self.text.open(tag, attributes, origin)
 
     def write(self, worldbody: Element) -> None:
-        """Write all that the world carries."""
+        """Write everything in the world body."""
         start = _Within(worldbody.get("childclass"))
         self.open("worldbody", {}, self.file.origin(worldbody))
         pending: list[tuple[str, Iterator[Element], _Within]] = [("worldbody", iter(worldbody), start)]
@@ -190,7 +190,7 @@ class Bodies:
             raise origin.error(f"unrecognized element {clipped(f'<{tag}>')} in <{parent}>; correct the spelling")
 
     def _shape(self, geom: Element, within: _Within, origin: Origin) -> None:
-        """Write a shape if it gives inertia to its body."""
+        """Write a shape if it contributes to its body's inertia."""
         known = self._defaults.of(geom, within.childclass)
         self._shapes += within.copies
         self._active |= known.get("contype") != "0"
@@ -226,7 +226,7 @@ class Bodies:
 
 
 def kept(element: Element, origin: Origin) -> dict[str, str]:
-    """Attributes of an element without those that are dropped."""
+    """The attributes of an element, without those that are dropped."""
     dropped = _DROPPED.get(element.tag, frozenset())
     return {key: value for key, value in attributes_of(element, origin).items() if key not in dropped}
 

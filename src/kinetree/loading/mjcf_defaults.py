@@ -1,4 +1,4 @@
-"""What MJCF's default classes say about shapes and joints, as far as it decides what is kept."""
+"""Default classes of MJCF, as far as they decide which shapes and joints are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kinetree.loading.document import Element
 
-# Of a shape: whether it has mass, and whether it touches others. Of a joint: how many coordinates it has.
+# for shapes, whether they have mass and collide; for joints, their number of coordinates
 _ATTRIBUTES = {
     "geom": ("type", "mesh", "mass", "density", "group", "contype", "conaffinity"),
     "joint": ("type",),
@@ -15,10 +15,10 @@ _MAIN = "main"
 
 
 class Defaults:
-    """Attributes that shapes and joints get from their default classes.
+    """Attributes that shapes and joints inherit from default classes.
 
     Args:
-        sections: The <default> elements right below the root.
+        sections: The <default> elements at the top level.
     """
 
     def __init__(self, sections: Iterable[Element]) -> None:
@@ -34,11 +34,11 @@ class Defaults:
             pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
 
     def of(self, element: Element, inherited: str | None) -> dict[str, str]:
-        """The attributes of a shape or joint that matter here, its own before those of its class.
+        """The relevant attributes of a shape or joint; its own override those of its class.
 
         Args:
             element: The <geom> or <joint>.
-            inherited: The class that a `childclass` around it says, if any.
+            inherited: The class from an enclosing `childclass`, if any.
         """
         name = element.get("class") or inherited or _MAIN
         return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}

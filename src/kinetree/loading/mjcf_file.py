@@ -1,4 +1,4 @@
-"""An MJCF file with what it includes in place, read with care: MuJoCo's own parser would open whatever a text names."""
+"""Reads an MJCF file and its includes safely; MuJoCo's own parser would open any file that is named."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.source import LARGEST, Source, clipped
 
-#: More files than this are refused.
+#: Largest number of files.
 _MOST_FILES = 200
-#: More elements or attributes than this, too: even those that are skipped take time.
+#: Largest number of elements or attributes: even skipped ones take time.
 _MOST_TAGS = 150_000
 
 
 class MjcfFile:
-    """The elements of an MJCF file, those of included files standing where they are included.
+    """The elements of an MJCF file, with includes replaced by the elements of the included files.
 
     Names of included files are relative to the model, or else to the file that includes them. As in MuJoCo, no file is
     included twice.
 
     Args:
-        source: The text.
-        directory: Reads what it includes.
+        source: The file.
+        directory: Reads included files.
         findings: Collects what is not read.
     """
 
@@ -42,19 +42,19 @@ class MjcfFile:
             self._sections.setdefault(section.tag, []).append(section)
 
     def origin(self, element: Element) -> Origin:
-        """Where an element stands."""
+        """The origin of an element."""
         above = element
         while above not in self._files:
             above = above.getparent()
         return Origin(self._files[above], element.sourceline)
 
     def folder(self, element: Element) -> str:
-        """The folder of the file that an element stands in."""
+        """The directory of the file that contains an element."""
         file = self.origin(element).file
         return str(Path(file).absolute().parent) if file != "<string>" else ""
 
     def sections(self, *tags: str) -> Iterator[Element]:
-        """Elements right below the root, those of the first tag first."""
+        """Elements at the top level, those of the first tag first."""
         return (section for tag in tags for section in self._sections.get(tag, ()))
 
     def _parsed(self, source: Source) -> Element:
@@ -71,7 +71,7 @@ class MjcfFile:
         return root
 
     def _splice(self, root: Element, source: Source) -> None:
-        """Put what a file includes in the place of its <include>s."""
+        """Replace <include> elements by the content of the included files."""
         folder = str(source.path.absolute().parent) if source.path is not None else ""
         for element in list(root.iter("include")):
             origin = self.origin(element)
@@ -89,7 +89,7 @@ class MjcfFile:
             self._splice(part, included)
             parent = element.getparent()
             if parent is None:
-                raise origin.error("is nothing but an <include>; load the file that it names")
+                raise origin.error("consists only of an <include>; load the included file instead")
             place = parent.index(element)
             parent.remove(element)
             for offset, child in enumerate(list(part)):

@@ -1,9 +1,9 @@
-"""An MJCF file reduced to what the dynamics need, before MuJoCo sees it.
+"""Reduces an MJCF file to what the dynamics need, before it is passed to MuJoCo.
 
-MuJoCo's compiler opens the files that a text names, and makes room for whatever it asks for: height fields, textures,
-user data, keyframes. None of that is part of the dynamics. What is left are bodies, joints, inertias, frames, and the
-shapes that give a body its inertia; meshes only if such a shape has one. So a file can neither reach outside of its
-directory nor take more time or memory than its own size warrants.
+MuJoCo's compiler opens any file that is named and allocates any memory that is requested, for height fields, textures,
+user data and keyframes. None of these matter for the dynamics. The reduced file contains bodies, joints, inertias,
+frames, and the shapes and meshes that define a body's inertia. So a file can neither reach outside its directory nor
+take more time or memory than its size warrants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kinetree.loading.source import Source, clipped
 
 _MOST_MODELS = 8  # one in the other
 
-# Settings about files, drawing and the solver. All others are kept, so that MuJoCo refuses those that are misspelt.
+# Settings for files, rendering and the solver. All others are kept, so that MuJoCo refuses misspelt ones.
 _DROPPED = {
     "compiler": frozenset(
         (
@@ -47,7 +47,7 @@ _DROPPED = {
         )
     ),
 }  # fmt: skip
-# Elements inside of these that are known; others are refused.
+# known child elements; others are refused
 _INSIDE = {"compiler": frozenset(("lengthrange",)), "option": frozenset(("flag",))}
 _SECTIONS = frozenset(
     (
@@ -57,33 +57,33 @@ _SECTIONS = frozenset(
 )  # fmt: skip
 _DEFAULTS = frozenset(("joint", "site", "geom", "mesh"))
 _OTHER_DEFAULTS = frozenset(("default", "texture", "material", "camera", "light", "pair", "equality", "tendon"))
-# All of these are settings of one kind of actuator, and so are their defaults.
+# elements and defaults for kinds of actuators
 _ACTUATORS = frozenset(
     (
         "general", "motor", "position", "velocity", "intvelocity", "orientation", "pid", "damper", "cylinder",
         "muscle", "adhesion", "dcmotor", "plugin",
     )
 )  # fmt: skip
-# The compiler takes a step of simulation to see whether it can; nothing but inertia matters there.
+# MuJoCo's compiler simulates one step as a test, for which only inertia matters.
 _STILL = {"constraint": "disable", "contact": "disable", "actuation": "disable"}
 
 
 class Reduction:
-    """A model, and those that it attaches.
+    """A reduced model, with the models that it attaches.
 
     Args:
-        source: Its text.
-        directory: Reads what it includes and attaches, and meshes.
-        findings: Collects what the user should know.
-        looks: Whether to keep all shapes and their colours, for those who draw them.
-        text: What the reduced model is written to.
-        depth: How many models this one is attached to.
+        source: The file.
+        directory: Reads included and attached files, and meshes.
+        findings: Collects warnings.
+        looks: Whether to keep all shapes and their colours, for the viewer.
+        text: Where the reduced model is written.
+        depth: Number of models that this one is attached to.
 
     Attributes:
-        text: Holds the files that the reduced model needs, and leads from its lines back to the file.
+        text: Holds the files that the reduced model needs, and maps its lines back to the original file.
         content: The reduced model.
-        bodies: What was written of them.
-        unmodelled: What was left out and acts on the robot.
+        bodies: The writer of its bodies.
+        unmodelled: Omitted elements that act on the robot.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Reduction:
             self.unmodelled = self.unmodelled + model.unmodelled
 
     def _named_models(self) -> dict[str, Element]:
-        """Models that are attached somewhere, by name."""
+        """Attached models, by name."""
         wanted = {attach.get("model", "") for attach in self._file.root.iter("attach")}
         found = {}
         for section in self._file.sections("asset"):
@@ -121,7 +121,7 @@ class Reduction:
         return found
 
     def _attached(self, element: Element, depth: int) -> tuple[Reduction, str]:
-        """A model that can be attached, and the name of the asset that has its text."""
+        """A model that can be attached, and the name of the asset with its content."""
         origin, name = self._file.origin(element), element.get("file", "")
         if depth >= _MOST_MODELS:
             raise origin.error(f"models are attached more than {_MOST_MODELS} deep; {ELSEWHERE}")
@@ -166,14 +166,14 @@ class Reduction:
         return text.take()
 
     def _require_known(self, element: Element, known: frozenset[str]) -> None:
-        """Raise if an element is none of those that may be where it is: it may be misspelt."""
+        """Raise if an element is not allowed where it is, since it may be misspelt."""
         if element.tag not in known:
             parent = element.getparent().tag
             problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
             raise self._file.origin(element).error(problem)
 
     def _write_settings(self, section: Element) -> None:
-        """Write what the compiler or the options say about bodies and gravity."""
+        """Write the compiler settings and options that affect bodies and gravity."""
         self.bodies.open(section.tag, self._kept(section), self._file.origin(section))
         for child in section:
             self._require_known(child, _INSIDE[section.tag])
@@ -186,7 +186,7 @@ class Reduction:
         return {key: value for key, value in given.items() if key not in _DROPPED[element.tag]}
 
     def _flag(self, name: str) -> str:
-        """The last setting of a flag."""
+        """The value of a flag, of which the last setting counts."""
         flags = [flag for section in self._file.sections("option") for flag in section.iterchildren("flag")]
         return next((flag.get(name) for flag in reversed(flags) if flag.get(name) is not None), "enable")
 
@@ -220,14 +220,14 @@ class Reduction:
             self.bodies.put("motor", settings, origin)
 
     def _actuators(self) -> list[Element]:
-        """Actuators, and defaults of them."""
+        """Actuators and their defaults."""
         found = [element for section in self._file.sections("actuator") for element in section]
         for section in self._file.sections("default"):
             found += [element for element in section.iter() if element.tag in _ACTUATORS]
         return found
 
     def _write_actuators(self) -> None:
-        """Write actuators as far as they add their rotors' inertia to joints."""
+        """Write actuators that add rotor inertia to joints."""
         self.text.open("actuator", {}, self._root)
         for section in self._file.sections("actuator"):
             for element in section:

@@ -1,4 +1,4 @@
-"""The text that MuJoCo is given: one element on each line, so that the lines in its messages lead back to the file."""
+"""Writes reduced MJCF with one element per line, so that lines in MuJoCo's messages map back to the original file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kinetree.loading.directory import Origin
 from kinetree.loading.document import Element
 from kinetree.loading.source import clipped
 
-# Attributes that name things, or are words.
+# attributes with names or keywords
 _WORDS = frozenset(
     ("name", "class", "childclass", "mesh", "model", "body", "frame", "prefix", "joint", "jointinparent", "file", "sep")
 )
-# Attributes that may be infinite, for "no limit".
+# attributes that may be infinite, meaning no limit
 _LIMITS = frozenset(("range", "actuatorfrcrange"))
-# Greater magnitudes are refused: the square of a length times a mass must not overflow.
+# larger magnitudes are refused, so that mass times length squared cannot overflow
 _HUGE = 1e100
-# Longest attribute with numbers [characters], and longest list of vertices or faces.
+# longest attribute with numbers, and longest list of vertices or faces [characters]
 _LONGEST, _LONGEST_LIST = 10_000, 2_000_000
 _LISTS = frozenset(("vertex", "face"))
 
-# More attributes than this no element has; parsers compare each with all others.
+# no element has more attributes than this; parsers compare each with all others
 _MOST = 100
 
 _NUMBER = re.compile(r"[+-]?(?:[\d.]|nan|inf)", re.IGNORECASE)
@@ -32,11 +32,11 @@ _ESCAPES = str.maketrans(
 
 
 class MjcfText:
-    """Texts of MJCF, for one model and those that it attaches. No two of their elements are on lines of one number.
+    """Writes MJCF for a model and those that it attaches; all their elements have different line numbers.
 
     Attributes:
-        origins: Of the element on each line.
-        assets: Other files that the texts refer to, by name.
+        origins: Origin of the element on each line.
+        assets: Other files that the MJCF refers to, by name.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class MjcfText:
 
         Args:
             tag: Its name.
-            attributes: Of the element.
-            origin: Where it stands in the file.
+            attributes: Its attributes.
+            origin: Its origin in the file.
         """
         for name, value in attributes.items():
             if name not in _WORDS:
@@ -64,19 +64,19 @@ class MjcfText:
         self._lines[-1] += f"</{tag}>"
 
     def put(self, tag: str, attributes: Mapping[str, str], origin: Origin) -> None:
-        """An element with nothing inside."""
+        """Write an empty element."""
         self.open(tag, attributes, origin)
         self.close(tag)
 
     def take(self) -> str:
-        """What was written since the last time, behind as many blank lines as were taken before."""
+        """Everything written since the last call, preceded by as many blank lines as were returned before."""
         text = "\n" * (len(self.origins) - len(self._lines)) + "\n".join(self._lines)
         self._lines = []
         return text
 
 
 def attributes_of(element: Element, origin: Origin) -> dict[str, str]:
-    """The attributes of an element, which must not be too many."""
+    """The attributes of an element, whose number is limited."""
     if len(element.attrib) > _MOST:
         raise origin.error(f"<{element.tag}> has {len(element.attrib)} attributes, more than MJCF knows; delete some")
     return dict(element.attrib)

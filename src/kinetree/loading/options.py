@@ -1,4 +1,4 @@
-"""What a user asks of a loader."""
+"""The options of `load`, validated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from kinetree.errors import InputError
 
-#: What `load(mimic=…)` takes.
+#: Values of `load(mimic=…)`.
 MIMIC = ("independent", "lock")
 
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `load`, explained there."""
+    """The arguments of `load`; see there."""
 
     floating_base: bool = False
     root: str | None = None
@@ -41,7 +41,7 @@ class Options:
         directory: Any,
         xacro: Any,
     ) -> Options:
-        """The options, if each is what it should be."""
+        """Validate the options."""
         if not isinstance(floating_base, (bool, np.bool_)):
             raise InputError(f"floating_base={floating_base!r} is neither True nor False")
         if root is not None and not isinstance(root, str):
@@ -49,7 +49,7 @@ class Options:
         if not isinstance(mimic, str) or mimic not in MIMIC:
             raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
-            raise InputError(f"lock={lock!r} is not a dictionary of configurations by names of joints")
+            raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
             raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; give {{}} for none")
         order, down = _names(joint_order), _vector(gravity)

@@ -1,7 +1,7 @@
-"""SDF: reading links and joints from the elements of a model.
+"""Reads links and joints from an SDF file.
 
-What is read is what the dynamics need; shapes, sensors, plugins and settings of simulators are passed over, and nothing
-that a file refers to is opened. Elements that are not read and might have been meant are noted.
+Only what the dynamics need is read. Shapes, sensors, plugins and simulator settings are skipped, and no file that is
+referred to is opened. Other elements that are not read are reported, since they may be misspelt.
 
 [SDF] http://sdformat.org/spec
 """
@@ -28,7 +28,7 @@ from kinetree.model.model import Model
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
-#: Joint types of a file that Kinetree has.
+#: Supported joint types, and Kinetree's kinds.
 TYPES = {
     "revolute": "revolute",
     "continuous": "revolute",
@@ -68,12 +68,12 @@ _FLATTEN = "write it out with: gz sdf -p"
 
 
 def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
-    """The model of an SDF file, which must hold one.
+    """Load an SDF file, which must contain exactly one model.
 
     Args:
-        source: Its text.
-        options: What the user asks for.
-        findings: Collects what the user should know.
+        source: The file.
+        options: The options of `load`.
+        findings: Collects warnings.
     """
     document = Document(source, findings, {})
     model, gravity = _only_model(document)
@@ -98,7 +98,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
 
 
 def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
-    """The model of a file, and the gravity of its world, if that is told."""
+    """The <model> of a file, and the gravity of its world, if specified."""
     root = document.root
     worlds = list(root.iterchildren("world"))
     holders = [root, *worlds]
@@ -116,7 +116,7 @@ def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
 
 
 def _number(document: Document, parent: Element, tag: str, default: float, infinite: bool = False) -> float:
-    """The number inside a child; the default where there is none."""
+    """The number inside a child element, or the default if there is none."""
     child = parent.find(tag)
     if child is None:
         return default
@@ -155,7 +155,7 @@ def _link(document: Document, element: Element) -> Link:
 def _add_joint(
     document: Document, element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]
 ) -> None:
-    """Add a joint; one that turns off its child's origin moves a massless link, to which the child is fixed."""
+    """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
     name, given = document.text(element, "name"), document.text(element, "type")
     if given not in TYPES:
         raise document.error(
@@ -296,7 +296,7 @@ def _place_roots(
     joints: dict[str, Hinge],
     options: Options,
 ) -> None:
-    """Hang links without a parent where the file puts them, unless they float, or another link is the root."""
+    """Fix links without a parent at their pose in the file, unless they float or another link is the root."""
     held = {joint.child for joint in joints.values()}
     roots = [link for link in frames.links if link not in held]
     attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]

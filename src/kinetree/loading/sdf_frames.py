@@ -1,7 +1,7 @@
-"""Where the links, joints and frames of an SDF model are, before anything moves.
+"""Poses of the links, joints and frames of an SDF model in its neutral configuration.
 
-Every pose is relative to something with a name: the model, a link, a joint or a frame. Where the file does not say to
-what, [SDF] does: a link to the model, a joint to its child, a frame to what it is attached to.
+Every pose is relative to the model, a link, a joint or a frame. By default [SDF], a link's pose is relative to the
+model, a joint's to its child, a frame's to what it is attached to.
 
 [SDF] http://sdformat.org/tutorials?tut=pose_frame_semantics
 """
@@ -24,7 +24,7 @@ MODEL = "__model__"
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B, in an order that depends on no library of linear algebra."""
+    """A B, with a fixed order of operations."""
     return fixed.apply(A, B) if B.ndim == 1 else fixed.product(A, B)
 
 
@@ -40,7 +40,7 @@ def words(document: Document, element: Element, count: int) -> tuple[float, ...]
 
 
 def read_pose(document: Document, element: Element | None) -> Array:
-    """The pose that a <pose> element says, (4, 4); the identity if there is none."""
+    """The pose of a <pose> element, (4, 4); the identity if there is none."""
     if element is None or not (element.text or "").strip():
         return np.eye(4)
     form = element.get("rotation_format", "euler_rpy")
@@ -58,7 +58,7 @@ def read_pose(document: Document, element: Element | None) -> Array:
 
 
 class Frames:
-    """Poses of named things in the model's frame.
+    """Poses of links, joints and frames in the model's frame.
 
     Args:
         document: The file.
@@ -90,10 +90,10 @@ class Frames:
         self.canonical = model.get("canonical_link") or (self.links[0] if self.links else "")
 
     def pose(self, name: str, user: Element) -> Array:
-        """Where something is in the model's frame, (4, 4).
+        """The pose of a link, joint or frame in the model's frame, (4, 4).
 
         Args:
-            name: Of a link, a joint or a frame.
+            name: Its name.
             user: The element that refers to it, for messages.
         """
         chain: dict[str, None] = {}
@@ -102,7 +102,7 @@ class Frames:
                 known = ", ".join(clipped(each, 30) for each in list(self._entries)[:10]) or "none"
                 raise self._document.error(
                     user,
-                    f"{clipped(name)} is no link, joint or frame of the model; correct the name. There are: {known}",
+                    f"{clipped(name)} is not a link, joint or frame of the model; correct the name. There are: {known}",
                 )
             if name in chain:
                 raise self._document.error(user, f"poses are relative to each other in a circle, at {clipped(name)}")
@@ -114,10 +114,10 @@ class Frames:
         return self._resolved[next(iter(chain), name)]
 
     def body(self, name: str, user: Element) -> str:
-        """The link that something is fixed to.
+        """The link that a link, joint, frame or the model is fixed to.
 
         Args:
-            name: Of a link, a joint, a frame or the model.
+            name: Its name.
             user: The element that refers to it, for messages.
         """
         seen: set[str] = set()
@@ -127,5 +127,5 @@ class Frames:
             seen.add(name)
             name = self.canonical if name == MODEL else self._attached[name]
         if self._entries.get(name, (None,))[0] is None or self._entries[name][0].tag != "link":
-            raise self._document.error(user, f"{clipped(name)} is no link of the model; correct the name")
+            raise self._document.error(user, f"{clipped(name)} is not a link of the model; correct the name")
         return name

@@ -1,4 +1,4 @@
-"""What `load` is given, as text: reading files that may be anything, decoding them, and telling formats apart."""
+"""Reads the source of a robot: opens untrusted files, decodes them and detects their format."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 from kinetree.errors import InputError, LoadError
 
-#: Larger files are refused [bytes]. A robot of a thousand bodies takes about one megabyte.
+#: Largest file that is read [bytes]. A robot with a thousand bodies takes about one megabyte.
 LARGEST = 32 * 2**20
 
-# More markup than this would fill memory with millions of small objects, whatever the size of the file.
+# more elements than this would fill memory with small objects, whatever the size of the file
 _MOST_TAGS = 500_000
 
-# Encodings that descriptions of robots come in; Python knows many that are none, such as compressed ones.
+# supported encodings; some of Python's other codecs are not character encodings, such as compression
 _ENCODINGS = ("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})["']""")
@@ -28,13 +28,13 @@ _ROOT = re.compile(r"<([^\s/>!?]{1,100})")
 
 @dataclass(frozen=True)
 class Source:
-    """A text and where it came from.
+    """The content of a file and its origin.
 
     Attributes:
-        text: Without a byte order mark.
-        file: For messages: the path, or "<string>".
-        path: None for a text that was given as such.
-        root: Name of the XML element that holds all others, prefix included.
+        text: The decoded content, without a byte order mark.
+        file: The path, or "<string>", for messages.
+        path: The path; None for content given as a string.
+        root: Name of the XML root element, including its prefix.
     """
 
     text: str
@@ -44,26 +44,26 @@ class Source:
 
     @classmethod
     def of(cls, given: Any) -> Source:
-        """Read a path, or take a text: whatever starts with "<" is one.
+        """Read a file, or accept its content: a string that starts with "<" is content.
 
         Args:
-            given: A path, a text, or the bytes of a file.
+            given: A path, or the content of a file as a string or bytes.
         """
         if isinstance(given, str) and (given.lstrip("\ufeff \t\r\n").startswith("<") or not given.strip()):
             return cls._checked(given, "<string>", None)
         if isinstance(given, (bytes, bytearray, memoryview)):
             return cls._checked(_decoded(bytes(given), "<string>"), "<string>", None)
         if not isinstance(given, (str, os.PathLike)):
-            raise InputError(f"load() takes a path or the text of a file, got {type(given).__name__}")
+            raise InputError(f"load() needs a path or the content of a file, got {type(given).__name__}")
         file = os.fsdecode(given)
         return cls._checked(_decoded(content(file), file), file, Path(file))
 
     @classmethod
     def expanded(cls, data: bytes, source: Source) -> Source:
-        """The text that a file stands for.
+        """The expanded content of a file.
 
         Args:
-            data: The text, encoded.
+            data: The content, encoded.
             source: The file.
         """
         file = f"{source.file} (expanded)"
@@ -83,13 +83,13 @@ class Source:
         except UnicodeEncodeError as error:
             line = text.count("\n", 0, error.start) + 1
             raise LoadError(
-                "the text has a lone surrogate, which no file can hold; decode it anew", file, line
+                "the content has a lone surrogate, which is not valid Unicode; decode it again", file, line
             ) from None
         return cls(text, file, path, _root(text, file))
 
 
 def content(file: str) -> bytes:
-    """The bytes of a regular file, which must not be too long; pipes and devices would not end."""
+    """The bytes of a regular file of limited size; pipes and devices, which may be endless, are refused."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -97,11 +97,11 @@ def content(file: str) -> bytes:
             if stat.S_ISDIR(state.st_mode):
                 raise LoadError("is a directory; give the path of a file in it", file)
             if not stat.S_ISREG(state.st_mode):
-                raise LoadError("is no regular file; save its content in one, or give load() its text", file)
+                raise LoadError("is not a regular file; save its content in one, or pass the content to load()", file)
             if state.st_size > LARGEST:
                 raise LoadError(f"has {state.st_size} bytes, more than {LARGEST}; is it the right file?", file)
             with open(descriptor, "rb", closefd=False) as opened:
-                # one more than allowed, for files that grow or do not know their size
+                # one more than allowed, for files that grow or report no size
                 return opened.read(LARGEST + 1)
         finally:
             os.close(descriptor)
@@ -118,7 +118,7 @@ def _here() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return "a directory that is gone"
+        return "a directory that no longer exists"
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -144,8 +144,8 @@ def _decode(data: bytes, codec: str, file: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         if b"\0" in data[:4096] and not codec.startswith("utf-16"):
-            raise LoadError("holds binary data; give a URDF or MJCF file, which is text", file, line) from None
-        raise LoadError(f"is not encoded as {codec}, as it should be; save it as UTF-8", file, line) from None
+            raise LoadError("contains binary data; give a URDF or MJCF file, which is text", file, line) from None
+        raise LoadError(f"is not valid {codec}; save it as UTF-8", file, line) from None
 
 
 def _root(text: str, file: str) -> str:
@@ -156,16 +156,16 @@ def _root(text: str, file: str) -> str:
     line = text.count("\n", 0, start) + 1
     if text.startswith("<!DOCTYPE", start):
         raise LoadError(
-            "document types and entities are not read; delete <!DOCTYPE …> and write values out", file, line
+            "document types and entities are not supported; delete <!DOCTYPE …> and write out the values", file, line
         )
     root = _ROOT.match(text, start)
     if root is None:
-        raise LoadError(f"is not XML: {clipped(text[start:])} stands where <robot> should; is it a URDF?", file, line)
+        raise LoadError(f"is not XML: found {clipped(text[start:])} instead of <robot>; is it a URDF?", file, line)
     return root[1]
 
 
 def clipped(text: str, most: int = 60) -> str:
-    """A quoted text that fits a message."""
+    """A quoted string, shortened for a message."""
     return repr(text if len(text) <= most else text[:most] + "…")
 
 

@@ -1,4 +1,4 @@
-"""From links and joints in any order to a model: roots, order, mimic joints, locks, and what the user should know."""
+"""Builds a model from links and joints in any order: roots, ordering, mimic joints, locks and warnings."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _NONE = [frozen(np.zeros(nv), (nv,)) for nv in range(7)]
 
 
 def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
-    """The model that links and joints describe.
+    """Build a model from links and joints.
 
     Args:
-        name: Of the model.
+        name: Name of the model.
         links: By name, in the file's order.
         joints: By name, in the file's order, which siblings keep.
-        options: What the user asks for.
-        findings: Collects what the user should know; its file is named in errors.
+        options: The options of `load`.
+        findings: Collects warnings; its file is named in errors.
     """
     above = _joints_above(links, joints, findings.file)
     order, roots = _ordered(links, above, options, findings.file)
     if not links:
-        findings.add("there are no links", "the model is nothing but the world")
+        findings.add("there are no links", "the model consists of the world only")
     bases = _bases(roots, joints, options)
     hinges = [above[link] if link in above and link not in bases else bases[link] for link in order]
     names = _names(order, bases, options, findings)
@@ -81,7 +81,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
 
 
 def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: str) -> dict[str, Hinge]:
-    """The joint in front of each link that has one."""
+    """The parent joint of each link that has one."""
     above: dict[str, Hinge] = {}
     for joint in joints.values():
         for role, link in (("parent", joint.parent), ("child", joint.child)):
@@ -118,7 +118,7 @@ def _ordered(
     roots = every_root
     if options.root is not None:
         if options.root not in links:
-            raise UnknownNameError("link, wanted as root,", options.root, tuple(links))
+            raise UnknownNameError("link (needed as root)", options.root, tuple(links))
         roots = [options.root]
         order = depth_first(roots, children)
     if options.joint_order:
@@ -145,7 +145,9 @@ def _cycle(reached: set[str], links: Mapping[str, Link], above: Mapping[str, Hin
     cycle = names[names.index(link) :]
     shown = [clipped(each, 30) for each in [*cycle[:8], *(["…"] if len(cycle) > 8 else []), link]]
     return LoadError(
-        f"links form a cycle, each on the next: {' → '.join(shown)}; delete one of their joints", file, above[link].line
+        f"links form a cycle, each carried by the next: {' → '.join(shown)}; delete one of their joints",
+        file,
+        above[link].line,
     )
 
 
@@ -164,7 +166,7 @@ def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) 
 
 
 def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, findings: Findings) -> dict[str, str]:
-    """What each link is called; a root "world" that is fixed to the world is the world, and is left out."""
+    """The name of each link's body; a root link "world" that is fixed to the world is the world itself and left out."""
     names = {link: link for link in order}
     if WORLD_NAME not in names:
         return names
@@ -175,7 +177,7 @@ def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, f
     while name in names:
         name += "_"
     names[WORLD_NAME] = name
-    findings.add("a link may not be called 'world', which is the frame that does not move", f"it is now {name!r}")
+    findings.add("a link may not be called 'world', the name of the inertial frame", f"it is now {name!r}")
     return names
 
 
@@ -189,9 +191,9 @@ def _note_inertias(
     for i in np.flatnonzero(doubtful(masses, inertias)):
         problem = fault(own[i].mass, own[i].inertia)
         if problem is not None:
-            findings.add("inertias that no body can have", f"link {own[i].name!r}: {problem}", own[i].line)
+            findings.add("unphysical inertias", f"link {own[i].name!r}: {problem}", own[i].line)
         elif own[i].mass > 0.0:
-            findings.add("mass without inertia, as if it were in one point", f"link {own[i].name!r}", own[i].line)
+            findings.add("mass without rotational inertia (a point mass)", f"link {own[i].name!r}", own[i].line)
     carrier: dict[str, str] = {}
     heavy: dict[str, bool] = {}
     for link, hinge in zip(order, hinges):
@@ -204,14 +206,14 @@ def _note_inertias(
     for link, has_mass in heavy.items():
         if not has_mass:
             findings.add(
-                "links that move without mass (what needs the inverse of the mass matrix may raise)",
+                "moving links without mass (functions that need the inverse of the mass matrix may raise)",
                 f"link {link!r}",
                 links[link].line,
             )
 
 
 def require_order(model: Model, wanted: Sequence[str]) -> None:
-    """Raise unless the joints named come in the order of their names."""
+    """Raise unless the coordinates of the named joints come in this order."""
     if not wanted:
         return
     names = {joint.name: None for joint in model.joints}
@@ -223,7 +225,7 @@ def require_order(model: Model, wanted: Sequence[str]) -> None:
     for want, have in zip(wanted, found):
         if want != have:
             raise InputError(
-                f"joint_order wants {want!r} before {have!r}, but coordinates come depth first: a joint before what it "
-                f"carries, and each branch in one piece. The nearest order is {found}. For yours, load without "
-                "joint_order= and permute: iq, iv = robot.joint_indices(order); your_q = q[..., iq]"
+                f"joint_order has {want!r} before {have!r}, but coordinates are ordered depth first: a joint before "
+                f"its descendants, and each branch contiguous. The nearest possible order is {found}. For any other "
+                "order, load without joint_order= and permute: iq, iv = robot.joint_indices(order); your_q = q[..., iq]"
             )

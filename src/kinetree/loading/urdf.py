@@ -1,8 +1,8 @@
-"""URDF: reading links and joints from the elements of a file.
+"""Reads links and joints from a URDF file.
 
-What is read is what the dynamics need. Shapes, materials, sensors, transmissions and simulators' settings are passed
-over without a word, and nothing that a file refers to is opened; any other element or attribute that is not read is
-noted, since it may be a misspelt one.
+Only what the dynamics need is read. Shapes, materials, sensors, transmissions and simulator settings are silently
+skipped, and no file that is referred to is opened. Any other element or attribute that is not read is reported, since
+it may be misspelt.
 
 [URDF] https://wiki.ros.org/urdf/XML
 """
@@ -40,10 +40,10 @@ TYPES = {
     "ball": "spherical",
 }
 
-# More links or joints than this take longer to load than anybody waits for.
+# more links or joints than this would take too long to load
 _MOST = 6_000
 
-# Limits from here on are how some programs write "none": 1e16 where SDF was converted, elsewhere the greatest double.
+# Larger limits mean "none": some programs write 1e16 (converters from SDF) or the largest double.
 _NO_LIMIT = 1e15
 
 _PASSED_OVER = {
@@ -74,12 +74,12 @@ _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
 
 def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
-    """The model of a URDF.
+    """Load a URDF file.
 
     Args:
-        source: Its text.
-        options: What the user asks for.
-        findings: Collects what the user should know.
+        source: The file.
+        options: The options of `load`.
+        findings: Collects warnings.
     """
     document = Document(source, findings, _ATTRIBUTES)
     robot = document.root
@@ -94,8 +94,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
             if name in (links if element.tag == "link" else joints):
                 raise document.error(
                     element,
-                    f"{element.tag} {clipped(name)} is there already, in line {first} and again in line {line}; "
-                    "rename one",
+                    f"{element.tag} {clipped(name)} is defined twice, in line {first} and in line {line}; rename one",
                 )
             if element.tag == "link":
                 links[name] = _link(document, element, name)
@@ -183,7 +182,7 @@ _Rotation = tuple[tuple[float, ...], ...]
 
 
 def origin(document: Document, element: Element | None) -> tuple[_Rotation | None, tuple[float, ...]]:
-    """Rotation and position of an <origin>; the rotation is None if there is none."""
+    """Rotation and position of an <origin>; the rotation is None if it has none."""
     if element is None:
         return None, _ZERO
     document.known(element)
@@ -197,15 +196,15 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
 
 
 def angles_rotation(document: Document, element: Element, roll: float, pitch: float, yaw: float) -> _Rotation:
-    """`rotation` of angles that a file gives."""
+    """`rotation`, for angles from a file."""
     if max(abs(roll), abs(pitch), abs(yaw)) > LARGEST_ANGLE:
-        raise document.error(element, "an angle is too large to mean anything; write one between −π and π")
+        raise document.error(element, "an angle is too large to be meaningful; write one between −π and π")
     return rotation(roll, pitch, yaw)
 
 
-@lru_cache(maxsize=4096)  # of the angles in files, most are multiples of a quarter turn
+@lru_cache(maxsize=4096)  # most angles in files are multiples of a quarter turn
 def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
-    """Turns about the fixed x, y and z axes, in this order."""
+    """Rotations about the fixed x, y and z axes, in this order."""
     (sr, sp, sy), (cr, cp, cy) = (part.tolist() for part in sincos(np.array([roll, pitch, yaw])))
     return (
         (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
@@ -222,7 +221,7 @@ def _quaternion_rotation(document: Document, element: Element) -> _Rotation:
 
 
 def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> _Rotation:
-    """The rotation of a quaternion of any length but zero."""
+    """The rotation of a quaternion of any nonzero length."""
     x, y, z, w = _unit(x, y, z, w)
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
@@ -243,7 +242,7 @@ def _axis(document: Document, element: Element | None, joint: str) -> Array:
 
 
 def _unit(*x: float) -> list[float]:
-    """Numbers, not all zero, divided by the length of the vector that they are."""
+    """A nonzero vector, normalised."""
     scale = max(map(abs, x))
     scaled = [part / scale for part in x]
     size = math.sqrt(sum(part * part for part in scaled))
@@ -251,7 +250,7 @@ def _unit(*x: float) -> list[float]:
 
 
 def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:
-    """Limits of a joint with one coordinate. [URDF]: lower and upper are zero where they are missing."""
+    """Limits of a joint with one coordinate. Missing lower and upper limits are zero [URDF]."""
     if element is None:
         if given in ("revolute", "prismatic"):
             document.findings.add(

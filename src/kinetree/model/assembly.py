@@ -1,4 +1,4 @@
-"""From bodies and joints to nodes: merges what is fixed, lays axes along z, splits joints of several stages."""
+"""Assembles nodes from bodies and joints: merges fixed bodies, aligns axes with z, splits joints into stages."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _ROWS3, _COLUMNS3 = np.triu_indices(3)
 def assemble(
     bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Sequence[Frame], gravity: Array
 ) -> tuple[Mechanism, tuple[Site, ...]]:
-    """The nodes of a model, and its frames: the world's, each body's, then the extra ones.
+    """The nodes of a model and its frames: the world's, each body's, then the extra ones.
 
     Args:
         bodies: Depth first.
-        joints: The joint in front of each body, by the body's name; fixed ones too.
+        joints: The joint of each body, fixed ones included, by the body's name.
         frames: Extra frames.
         gravity: (3,) [m/s²].
     """
     nodes: list[_Node] = []
-    # where each body is: the node that carries it, and its link frame's pose there
+    # the node that carries each body, and the pose of the body's link frame in it
     carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
     general: dict[str, Node] = {}
     for body in bodies:
@@ -89,7 +89,7 @@ def displaced(joint: Joint, q: Array) -> Array:
     at, link, start = np.eye(4), joint.placement, 0
     for index, stage in enumerate(joint.type.stages):
         turn = _turn(joint, index)
-        # scalars as objects are added up in order, which a BLAS would not do
+        # sums of objects are evaluated in order, unlike those of a BLAS
         neutral = Transform(_objects(transform_of(product(link, turn)).data))
         numbers = _objects(q[start : start + stage.nq])
         moved = Transform(stage.transform(neutral, _objects(joint.own), numbers).data.astype(float))
@@ -101,12 +101,12 @@ def _objects(numbers: Array) -> Array:
     return np.array([np.float64(x) for x in numbers], dtype=object)
 
 
-# Nodes of one kind share it.
+# nodes of the same kind share one object
 _kind = cache(JointedBody)
 
 
 class _Node(NamedTuple):
-    """A node under construction; `at` is its pose in its parent's when q is neutral."""
+    """A node under construction; `at` is its pose in its parent at neutral q."""
 
     name: str
     parent: int
@@ -139,7 +139,7 @@ def _turn(joint: Joint, stage: int) -> Array:
     return turn
 
 
-# Most axes are ±z, and most poses need not be multiplied.
+# most axes are ±z, which saves products with identities
 _NOWHERE, _UPSIDE_DOWN = np.eye(4), np.eye(4)
 _UPSIDE_DOWN[:3, :3] = alignment(np.array([0.0, 0.0, -1.0]))
 
@@ -150,7 +150,7 @@ def _composed(at: Array, pose: Array) -> Array:
     return at if pose is _NOWHERE else product(at, pose)
 
 
-# Bodies are many and their numbers few: what follows works on all of them at once.
+# The following functions are vectorised over all bodies.
 
 
 def _transforms(poses: list[Array]) -> Array:
@@ -161,7 +161,7 @@ def _transforms(poses: list[Array]) -> Array:
 
 
 def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, Array]]) -> Array:
-    """The 10 numbers of the rigid inertia of each node: the sum over the bodies that it carries, (count, 10)."""
+    """The 10 numbers of the rigid inertia of each node, summed over the bodies merged into it, (count, 10)."""
     inertias = np.zeros((count, RigidInertia.size))
     carried = [(body, node, at) for body, (node, at) in zip(bodies, carriers) if node != WORLD]
     if not carried:

@@ -1,4 +1,4 @@
-"""Bodies and frames as the user describes them."""
+"""Bodies and frames of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building a model body by body, with full validation."""
+"""Builds a model body by body, with full validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kinetree.recursion.topology import depth_first
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
-#: The name of the frame that does not move; no body may take it.
+#: Name of the inertial frame; no body may have it.
 WORLD_NAME = "world"
 
 _Z = (0.0, 0.0, 1.0)
@@ -74,7 +74,7 @@ class Builder:
             joint: Kind of joint: "revolute", "prismatic", "helical", "cylindrical", "universal", "spherical", "planar",
                 "translational", "floating" or "fixed".
             joint_name: By default the body's name followed by "_joint".
-            placement: Pose of the link frame in the parent's when q is neutral: a 4×4 array, a pair (R, p), or None.
+            placement: Pose of the link frame in the parent's at neutral q: a 4×4 array, a pair (R, p), or None.
             axis: Joint axis in the link frame, (3,); for a planar joint the normal of the plane. By default z.
             axes: The two axes of a universal joint, (2, 3). By default x, y.
             pitch: Advance of a helical joint [m/rad].
@@ -83,8 +83,8 @@ class Builder:
             inertia: About the centre of mass, in link axes, (3, 3) [kg m²]. By default zero.
             armature: Reflected rotor inertia, one number or (nv,) [kg m² or kg].
             limits: Joint limits; by default none.
-            damping: Viscous, one number or (nv,). Kept, not part of the dynamics.
-            friction: Dry, one number or (nv,). Kept, not part of the dynamics.
+            damping: Viscous damping, one number or (nv,). Stored, but not part of the dynamics.
+            friction: Dry friction, one number or (nv,). Stored, but not part of the dynamics.
 
         Returns:
             The builder.
@@ -222,7 +222,7 @@ class Builder:
         order = depth_first(children[WORLD_NAME], children)
         if len(order) < len(self._bodies):
             cycle = " → ".join(self._cycle(set(order)))
-            raise ModelError(f"bodies form a cycle, each on the next: {cycle}; hang one of them on the world")
+            raise ModelError(f"bodies form a cycle, each carried by the next: {cycle}; attach one of them to the world")
         return order
 
     def _cycle(self, reached: set[str]) -> list[str]:
@@ -236,13 +236,13 @@ class Builder:
 
     def _require_body(self, name: str, role: str) -> None:
         if name != WORLD_NAME and name not in self._bodies:
-            raise UnknownNameError(f"body, wanted as {role},", name, (WORLD_NAME, *self._bodies))
+            raise UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self._bodies))
 
     def _refuse_taken(self, name: str, what: str) -> None:
         if not isinstance(name, str) or not name:
-            raise ModelError(f"a {what} needs a name, a string that is not empty; got {name!r}")
+            raise ModelError(f"a {what} needs a name, which must be a non-empty string; got {name!r}")
         if name == WORLD_NAME:
-            raise ModelError(f"no {what} may be called {WORLD_NAME!r}: that is the frame that does not move")
+            raise ModelError(f"no {what} may be called {WORLD_NAME!r}, the name of the inertial frame")
         if name in self._bodies or name in self._frames:
             taken = "body" if name in self._bodies else "frame"
             raise ModelError(

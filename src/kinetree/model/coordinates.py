@@ -1,6 +1,6 @@
-"""Configurations and velocities of a whole model, any leading axes.
+"""Configurations and velocities of a model, with any leading axes.
 
-Joints of one kind are handled together, so that the cost depends on the number of kinds more than on that of joints.
+Joints of the same kind are handled together, so the cost depends on the number of kinds rather than of joints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kinetree.spatial.value import Array
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """All joints of one kind: the indices of each one's numbers, (count, nq) and (count, nv), and their limits."""
+    """All joints of one kind: indices of their coordinates, (count, nq) and (count, nv), and their limits."""
 
     kind: JointKind
     q: Array
@@ -31,7 +31,7 @@ class _Group:
 
 
 class Coordinates:
-    """What q and v of a list of joints mean."""
+    """The coordinates q and v of a list of joints."""
 
     def __init__(self, joints: Sequence[Joint]) -> None:
         self.joints = tuple(joints)
@@ -54,7 +54,7 @@ class Coordinates:
         try:
             generator = np.random.default_rng(rng)
         except (TypeError, ValueError):
-            raise InputError(f"rng is a NumPy generator, a seed or None; got {rng!r}") from None
+            raise InputError(f"rng must be a NumPy generator, a seed or None; got {rng!r}") from None
         shape = _leading_axes(shape)
         q = np.zeros((*shape, self.nq))
         for group in self._groups:
@@ -95,7 +95,7 @@ class Coordinates:
 
 
 def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
-    """Values as an inexact array whose last axis has `size` numbers."""
+    """Values as a floating-point or complex array whose last axis has `size` elements."""
     array = numbers(name, values)
     require_shape(name, array.shape, (size,))
     if real and array.dtype.kind == "c":
@@ -104,7 +104,7 @@ def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
 
 
 def numbers(name: str, values: Any) -> Array:
-    """Values as an inexact array of any shape."""
+    """Values as a floating-point or complex array of any shape."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -118,8 +118,8 @@ def _broadcast(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
-        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise InputError(f"leading axes do not broadcast together: {told}") from None
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InputError(f"leading axes do not broadcast together: {listed}") from None
 
 
 def _leading_axes(shape: Any) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def _leading_axes(shape: Any) -> tuple[int, ...]:
 
 
 def _part(values: Array, place: slice) -> Array:
-    """One joint's numbers; without their axis when there is only one."""
+    """The coordinates of one joint; a single coordinate has no axis."""
     return np.array(values[..., place.start] if place.stop - place.start == 1 else values[..., place])
 
 

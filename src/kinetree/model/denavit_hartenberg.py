@@ -4,7 +4,7 @@
     standard     Rz(θᵢ) Tz(dᵢ) Tx(aᵢ) Rx(αᵢ)             z of frame i−1         distal, classic
     modified     Rx(αᵢ) Tx(aᵢ) Rz(θᵢ) Tz(dᵢ)             z of frame i           proximal, Craig's
 
-Craig writes aᵢ₋₁ and αᵢ₋₁ for what stands in row i of his table, before θᵢ and dᵢ; here they are the row's own.
+In row i of his table, Craig writes aᵢ₋₁ and αᵢ₋₁ for the parameters that are called a and alpha of row i here.
 
 [DH55] J. Denavit, R. Hartenberg, "A kinematic notation for lower-pair mechanisms based on matrices", Journal of Applied
        Mechanics 22, 1955.
@@ -32,22 +32,22 @@ _CONVENTIONS = ("standard", "modified")
 
 @dataclass(frozen=True, eq=False)
 class DHRow:
-    """One row of a table: a joint, and the link that it moves.
+    """One row of a table: a joint and the link that it moves.
 
     Attributes:
-        a: Length along x [m].
-        alpha: Turn about x [rad].
-        d: Offset along z [m]; of a prismatic joint, where it is at q = 0.
-        theta: Turn about z [rad]; of a revolute joint, where it is at q = 0.
+        a: Link length, along x [m].
+        alpha: Link twist, about x [rad].
+        d: Offset along z [m]; for a prismatic joint, its value at q = 0.
+        theta: Angle about z [rad]; for a revolute joint, its value at q = 0.
         joint: "revolute" or "prismatic".
-        name: Of the link and its frame; by default "link1", "link2", ….
-        mass: Of the link [kg].
+        name: Name of the link and its frame; by default "link1", "link2", ….
+        mass: Mass of the link [kg].
         com: Its centre of mass in frame i, (3,) [m].
         inertia: About the centre of mass, along the axes of frame i, (3, 3) [kg m²]. By default zero.
         armature: Reflected rotor inertia [kg m² or kg].
-        limits: By default none.
-        damping: Viscous. Kept, not part of the dynamics.
-        friction: Dry. Kept, not part of the dynamics.
+        limits: Joint limits; by default none.
+        damping: Viscous damping. Stored, but not part of the dynamics.
+        friction: Dry friction. Stored, but not part of the dynamics.
     """
 
     a: float = 0.0
@@ -76,28 +76,28 @@ def from_dh(
 ) -> Model:
     """A serial robot from a table of Denavit–Hartenberg parameters.
 
-    Frames are those of the table, by the names of their links, and "tool". Joints are "joint1", "joint2", …. With the
-    standard convention a joint moves a massless body "link1 (joint1)" at its axis, to which the link is fixed.
+    The frames are those of the table, named after their links, and "tool". Joints are named "joint1", "joint2", …. In
+    the standard convention, a joint moves a massless body "link1 (joint1)" at its axis, to which the link is fixed.
 
     Args:
-        rows: `DHRow`s, or four numbers (a, alpha, d, theta) each for revolute joints [m, rad, m, rad].
-        convention: "standard" or "modified"; there is no default, since a table does not tell.
-        name: Of the model.
+        rows: `DHRow`s or, for revolute joints, tuples (a, alpha, d, theta) [m, rad, m, rad].
+        convention: "standard" or "modified"; there is no default, since a table does not reveal its convention.
+        name: Name of the model.
         base: Pose of frame 0 in the world: a 4×4 array, a pair (R, p), or None.
         tool: Pose of the tool in the last frame.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
 
     Raises:
-        InputError: If a row is no row, or the convention is unknown.
-        ModelError: If a link is one that no robot has; names it.
+        InputError: If a row is malformed, or the convention is unknown.
+        ModelError: If a link is not physical; names it.
     """
     if convention not in _CONVENTIONS:
         raise InputError(f"convention={convention!r} is not known; choose one of {', '.join(map(repr, _CONVENTIONS))}")
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise InputError(f"from_dh takes rows, each a DHRow or (a, alpha, d, theta), got {type(rows).__name__}")
+        raise InputError(f"from_dh needs rows, each a DHRow or (a, alpha, d, theta), got {type(rows).__name__}")
     table = [_checked(row, i) for i, row in enumerate(rows, start=1)]
     if not table:
-        raise InputError("from_dh takes at least one row, got none")
+        raise InputError("from_dh needs at least one row, got none")
     builder = Builder(name, gravity)
     parent = "base"
     builder.add_body(parent, joint="fixed", joint_name="base_joint", placement=base)
@@ -131,12 +131,14 @@ def _checked(row: Any, number: int) -> DHRow:
         try:
             a, alpha, d, theta = (float(x) for x in row)
         except (TypeError, ValueError):
-            raise InputError(f"row {number} of the table, {row!r}, is no DHRow and no (a, alpha, d, theta)") from None
+            raise InputError(
+                f"row {number} of the table, {row!r}, is neither a DHRow nor (a, alpha, d, theta)"
+            ) from None
         return _checked(DHRow(a, alpha, d, theta), number)
     for name in ("a", "alpha", "d", "theta"):
         value = getattr(row, name)
         if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
-            raise InputError(f"row {number} of the table: {name}={value!r} is no finite number")
+            raise InputError(f"row {number} of the table: {name}={value!r} is not a finite number")
     if row.joint not in ("revolute", "prismatic"):
         raise ModelError(f"row {number} of the table: joint={row.joint!r} must be 'revolute' or 'prismatic'")
     return row

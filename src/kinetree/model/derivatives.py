@@ -1,6 +1,6 @@
-"""Derivatives of a model's dynamics: matrices, and what is made of them.
+"""Derivatives of a model's dynamics as matrices, and quantities computed from them.
 
-All are exact. With respect to q they are along the tangent: δq is the velocity-sized increment of
+All are exact. Derivatives with respect to q are taken along the tangent: δq is the increment, of the size of v, in
 `robot.integrate(q, δq)`.
 """
 
@@ -32,7 +32,7 @@ _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
 
 class Derivatives:
-    """What can be computed of a mechanism's derivatives, beside `jvp` and `vjp` of its functions."""
+    """Derivatives of a model, in addition to `jvp`, `vjp` and `hvp` of its functions."""
 
     if TYPE_CHECKING:
         mechanism: Mechanism
@@ -67,7 +67,7 @@ class Derivatives:
         *,
         out: tuple[Array, Array, Array] | None = None,
     ) -> LinearizedInverse:
-        """∂τ/∂q, ∂τ/∂v and ∂τ/∂a = M, (…, nv, nv) each: what `linearize(q, v, a=a)` calls.
+        """∂τ/∂q, ∂τ/∂v and ∂τ/∂a = M, (…, nv, nv) each; the same as `linearize(q, v, a=a)`.
 
         Args:
             q: Configuration, (…, nq).
@@ -87,7 +87,7 @@ class Derivatives:
         *,
         out: tuple[Array, Array, Array] | None = None,
     ) -> LinearizedForward:
-        """∂a/∂q, ∂a/∂v and ∂a/∂τ = M⁻¹, (…, nv, nv) each: what `linearize(q, v, tau=tau)` calls.
+        """∂a/∂q, ∂a/∂v and ∂a/∂τ = M⁻¹, (…, nv, nv) each; the same as `linearize(q, v, tau=tau)`.
 
         Args:
             q: Configuration, (…, nq).
@@ -107,24 +107,24 @@ class Derivatives:
         *,
         out: Array | None = None,
     ) -> Array:
-        """Joint forces per unit of inertial parameters, Y, (…, nv, m, 10).
+        """Regressor Y of the inertial parameters: joint forces per unit parameter, (…, nv, m, 10).
 
-        One block for each of `frames`: the forces due to a body of unit mass [kg], first moment [kg m] (x, y, z) or
+        It has one block for each of `frames`, with the forces due to unit mass [kg], first moment [kg m] (x, y, z) and
         rotational inertia about the frame's origin [kg m²] (xx, xy, xz, yy, yz, zz) in that frame. With
-        θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` is `inverse_dynamics(q, v, a)`, but for armature, which adds
-        armature · a.
+        θ = `inertial_parameters`, `np.tensordot(Y, θ, 2)` equals `inverse_dynamics(q, v, a)` except for armature, which
+        adds armature · a.
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
-            frames: One name, for which there is no axis m, or a sequence of names. The links of all bodies by default.
+            frames: One name (no axis m), or a sequence of names. By default the link frames of all bodies.
             out: float64 array for the result.
         """
 
     @property
     def inertial_parameters(self) -> Array:
-        """Mass, first moment and rotational inertia about the link's origin of each body, (m, 10): see `regressor`."""
+        """Mass, first moment and rotational inertia about the link's origin of each body, (m, 10); see `regressor`."""
         rows = [RigidInertia.of(body.mass, body.com, body.inertia).data for body in self.bodies]
         return np.array(rows).reshape(-1, 10)
 
@@ -139,7 +139,7 @@ class Derivatives:
     def linearize(
         self, q: Any, v: Any, a: Any = None, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None, out: Any = None
     ) -> LinearizedInverse | LinearizedForward:
-        """The dynamics about a state to first order, exact: of inverse dynamics given `a`, of forward given `tau`.
+        """Exact linearisation about a state: of inverse dynamics given `a`, of forward dynamics given `tau`.
 
         Derivatives with respect to q are along the tangent: δq is the increment of `integrate(q, δq)`.
 
@@ -148,8 +148,8 @@ class Derivatives:
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
             tau: Joint forces, (…, nv).
-            f_ext: Wrenches by frame, as for `inverse_dynamics`; they stay constant in their frames' coordinates.
-            out: Three float64 arrays (…, nv, nv) to put the results in.
+            f_ext: Wrenches by frame, as for `inverse_dynamics`; constant in their frames' coordinates.
+            out: Three float64 arrays (…, nv, nv) for the results.
 
         Returns:
             `LinearizedInverse(dq, dv, da)` or `LinearizedForward(dq, dv, dtau)`.
@@ -179,8 +179,8 @@ class Derivatives:
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv).
             dt: Length of the step, seconds, (…).
-            method: "semi_implicit_euler", of first order; "midpoint", of second; or "rk4", of fourth. They evaluate
-                forward dynamics once, twice and four times. q moves on its manifold in all.
+            method: "semi_implicit_euler" (first order), "midpoint" (second) or "rk4" (fourth), which evaluate forward
+                dynamics once, twice and four times. All move q on its manifold.
             f_ext: Wrenches by frame, as for `forward_dynamics`.
             out: Two float64 arrays for the results.
         """
@@ -197,7 +197,7 @@ class Derivatives:
         f_ext: Mapping[str, ArrayLike] | None = None,
         out: tuple[Array, Array] | None = None,
     ) -> Discretized:
-        """The exact derivatives of `step`: `Discretized(A, B)` with δx′ = A δx + B δτ, for x = (q, v).
+        """Exact derivatives of `step`: `Discretized(A, B)` with δx′ = A δx + B δτ, for x = (q, v).
 
         δq and δq′ are tangents, the increments of `integrate`.
 
@@ -213,5 +213,5 @@ class Derivatives:
 
 
 def _call(function: ForcedFunction[..., _L], q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, out: Any) -> _L:
-    # Without wrenches, without keywords: the short way into machine code.
+    # calls without wrenches and keywords take the fast path
     return function(q, v, x) if f_ext is None and out is None else function(q, v, x, f_ext=f_ext, out=out)

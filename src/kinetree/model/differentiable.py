@@ -1,9 +1,8 @@
-"""Inverse and forward dynamics as functions of plain numbers, with derivatives with respect to those numbers.
+"""Inverse and forward dynamics as functions of coordinates, with derivatives with respect to these coordinates.
 
-That is what libraries of automatic differentiation ask for; `kinetree.jax` and `kinetree.torch` hand it to them. They
-know nothing of tangents: a configuration is nq numbers to them, a quaternion four. As functions of q's numbers the
-dynamics are defined for quaternions of any length but zero, and do not depend on it, so derivatives along the length
-are zero.
+This is what automatic differentiation needs; `kinetree.jax` and `kinetree.torch` wrap it. To these libraries, a
+configuration is a vector of nq numbers, of which a quaternion takes four, without a tangent space. The dynamics are
+defined for quaternions of any nonzero length and do not depend on the length, so derivatives along it are zero.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kinetree.spatial.value import Array
 
 
 class Differentiable:
-    """A function of q, v, x (accelerations or joint forces) and wrenches on frames, all with the same batch axes.
+    """A function of q, v, x (accelerations or joint forces) and wrenches on frames, with common batch axes.
 
     Args:
         robot: The model.
@@ -35,7 +34,7 @@ class Differentiable:
         if not isinstance(robot, Model):
             raise InputError(f"{name} takes a kinetree.Model, got {type(robot).__name__}")
         if name == "forward_dynamics":
-            # now: from inside of a compiled program the error would come out as another one
+            # raised here because a compiled program would turn it into another error
             require_invertible(robot.mechanism)
         self.robot, self.name, self.frames = robot, name, tuple(frames)
         for frame in self.frames:
@@ -50,14 +49,14 @@ class Differentiable:
     def arguments(
         self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, converted: Callable[[str, Any], Any]
     ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        """The arrays in a row, wrenches last, in the order of `frames`, and the batch axes of all of them together.
+        """The arguments as a flat tuple, wrenches last, in the order of `frames`; and their common batch shape.
 
         Args:
             q: Configurations.
             v: Velocities.
             x: Accelerations or joint forces.
             f_ext: Wrenches by frame.
-            converted: Makes an array of a library out of what was given, by its name for messages; raises if it cannot.
+            converted: Converts an argument, given with its name, to an array of the library; raises if it cannot.
         """
         given = (q, v, x, *((f_ext or {})[frame] for frame in self.frames))
         third = "a" if self.name == "inverse_dynamics" else "tau"
@@ -70,7 +69,7 @@ class Differentiable:
             batch = np.broadcast_shapes(*(shape[:-1] for shape in shapes))
         except ValueError:
             listed = ", ".join(f"{name.rpartition(': ')[2]} {shape}" for name, shape in zip(names, shapes))
-            raise InputError(f"{self.name}: batch axes do not fit each other: {listed}") from None
+            raise InputError(f"{self.name}: batch shapes do not broadcast: {listed}") from None
         return arrays, batch
 
     def value(self, q: Array, v: Array, x: Array, *wrenches: Array) -> Array:
@@ -80,7 +79,7 @@ class Differentiable:
 
     @quiet
     def change(self, *arrays: Array) -> Array:
-        """Change of the value along a direction, (…, nv): the arguments, then a direction of each."""
+        """Directional derivative of the value, (…, nv); takes the arguments, then a direction for each."""
         half = len(arrays) // 2
         q, v, x, *wrenches = arrays[:half]
         dq, dv, dx, *pushes = arrays[half:]
@@ -93,7 +92,7 @@ class Differentiable:
 
     @quiet
     def gradients(self, *arrays: Array) -> tuple[Array, ...]:
-        """Gradients of the weighted value with respect to each argument: the arguments, then the weights."""
+        """Gradients of the weighted value with respect to each argument; takes the arguments, then the weights."""
         q, v, x, *wrenches, weights = arrays
         by_q, by_v, by_x = self._function.vjp(q, v, x, weights, f_ext=self._forces(wrenches))
         by_q = apply(np.swapaxes(self.robot.tangent_map(q), -1, -2), by_q)
@@ -109,7 +108,7 @@ class Differentiable:
         return dict(zip(self.frames, wrenches, strict=True)) or None
 
     def _force(self, q: Array, frame: str, wrench: Array) -> Array:
-        """Joint forces of a wrench on a frame, Jᵀ f."""
+        """Joint forces due to a wrench on a frame, Jᵀ f."""
         return apply(np.swapaxes(self.robot.jacobian(q, frame), -1, -2), wrench)
 
 
@@ -117,7 +116,7 @@ def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
     """The frames on which wrenches act.
 
     Args:
-        name: Of the function.
+        name: Name of the function.
         f_ext: Wrenches by frame, or None.
     """
     if f_ext is not None and not isinstance(f_ext, Mapping):
@@ -126,7 +125,7 @@ def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
 
 
 def refuse(name: str, array: Any, wanted: str) -> InputError:
-    """The error for an argument that is not of the bridge's library."""
+    """The error for an argument of the wrong array library."""
     kind = type(array)
     return InputError(f"{name} is a {kind.__module__.partition('.')[0]}.{kind.__name__}; {wanted}")
 
@@ -137,7 +136,7 @@ def refuse_complex(name: str) -> InputError:
 
 
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
-    """Stands where a library would differentiate a derivative."""
+    """Raise where a library would differentiate a derivative."""
     raise SecondDerivativeError(
         "derivatives of dynamics cannot be differentiated again; along a direction, use robot.inverse_dynamics.hvp or "
         "robot.forward_dynamics.hvp"

@@ -1,7 +1,7 @@
-"""The dynamics of a model: one function per quantity, each made when first read.
+"""The dynamics of a model, one function per quantity.
 
-All take leading batch axes, which broadcast, and `out=`; all run on the native engine unless another is chosen with
-`.engine(name)`.
+All take leading batch axes, which broadcast, and `out=`. They run on the native engine unless another one is chosen
+with `.engine(name)`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp
 
 
 def _log_determinant(reciprocals: Array) -> Array:
-    """Minus the sum of logarithms, from the first to the last."""
+    """Minus the sum of the logarithms, added in order."""
     total: Array = np.zeros(reciprocals.shape[:-1])
     for i in range(reciprocals.shape[-1]):
         total = total - log(reciprocals[..., i])
@@ -59,7 +59,7 @@ def _log_determinant(reciprocals: Array) -> Array:
 
 
 def _determinant(reciprocals: Array) -> Array:
-    """The product of all pivots, from the first to the last."""
+    """The product of all pivots, multiplied in order."""
     total: Array = np.ones(reciprocals.shape[:-1])
     for i in range(reciprocals.shape[-1]):
         total = total * (1.0 / reciprocals[..., i])
@@ -67,7 +67,7 @@ def _determinant(reciprocals: Array) -> Array:
 
 
 class Dynamics(Manifold, Kinematics, Derivatives):
-    """What can be computed of a mechanism."""
+    """The dynamics of a model."""
 
     if TYPE_CHECKING:
         mechanism: Mechanism
@@ -89,17 +89,17 @@ class Dynamics(Manifold, Kinematics, Derivatives):
     ) -> Array:
         """Joint forces required for given accelerations, (…, nv) [N m or N].
 
-        `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its change along a direction, (…, nv),
-        `inverse_dynamics.vjp(q, v, a, w)` the gradients of wᵀτ with respect to q, v and a, and
-        `inverse_dynamics.hvp(q, v, a, w, dq, dv, da)` the change of those gradients along a direction: the Hessian of
-        wᵀτ times that direction. All take O(n). Configurations change along the tangent: dq is the increment of
-        `integrate(q, dq)`. Wrenches of `f_ext` stay constant in their frames' coordinates.
+        `inverse_dynamics.jvp(q, v, a, dq, dv, da)` is its directional derivative, (…, nv),
+        `inverse_dynamics.vjp(q, v, a, w)` are the gradients of wᵀτ with respect to q, v and a, and
+        `inverse_dynamics.hvp(q, v, a, w, dq, dv, da)` are the directional derivatives of these gradients: the Hessian
+        of wᵀτ times the direction. All take O(n). Configurations change along the tangent: dq is the increment of
+        `integrate(q, dq)`. The wrenches in `f_ext` are constant in their frames' coordinates.
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
-            f_ext: Wrenches [moment; force] on bodies by frame, (…, 6) [N m, N], in the frame's coordinates.
+            f_ext: Wrenches [moment; force] acting on bodies, by frame, (…, 6) [N m, N], in the frame's coordinates.
             out: float64 array for the result.
         """
 
@@ -115,20 +115,20 @@ class Dynamics(Manifold, Kinematics, Derivatives):
     ) -> Array:
         """Joint accelerations under given joint forces, (…, nv) [rad/s² or m/s²].
 
-        Derivatives as of `inverse_dynamics`: `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`,
+        Derivatives are as for `inverse_dynamics`: `forward_dynamics.jvp(q, v, tau, dq, dv, dtau)`,
         `forward_dynamics.vjp(q, v, tau, w)` and `forward_dynamics.hvp(q, v, tau, w, dq, dv, dtau)`.
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv) [N m or N].
-            f_ext: Wrenches [moment; force] on bodies by frame, (…, 6) [N m, N], in the frame's coordinates.
+            f_ext: Wrenches [moment; force] acting on bodies, by frame, (…, 6) [N m, N], in the frame's coordinates.
             out: float64 array for the result.
         """
 
     @quantity(mass_matrix, product=mass_matrix_product)
     def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
-        """Joint-space inertia M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
+        """Joint-space inertia matrix M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
         Args:
             q: Configuration, (…, nq).
@@ -150,7 +150,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            x: A vector for each sample, (…, nv).
+            x: Vectors, (…, nv).
             out: float64 array for the result.
         """
 
@@ -165,7 +165,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     @quantity(mass_matrix_pivots, guard=require_invertible, finish=_determinant)
     def mass_matrix_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
-        """det M in O(n), (…); may overflow where its logarithm does not.
+        """det M in O(n), (…); may overflow when its logarithm does not.
 
         Args:
             q: Configuration, (…, nq).
@@ -184,7 +184,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     @quantity(gravity_forces)
     def gravity_forces(self, q: ArrayLike, *, out: Array | None = None) -> Array:
-        """Joint forces that hold the robot still, (…, nv) [N m or N].
+        """Joint forces that hold the robot still against gravity, (…, nv) [N m or N].
 
         Args:
             q: Configuration, (…, nq).
@@ -205,7 +205,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
     def energy(self, q: ArrayLike, v: ArrayLike, *, out: tuple[Array, Array] | None = None) -> Energy:
         """Kinetic and potential energy, (…) each [J].
 
-        The potential is zero with all mass at the world's origin.
+        The potential energy is zero with all mass at the world's origin.
 
         Args:
             q: Configuration, (…, nq).
@@ -226,7 +226,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     @quantity(center_of_mass_jacobian, guard=require_mass)
     def center_of_mass_jacobian(self, q: ArrayLike, *, out: Array | None = None) -> Array:
-        """Takes v to the velocity of the centre of mass, (…, 3, nv).
+        """Jacobian of the centre of mass, which maps v to its velocity, (…, 3, nv).
 
         Args:
             q: Configuration, (…, nq).
@@ -235,9 +235,9 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     @quantity(centroidal_momentum_matrix, guard=require_mass)
     def centroidal_momentum_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
-        """Takes v to momentum about the centre of mass, (…, 6, nv) [kg m²/s, kg m/s].
+        """Centroidal momentum matrix, which maps v to momentum about the centre of mass, (…, 6, nv).
 
-        Angular part first, in world axes.
+        Angular momentum first [kg m²/s], then linear [kg m/s], in world axes.
 
         Args:
             q: Configuration, (…, nq).
@@ -264,12 +264,12 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         compile_functions(self, names, progress)
 
     def count(self, function: str, frames: str | Iterable[str] | None = None) -> Count:
-        """Operations that one evaluation of a function takes.
+        """Number of operations in one evaluation of a function.
 
         Args:
-            function: Its name, that of a derivative as "forward_dynamics.vjp", or that of a method for Λ⁻¹, one of
-                `kinetree.operational_space.METHODS`.
-            frames: For functions of frames and methods for Λ⁻¹, which ones; all by default.
+            function: Name of a function, of a derivative such as "forward_dynamics.vjp", or of a method for Λ⁻¹, one
+                of `kinetree.operational_space.METHODS`.
+            frames: The frames, for functions of frames and methods for Λ⁻¹; by default all.
         """
         if isinstance(function, str) and function in ALGORITHMS:
             sites = [self.site(name) for name in frame_names(function, self.frames if frames is None else frames)]
@@ -280,20 +280,20 @@ class Dynamics(Manifold, Kinematics, Derivatives):
     def export_c(
         self, functions: Iterable[str], directory: Any, *, frames: Any = None, scalar: str = "double"
     ) -> tuple[Path, Path]:
-        """Write functions of this robot as C99: one header and one source, without allocation, for one sample.
+        """Write functions of this robot as C99: a header and a source file, without allocation, for one sample.
 
-        Compiled with `-ffp-contract=off` or `-std=c99`, they have the bits of the native engine. The source has a
-        `main`, left out unless asked for by a macro, that checks them against numbers computed here.
+        Compiled with `-ffp-contract=off` or `-std=c99`, they give the same bits as the native engine. The source file
+        contains a `main`, enabled by a macro, that checks them against numbers computed by the library.
 
         Args:
-            functions: Names of functions, of derivatives as "forward_dynamics.vjp", or "inverse_inertia" and "inertia"
-                of the frames.
-            directory: Where to; made if it does not exist. The files are named after the robot.
-            frames: Names of the frames of functions that take frames, in their own coordinates.
+            functions: Names of functions, of derivatives such as "forward_dynamics.vjp", or "inverse_inertia" and
+                "inertia" of the frames.
+            directory: The directory to write to, created if necessary. The files are named after the robot.
+            frames: Names of the frames, for functions of frames, which use the frames' own coordinates.
             scalar: "double" or "float".
 
         Returns:
-            The paths of the header and of the source.
+            The paths of the header and the source file.
         """
         exported = (*FUNCTIONS, *DERIVATIVES)
         return export_c(cast("Any", self), functions, exported, directory, frames, scalar, version("kinetree"))
@@ -316,7 +316,7 @@ FUNCTIONS = tuple(
     if isinstance(member, Quantity)
 )
 
-#: Names of the functions that are derivatives of others, as `compile` and `count` take them.
+#: Names of derivatives of functions, as accepted by `compile` and `count`.
 DERIVATIVES = tuple(
     f"{function}.{which}" for function in ("inverse_dynamics", "forward_dynamics") for which in ("jvp", "vjp", "hvp")
 )

@@ -1,4 +1,4 @@
-"""Variants of a model: other gravity, masses, rotors, limits, frames. Names and coordinates stay."""
+"""Variants of a model with other gravity, masses, rotors, limits or frames, but the same coordinates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Editing:
     """Methods of `Model` that return a variant of it."""
 
     def with_gravity(self: _Model, gravity: Any) -> _Model:
-        """This robot under another gravity.
+        """This robot under a different gravity.
 
         Args:
             gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
@@ -46,16 +46,16 @@ class Editing:
         return surgery.with_frame(self, name, frame, placement)
 
     def with_inertia(self: _Model, body: str, mass: Any = None, com: Any = None, inertia: Any = None) -> _Model:
-        """This robot with another mass, centre of mass or inertia of one body. What is None stays as it is.
+        """This robot with another mass, centre of mass or inertia of one body. Values left at None are kept.
 
         Args:
             body: Name of the body.
-            mass: [kg]. If it is given without `inertia`, the inertia grows in proportion, as if by density.
+            mass: [kg]. If given without `inertia`, the inertia is scaled in proportion, as for a change of density.
             com: Centre of mass in the link frame, (3,) [m].
             inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
 
         Raises:
-            ModelError: If no body can have that mass and inertia.
+            ModelError: If the mass and inertia are not physical.
             UnknownNameError: If there is no such body.
         """
         old = self.body(body)
@@ -67,34 +67,33 @@ class Editing:
         return _variant(self, bodies=[_solid(one, *given) if one is old else one for one in self.bodies])
 
     def with_inertial_parameters(self: _Model, parameters: Any, *, strict: bool = True) -> _Model:
-        """This robot with identified inertial parameters: `inertial_parameters` of the result are those given.
+        """This robot with identified inertial parameters, which become its `inertial_parameters`.
 
         Args:
-            parameters: Of each body, as `inertial_parameters` and `regressor` have them: mass [kg], first moment
-                (x, y, z) [kg m] and rotational inertia about the link's origin (xx, xy, xz, yy, yz, zz) [kg m²];
-                (bodies, 10).
-            strict: Whether parameters that no body can have, as least squares often finds them, are an error; else they
-                are a `ModelWarning`, and kept.
+            parameters: For each body, as in `inertial_parameters` and `regressor`: mass [kg], first moment (x, y, z)
+                [kg m] and rotational inertia about the link's origin (xx, xy, xz, yy, yz, zz) [kg m²]; (bodies, 10).
+            strict: Whether unphysical parameters, which least squares often yields, are an error; otherwise they are
+                kept, with a `ModelWarning`.
 
         Raises:
             InputError: If they have the wrong shape.
-            ModelError: If a body without mass has a first moment, or parameters are impossible; names the body.
+            ModelError: If a body without mass has a first moment, or parameters are unphysical; names the body.
         """
         rows = np.asarray(parameters, dtype=float) if _numeric(parameters) else np.zeros(0)
         if rows.shape != (len(self.bodies), 10):
-            raise InputError(f"parameters have shape {rows.shape}; give ten of each body, ({len(self.bodies)}, 10)")
+            raise InputError(f"parameters have shape {rows.shape}; give ten for each body, ({len(self.bodies)}, 10)")
         return _variant(self, bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
 
     def with_armature(self: _Model, armature: Any) -> _Model:
-        """This robot with other rotor inertias, as felt at the joints.
+        """This robot with other reflected rotor inertias.
 
         Args:
-            armature: By joint name, where joints left out keep theirs; or one number for all, or (nv,) [kg m² or kg].
+            armature: By joint name (omitted joints keep theirs), or one number for all, or (nv,) [kg m² or kg].
         """
         return _with_joints(self, "armature", armature)
 
     def with_damping(self: _Model, damping: Any) -> _Model:
-        """This robot with other viscous damping of joints, which is kept and not part of the dynamics.
+        """This robot with other viscous damping of joints, which is stored but not part of the dynamics.
 
         Args:
             damping: As for `with_armature` [N m s/rad or N s/m].
@@ -102,7 +101,7 @@ class Editing:
         return _with_joints(self, "damping", damping)
 
     def with_friction(self: _Model, friction: Any) -> _Model:
-        """This robot with other dry friction of joints, which is kept and not part of the dynamics.
+        """This robot with other dry friction of joints, which is stored but not part of the dynamics.
 
         Args:
             friction: As for `with_armature` [N m or N].
@@ -113,14 +112,14 @@ class Editing:
         """This robot with other limits of some joints.
 
         Args:
-            limits: By joint name; joints left out keep theirs.
+            limits: By joint name; omitted joints keep theirs.
         """
         if not isinstance(limits, Mapping):
-            raise InputError(f"with_limits() takes a mapping of joint names to Limits; got {type(limits).__name__}")
+            raise InputError(f"with_limits() needs a mapping of joint names to Limits; got {type(limits).__name__}")
         _require_joints(self, limits)
         for name, given in limits.items():
             if not isinstance(given, Limits):
-                raise InputError(f"the limits of joint {name!r} are kinetree.Limits; got {type(given).__name__}")
+                raise InputError(f"the limits of joint {name!r} must be kinetree.Limits; got {type(given).__name__}")
         return _variant(self, joints=[_limited(joint, limits) for joint in surgery.joints_of(self)])
 
 
@@ -144,7 +143,7 @@ def _require_joints(robot: surgery.Parts, names: Mapping[str, Any]) -> None:
 
 
 def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
-    """Replace a field that has one number, not negative, per degree of freedom."""
+    """Replace a field that has one non-negative number per degree of freedom."""
     if isinstance(values, Mapping):
         _require_joints(robot, values)
         own = {
@@ -175,7 +174,7 @@ def _numeric(values: Any) -> bool:
 
 
 def _vector(what: str, values: Any, size: int) -> Array:
-    """As many finite numbers."""
+    """A vector of `size` finite numbers."""
     if not _numeric(values) or not np.isfinite(array := np.asarray(values, dtype=float)).all():
         raise InputError(f"{what} is not made of finite numbers: {values!r}")
     if array.shape != (size,):
@@ -184,7 +183,7 @@ def _vector(what: str, values: Any, size: int) -> Array:
 
 
 def _each(what: str, values: Any, size: int) -> Array:
-    """One finite number for all, or as many."""
+    """`size` finite numbers, from as many or from one for all."""
     single = _numeric(values) and np.ndim(values) == 0
     return np.broadcast_to(_vector(what, [values], 1) if single else _vector(what, values, size), (size,))
 
@@ -205,7 +204,7 @@ def _identified(body: Body, row: Array, strict: bool) -> Body:
     if not all(map(math.isfinite, row)):
         raise ModelError(f"{owner}: inertial parameters are not finite: {row.tolist()}")
     if mass == 0.0 and (x, y, z) != (0.0, 0.0, 0.0):
-        raise ModelError(f"{owner}: a first moment {(x, y, z)} without mass; no centre of mass has it")
+        raise ModelError(f"{owner}: first moment {(x, y, z)} without mass; give both or neither")
     a, b, c = (x / mass, y / mass, z / mass) if mass else (0.0, 0.0, 0.0)
     # about the centre of mass: I + m (c cᵀ − c·c 1)
     inertia = np.array(

@@ -1,4 +1,4 @@
-"""Functions of a robot as C99 source."""
+"""Exports functions of a robot as C99 source code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kinetree.spatial.value import Array
 
 
 class Robot(Protocol):
-    """What is needed of a model."""
+    """The part of a model that the export needs."""
 
     name: str
     mechanism: Mechanism
@@ -40,7 +40,7 @@ class Robot(Protocol):
         """A configuration."""
 
 
-#: Functions of task frames, with what they compute.
+#: Functions of task frames, with their descriptions.
 TASK_FUNCTIONS = {
     "inverse_inertia": (inverse_inertia, "Inverse operational-space inertia of all rows of all frames together."),
     "inertia": (
@@ -53,16 +53,16 @@ TASK_FUNCTIONS = {
 def export_c(
     robot: Robot, functions: Iterable[str], names: Sequence[str], directory: Any, frames: Any, scalar: str, version: str
 ) -> tuple[Path, Path]:
-    """Write a header and a source.
+    """Write a header and a source file; see `Model.export_c`.
 
     Args:
         robot: The robot.
-        functions: What to export.
-        names: All functions that there are.
-        directory: Where to; made if it does not exist.
+        functions: Names of the functions to export.
+        names: Names of all functions of the robot.
+        directory: The directory to write to, created if necessary.
         frames: Names of frames, for functions of frames.
         scalar: "double" or "float".
-        version: Of the library.
+        version: Version of the library.
 
     Returns:
         The paths of both files.
@@ -110,7 +110,7 @@ def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site,
         raise UnknownNameError("function", name, exportable)
     function = attrgetter(name)(robot)
     if not function.is_recursion:
-        raise InputError(f"export_c: {name} is computed in Python from another function, and has no C")
+        raise InputError(f"export_c: {name} is computed in Python from another function and cannot be exported")
     function.require()
     sites: tuple[Site, ...] = ()
     if isinstance(function, FrameFunction):
@@ -125,7 +125,7 @@ def _summary(docstring: str) -> str:
 
 
 def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Exported:
-    """The function, with results of the native engine for a random state."""
+    """The function, with the native engine's results for a random state."""
     rng = np.random.default_rng(0)
     sizes = algorithm.sizes(robot.mechanism, sites)
     inputs = [

@@ -1,4 +1,4 @@
-"""Joints and their limits as the user describes them."""
+"""Joints of a model, and their limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Limits:
                 try:
                     values = tuple(float(x) for x in np.asarray(values, dtype=float).reshape(-1))
                 except (TypeError, ValueError):
-                    raise ModelError(f"limits: {name}={values!r} is no number and no list of them") from None
+                    raise ModelError(f"limits: {name}={values!r} is neither a number nor a list of numbers") from None
             least = -math.inf if name in ("lower", "upper") else 0.0
             for x in values:
                 if math.isnan(x):
@@ -53,7 +53,9 @@ class Limits:
     def expanded(self, kind: JointKind) -> Limits:
         """The same limits with one number per coordinate of a joint."""
         if not kind.limited and (max(self.lower) > -math.inf or min(self.upper) < math.inf):
-            raise ModelError(f"limits: a {kind.name} joint takes no position limits, its coordinates are a quaternion")
+            raise ModelError(
+                f"limits: a {kind.name} joint has no position limits, because its coordinates include a quaternion"
+            )
         sizes = {"lower": kind.nv, "upper": kind.nv, "velocity": kind.nv, "effort": kind.nv}
         full = {}
         for name, size in sizes.items():
@@ -75,15 +77,15 @@ class Joint(Record):
         kind: "revolute", "floating", ….
         parent: Parent body, or "world".
         child: Child body.
-        placement: Pose of the child's link frame in the parent's when q is neutral, (4, 4).
+        placement: Pose of the child's link frame in the parent's at neutral q, (4, 4).
         axes: Unit axes in the child's link frame, (count, 3).
         pitch: Advance of a helical joint [m/rad], else 0.
         armature: Reflected rotor inertia, (nv,) [kg m² or kg].
         limits: One number per coordinate.
-        damping: Viscous, (nv,) [N m s/rad or N s/m]. Kept for the user; not part of the dynamics.
-        friction: Dry, (nv,) [N m or N]. Kept for the user; not part of the dynamics.
-        q_start: Where its coordinates start in q.
-        v_start: Where its velocities start in v.
+        damping: Viscous damping, (nv,) [N m s/rad or N s/m]. Not part of the dynamics.
+        friction: Dry friction, (nv,) [N m or N]. Not part of the dynamics.
+        q_start: Index of its first coordinate in q.
+        v_start: Index of its first velocity in v.
         node: For `kind` "node", the formulas that take the place of a joint and a rigid body.
     """
 
@@ -116,27 +118,27 @@ class Joint(Record):
 
     @property
     def nq(self) -> int:
-        """Numbers in its configuration."""
+        """Number of configuration coordinates."""
         return self.type.nq
 
     @property
     def nv(self) -> int:
-        """Degrees of freedom."""
+        """Number of degrees of freedom."""
         return self.type.nv
 
     @property
     def q_slice(self) -> slice:
-        """Where its coordinates are in q."""
+        """Its part of q."""
         return slice(self.q_start, self.q_start + self.nq)
 
     @property
     def v_slice(self) -> slice:
-        """Where its velocities are in v."""
+        """Its part of v."""
         return slice(self.v_start, self.v_start + self.nv)
 
     @property
     def own(self) -> Array:
-        """The constants that its kind asks for."""
+        """The constants specific to its kind, such as the pitch of a helical joint."""
         if self.node is not None:
             return np.array(self.node.constants, dtype=float)
         return np.array([self.pitch][: self.type.own])

@@ -1,7 +1,7 @@
 """Kinematics of a model's frames.
 
 `frames` is the name of one frame, or a sequence of names, for which the result has an axis: `pose(q, "hand")` is
-(…, 4, 4), `pose(q, ["hand", "foot"])` is (…, 2, 4, 4). `reference` says from where a motion is seen:
+(…, 4, 4), `pose(q, ["hand", "foot"])` is (…, 2, 4, 4). `reference` selects the reference point and axes of a motion:
 
     "local"                  the frame's origin, in the frame's axes
     "local_world_aligned"    the frame's origin, in the world's axes
@@ -28,7 +28,7 @@ Reference = Literal["local", "local_world_aligned", "world"]
 
 
 class Kinematics:
-    """What can be computed of frames."""
+    """The kinematics of a model's frames."""
 
     @frame_quantity(poses)
     def pose(self, q: ArrayLike, frames: Frames | None = None, *, out: Array | None = None) -> Array:
@@ -74,8 +74,9 @@ class Kinematics:
     ) -> Array:
         """Rates of change of frames' twists, J a + J̇v, (…, 6) [rad/s², m/s²].
 
-        The rate is that of the numbers that `velocity` gives for the same reference. In "local_world_aligned", these
-        are the angular acceleration and the acceleration of the frame's origin, as an inertial observer sees them.
+        This is the time derivative of the components that `velocity` gives for the same reference. For
+        "local_world_aligned", it consists of the angular acceleration and the classical acceleration of the frame's
+        origin.
 
         Args:
             q: Configuration, (…, nq).
@@ -90,7 +91,7 @@ class Kinematics:
     def jacobian(
         self, q: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
-        """Jacobians of frames, which take v to twists, angular part first, (…, 6, nv).
+        """Jacobians of frames, which map v to twists, angular part first, (…, 6, nv).
 
         Args:
             q: Configuration, (…, nq).
@@ -104,7 +105,7 @@ class Kinematics:
     def jacobian_dot_v(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
-        """J̇v: rates of change of frames' twists when all joint accelerations are zero, (…, 6) [rad/s², m/s²].
+        """J̇v, the rates of change of frames' twists at zero joint accelerations, (…, 6) [rad/s², m/s²].
 
         Args:
             q: Configuration, (…, nq).
@@ -118,7 +119,7 @@ class Kinematics:
     def jacobian_rate(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
-        """J̇ of frames while q moves with v, (…, 6, nv).
+        """Time derivative J̇ of frames' Jacobians as q moves with v, (…, 6, nv).
 
         Args:
             q: Configuration, (…, nq).
@@ -134,8 +135,8 @@ class Kinematics:
     ) -> Array:
         """∂(J v)/∂q of frames' twists, along the tangent, (…, 6, nv).
 
-        With respect to v the derivative of the twist is J, and of the pose with respect to q it is J too: the tangent
-        of a pose is a twist.
+        The derivative of the twist with respect to v is J, and so is that of the pose with respect to q, since the
+        tangent of a pose is a twist.
 
         Args:
             q: Configuration, (…, nq).

@@ -28,7 +28,7 @@ from kinetree.spatial.value import Array
 
 
 class Model(Dynamics, Operational, Editing):
-    """A robot whose bodies form a tree. Made by `Builder.build`, `load` or the `zoo`; immutable.
+    """An immutable robot model whose bodies form a tree. Created by `Builder.build`, `load` or the `zoo`.
 
     Attributes:
         name: Name of the model.
@@ -37,8 +37,8 @@ class Model(Dynamics, Operational, Editing):
         joints: The moving joints, in the order of q and v.
         fixed_joints: The fixed joints.
         extra_frames: Frames other than the world's and the bodies'.
-        mechanism: Internal: the nodes that recursions run over; fixed bodies are merged into their parents.
-        sites: Internal: every frame, in the order of `frames`.
+        mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
+        sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Model(Dynamics, Operational, Editing):
     def __init__(
         self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame] = ()
     ) -> None:
-        """From checked parts; use `Builder` instead.
+        """Create a model from checked parts. Use `Builder` instead.
 
         Args:
             name: Name of the model.
@@ -88,7 +88,7 @@ class Model(Dynamics, Operational, Editing):
             _sites_by_name={site.name: site for site in sites},
         )
 
-    # -- a value: frozen, compared and pickled by what defines it; what is derived or cached stays out ----------------
+    # -- value semantics: frozen; compared, hashed and pickled by its definition --------------------------------------
 
     def _definition(self) -> tuple[Any, ...]:
         return self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
@@ -114,13 +114,13 @@ class Model(Dynamics, Operational, Editing):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
-            f"a Model is frozen: cannot set {name!r}. Methods such as reduced() and with_inertia() give variants of it"
+            f"a Model is frozen: cannot set {name!r}. Methods such as reduced() and with_inertia() return variants"
         )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a Model is frozen: cannot delete {name!r}")
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- structure ----------------------------------------------------------------------------------------------------
 
     @property
     def nq(self) -> int:
@@ -134,7 +134,7 @@ class Model(Dynamics, Operational, Editing):
 
     @property
     def topology(self) -> Topology:
-        """Internal: parents and children of nodes."""
+        """Internal. Parents and children of nodes."""
         return self.mechanism.topology
 
     @property
@@ -143,7 +143,7 @@ class Model(Dynamics, Operational, Editing):
         return tuple(self._sites_by_name)
 
     def site(self, frame: str) -> Site:
-        """Internal: the node that carries a frame, and the frame's placement."""
+        """Internal. The node that carries a frame, and the frame's placement."""
         if not isinstance(frame, str) or frame not in self._sites_by_name:
             joint = next(
                 (joint for joint in self._every_joint if joint.node is not None and joint.child == frame), None
@@ -248,13 +248,13 @@ class Model(Dynamics, Operational, Editing):
             q[..., iq] = your_q                                    # and back
 
         Args:
-            joints: Names of moving joints, in the order wanted.
+            joints: Names of moving joints, in the desired order.
 
         Returns:
             Indices into q, (Σ nq,), and into v, (Σ nv,).
         """
         if isinstance(joints, str) or not isinstance(joints, Sequence):
-            raise InputError(f"joint_indices() takes a list of joint names; got {joints!r}")
+            raise InputError(f"joint_indices() needs a list of joint names; got {joints!r}")
         by_name = {joint.name: joint for joint in self.joints}
         for name in joints:
             if not isinstance(name, str) or name not in by_name:
@@ -273,7 +273,7 @@ class Model(Dynamics, Operational, Editing):
             lock: Joint names and their values: a scalar, or the joint's nq coordinates.
         """
         if not isinstance(lock, Mapping):
-            raise InputError(f"reduced() takes a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
+            raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
         names = {joint.name: None for joint in self.joints}
         for name in lock:
             if name not in names:
@@ -320,7 +320,7 @@ class Model(Dynamics, Operational, Editing):
         return surgery.with_payload(self, frame, mass, com, inertia)
 
     def subtree(self, body: str) -> Model:
-        """A body, everything it carries, and the joint in front of it: for example one arm of a humanoid.
+        """The subtree of a body with the joint that carries it: for example one arm of a humanoid.
 
         The link frame of the body's parent becomes the world, with the same components of gravity. To remove the joint
         as well, lock it with `reduced`. The new model is named after the body.
@@ -351,11 +351,11 @@ def _locked(joint: Joint, value: Any) -> Joint:
     """A fixed joint that holds another one at a configuration."""
     q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
     if q.shape != (joint.nq,) or q.dtype.kind == "c":
-        raise InputError(f"joint {joint.name!r} is locked at {joint.nq} real numbers, got {value!r}")
+        raise InputError(f"joint {joint.name!r} has {joint.nq} real coordinates to lock, got {value!r}")
     with np.errstate(all="ignore"):
         placement = displaced(joint, q)
     if not np.isfinite(placement).all():
-        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}: that is no configuration")
+        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}, which is not a configuration")
     none = np.zeros(0)
     kept = joint.parent, joint.child, placement
     return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)

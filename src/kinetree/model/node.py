@@ -1,4 +1,4 @@
-"""A rigid body behind a joint, as a node of the tree."""
+"""The node kind of a rigid body behind a joint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from kinetree.spatial.value import Array
 class JointedBody:
     """The formulas of all rigid bodies behind one kind of joint; a `recursion.node.NodeKind`.
 
-    A node's constants are the 12 numbers of its placement (from the parent node's coordinates to its own when q is
-    neutral), the 10 of its rigid inertia, the armature of each degree of freedom if the kind has it, and the joint's
-    own.
+    A node's constants are the 12 numbers of its placement (from the parent node's coordinates to its own at neutral q),
+    the 10 of its rigid inertia, the armature of each degree of freedom if there is any, and the joint's own constants.
     """
 
     joint: Stage
@@ -85,7 +84,7 @@ class JointedBody:
         return parameters[22 : 22 + self.nv] if self.has_armature else np.zeros(self.nv)
 
     def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
-        # H is constant in the node's coordinates, so that only their turning is left of its rate of change
+        # H is constant in the node's coordinates, so its rate of change is that of the rotating frame
         return velocity.cross(self.joint_map(parameters) @ v)
 
     def gyroscopic(self, parameters: Array, _q: Array | None, _v: Array, velocity: Motion) -> Force:

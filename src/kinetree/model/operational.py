@@ -1,4 +1,4 @@
-"""Tasks of a model: everything about operational space starts here."""
+"""Operational space of a model: `robot.tasks`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kinetree.spatial.value import Array
 
 
 class Operational:
-    """What can be computed of tasks."""
+    """The operational space of a model."""
 
     if TYPE_CHECKING:
         mechanism: Mechanism
@@ -69,20 +69,20 @@ class Operational:
     ) -> Tasks:
         """Operational space of some tasks: Λ⁻¹, Λ, J, J̄, N, bias, rank and condition, as functions of the state.
 
-        Make it once, use it at every state. Making it compiles nothing; calling its functions does, once.
+        Create it once and use it at every state. Nothing is compiled until one of its functions is first called.
 
         Args:
             frames: Names of frames (all six rows), `Task`, `RelativeTask` and `CenterOfMassTask`.
             reference: "local", "world" or "local_world_aligned", as for `jacobian`.
-            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`. "auto" takes `pv_osim` or
+            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`. "auto" selects `pv_osim` or
                 `pv_osim_r`, whichever needs fewer operations.
-            singular: What Λ is in directions in which a sample cannot be moved: "damped", "truncated" or "raise".
-            cut: Directions of Λ⁻¹ with less than this share of its largest eigenvalue are singular.
-            contacts: Frames and tasks that do not move, because something holds them.
+            singular: How Λ is defined in directions in which the tasks cannot move: "damped", "truncated" or "raise".
+            cut: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are singular.
+            contacts: Frames and tasks that are held fixed by contacts.
 
         Raises:
             UnknownNameError: No such frame, method, reference or policy.
-            InputError: No task, or a row asked for twice.
+            InputError: No task, or a duplicate row.
         """
         robot = Robot(
             self,
@@ -131,10 +131,10 @@ class Operational:
         return held.constrained_dynamics(self, q, v, tau, constraints, f_ext)
 
     def _generic_configurations(self) -> Array:
-        """Three configurations without special symmetry, (3, nq): angles of up to a radian, slides of a link's length.
+        """Three generic configurations, (3, nq): angles of up to a radian, displacements of up to a link's length.
 
-        Joints with quaternions stay neutral. The numbers are fractional parts of multiples of irrational numbers, so
-        that they are the same everywhere.
+        Joints with quaternions stay neutral. The values are fractional parts of multiples of irrational numbers, which
+        are reproducible everywhere.
         """
         q = np.tile(self.neutral(), (3, 1))
         size = self._link_size()
@@ -146,7 +146,7 @@ class Operational:
         return q
 
     def _link_size(self) -> float:
-        """A typical length [m]: root mean square of distances between joints, and of masses from their joints."""
+        """A typical length [m]: root mean square of the distances between joints, and of masses from their joints."""
         squares = []
         for body, joint in zip(self.bodies, self._every_joint, strict=True):
             if body.parent != "world":

@@ -1,4 +1,4 @@
-"""Whether a mass and an inertia can belong to a body."""
+"""Checks whether a mass and an inertia are physically possible."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.spatial.value import Array
 
-# Relative to the greatest moment: what numbers written with a few digits may be off by.
+# relative to the largest moment: rounding errors of numbers written with few digits
 _ASYMMETRY, _NEGATIVE, _TRIANGLE = 1e-6, 1e-9, 1e-6
 
 
 def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
-    """Mass, centre of mass and inertia as float64, with the shapes (), (3,), (3, 3) and nothing but finite numbers."""
+    """Mass, centre of mass and inertia as float64; raises unless they have shapes (), (3,), (3, 3) and are finite."""
     checked = []
     for what, given, shape in (("mass", mass, ()), ("com", com, (3,)), ("inertia", inertia, (3, 3))):
         try:
@@ -31,7 +31,7 @@ def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[floa
 
 
 def doubtful(masses: Array, inertias: Array) -> Array:
-    """Which of many bodies need a closer look by `fault`, or have mass but no inertia, (n,).
+    """Which of many bodies `fault` must examine, or have mass but no inertia, (n,).
 
     Args:
         masses: (n,) [kg].
@@ -46,9 +46,9 @@ def doubtful(masses: Array, inertias: Array) -> Array:
 
 
 def fault(mass: float, inertia: Array) -> str | None:
-    """What makes a mass [kg] and an inertia about the centre of mass [kg m²] impossible, and the fix; None if nothing.
+    """Why a mass [kg] and an inertia about the centre of mass [kg m²] are impossible, and the fix; else None.
 
-    Points and thin rods pass: their inertia is singular, not impossible.
+    Point masses and thin rods are accepted: their inertia is singular but possible.
     """
     if mass < 0.0:
         return f"mass {mass:g} kg is negative"
@@ -64,5 +64,5 @@ def fault(mass: float, inertia: Array) -> str | None:
     if low < -_NEGATIVE * high or not math.isfinite(high):
         return f"inertia is not positive definite ({moments}); is it about the centre of mass?"
     if low + middle < high * (1.0 - _TRIANGLE):
-        return f"inertia breaks the triangle inequality ({moments}): no mass distribution has it"
+        return f"inertia violates the triangle inequality ({moments}): no mass distribution has such moments"
     return None

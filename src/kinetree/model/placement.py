@@ -1,4 +1,4 @@
-"""Poses as 4×4 matrices: checking what users give, and laying axes along z."""
+"""Poses as 4×4 matrices: validation of placements and axes, and alignment of axes with z."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kinetree.spatial.fixed import length, product
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
-# A rotation given with six digits is mended, with fewer it is refused.
-_MENDED, _REFUSED = 1e-14, 1e-6
-_WANTED = "give a 4×4 pose, a pair (R, p), or None"
+# A rotation given with six digits is orthonormalised, one with fewer is refused.
+_ORTHONORMAL, _REFUSED = 1e-14, 1e-6
+_EXPECTED = "give a 4×4 pose, a pair (R, p), or None"
 
 
 def pose(R: Array, p: Array) -> Array:
@@ -24,17 +24,17 @@ def pose(R: Array, p: Array) -> Array:
 
 
 def transform_of(placement: Array) -> Transform:
-    """From the coordinates in which a pose is given to the frame that it places."""
+    """The transform from the coordinates in which a pose is expressed to those of the frame it places."""
     return Transform.of(placement[:3, :3].T, placement[:3, 3])
 
 
 def pose_of(transform: Transform) -> Array:
-    """The 4×4 pose of the frame that a transform leads to, seen from where it comes from."""
+    """The 4×4 pose of a transform's target frame in its source frame."""
     return pose(transform.E.T, transform.r)
 
 
 def checked_placement(placement: Any, owner: str) -> Array:
-    """A 4×4 pose from what a user gave: None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
+    """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
     if placement is None:
         return np.eye(4)
     try:
@@ -43,14 +43,14 @@ def checked_placement(placement: Any, owner: str) -> Array:
         else:
             matrix = np.asarray(placement, dtype=float)
             if matrix.shape != (4, 4):
-                raise ModelError(f"{owner}: placement has shape {matrix.shape}; {_WANTED}")
+                raise ModelError(f"{owner}: placement has shape {matrix.shape}; {_EXPECTED}")
             if np.any(np.abs(matrix[3] - [0.0, 0.0, 0.0, 1.0]) > _REFUSED):
                 raise ModelError(f"{owner}: the last row of the placement must be 0 0 0 1, it is {matrix[3]}")
             R, p = matrix[:3, :3], matrix[:3, 3]
     except (TypeError, ValueError) as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"{owner}: placement is not made of numbers; {_WANTED}") from None
+        raise ModelError(f"{owner}: placement is not made of numbers; {_EXPECTED}") from None
     if R.shape != (3, 3) or p.shape != (3,):
         raise ModelError(f"{owner}: placement has parts of shapes {R.shape} and {p.shape}, must be (3, 3) and (3,)")
     if not (np.isfinite(R).all() and np.isfinite(p).all()):
@@ -63,13 +63,13 @@ def checked_placement(placement: Any, owner: str) -> Array:
         )
     if np.linalg.det(R) < 0.0:
         raise ModelError(f"{owner}: the rotation of the placement is a reflection (determinant −1); flip one axis")
-    if fault > _MENDED:
+    if fault > _ORTHONORMAL:
         R = _nearest_rotation(R)
     return pose(R, p)
 
 
 def checked_axis(axis: Any, owner: str) -> Array:
-    """A unit vector along what a user gave. `owner` is named in errors."""
+    """A unit vector along a given direction. `owner` is named in errors."""
     try:
         vector = np.asarray(axis, dtype=float)
     except (TypeError, ValueError):
@@ -86,16 +86,16 @@ def checked_axis(axis: Any, owner: str) -> Array:
 
 
 def _nearest_rotation(R: Array) -> Array:
-    """The rotation nearest to a matrix that is one up to 1e-6: Newton's iteration for the polar factor."""
+    """The rotation nearest to a matrix that is orthonormal up to 1e-6, by Newton's iteration for the polar factor."""
     for _ in range(3):  # errors of 1e-12, then 1e-24, then rounding
         R = 0.5 * product(R, 3.0 * np.eye(3) - product(R.T, R))
     return R
 
 
 def alignment(axis: Array) -> Array:
-    """The rotation by the smallest angle whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
+    """The smallest rotation whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
     x, y, z = (float(part) for part in axis)
-    # half a turn about x first where z is negative, lest the formula divide by nearly zero
+    # if z is negative, half a turn about x first, to avoid dividing by nearly zero
     side = -1.0 if z < 0.0 else 1.0
     x, y, z = side * x, side * y, side * z
     share = 1.0 / (1.0 + z)

@@ -9,14 +9,14 @@ from kinetree.model.joint import Joint
 
 
 def printable(name: str) -> str:
-    """A name on one line and without control characters: what a terminal would obey is shown as an escape sequence."""
+    """A name on one line, with control characters shown as escape sequences."""
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
 
 
 def tree_text(bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Sequence[Frame]) -> list[str]:
-    """Lines of a tree. Serial chains go straight down; only branchings indent, so that long chains stay narrow."""
+    """Lines that show a tree. Only branchings are indented, so that long serial chains stay narrow."""
     masses = {body.name: body.mass for body in bodies}
     children: dict[str, list[str]] = {name: [] for name in ("world", *masses)}
     for body in bodies:
@@ -36,7 +36,7 @@ def tree_text(bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Seque
 
 
 def _branches(names: Sequence[str], below: str) -> list[tuple[str, str, str]]:
-    """Children with the text in front of them and in front of theirs, last first."""
+    """Children, last first, with the prefix of their own line and that of their children's lines."""
     if len(names) == 1:
         return [(names[0], below, below)]
     last = names[-1] if names else ""

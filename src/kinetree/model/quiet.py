@@ -1,4 +1,4 @@
-"""Floating-point settings of the caller stay out of what the library computes."""
+"""Shields the library from the caller's NumPy error settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with NumPy's floating-point errors ignored: what one sample overflows to is its own affair."""
+    """The function, run with NumPy's floating-point errors ignored: an overflow concerns only its own sample."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

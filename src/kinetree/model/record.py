@@ -1,4 +1,4 @@
-"""Frozen records with arrays in them, compared and hashed by content."""
+"""Frozen records that contain arrays, compared and hashed by content."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kinetree.spatial.value import Array
 
 
 def frozen(values: Any, shape: tuple[int, ...]) -> Array:
-    """A float64 copy of `values` that nobody can write to; what an earlier call gave is not copied again.
+    """A read-only float64 copy of `values`; arrays from an earlier call are not copied again.
 
-    Its memory is a `bytes` object, so that the array cannot be made writable again. Adding zero makes −0 and 0 the same
-    content.
+    Its memory is a `bytes` object, so the array cannot be made writable again. Adding zero turns −0 into 0, so that
+    equal values have equal bytes.
     """
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
         if isinstance(getattr(values.base, "base", None), bytes) and values.flags.c_contiguous:
@@ -42,6 +42,6 @@ class Record:
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._key()))
 
-    # Unpickling goes through the constructor, which makes the arrays read-only again.
+    # unpickling calls the constructor, which makes the arrays read-only again
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._contents()

@@ -1,4 +1,4 @@
-"""Results with several parts."""
+"""Named tuples for results with several parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LinearizedForward(NamedTuple):
 
 
 class InverseGradients(NamedTuple):
-    """Gradients of wᵀτ of inverse dynamics, or what `hvp` gives: their change along a direction.
+    """Gradients of wᵀτ of inverse dynamics; from `hvp`, their directional derivatives.
 
     Attributes:
         dq: With respect to q, along the tangent, (…, nv).
@@ -62,7 +62,7 @@ class InverseGradients(NamedTuple):
 
 
 class ForwardGradients(NamedTuple):
-    """Gradients of wᵀa of forward dynamics, or what `hvp` gives: their change along a direction.
+    """Gradients of wᵀa of forward dynamics; from `hvp`, their directional derivatives.
 
     Attributes:
         dq: With respect to q, along the tangent, (…, nv).

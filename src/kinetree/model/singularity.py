@@ -1,8 +1,8 @@
-"""Mechanisms whose mass matrix has no inverse, whatever the configuration.
+"""Detects mechanisms whose mass matrix is singular in every configuration.
 
-A joint that no inertia resists has a pivot D = HᵀPH + armature of zero. Rounding seldom leaves zero, so pivots are
-compared with what rounding may have left of one: beside each inertia runs a bound on its error, in units of rounding,
-that grows with every term that was added before others cancelled it. [H02] calls this a running error analysis.
+A joint whose motion no inertia resists has a zero pivot D = HᵀPH + armature. Because of rounding, the computed pivot is
+seldom exactly zero, so it is compared with a bound on its rounding error. The bound is propagated along with each
+articulated inertia, in units of the machine precision: a running error analysis [H02].
 
 [H02] N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, SIAM 2002, §3.3.
 """
@@ -21,29 +21,29 @@ from kinetree.recursion.node import WORLD_PORT
 from kinetree.spatial.inertia import SYMMETRIC6
 from kinetree.spatial.value import Array
 
-# A pivot this many times its error bound has digits. Bounds are pessimistic, but count each operation's rounding once.
+# A pivot this many times its error bound is significant. Bounds are pessimistic, but count each rounding only once.
 _EPS = float(np.finfo(np.float64).eps)
 _TRUSTED = 4.0 * _EPS
 
-# Roundings of one congruence XᵀPX, per term: two products of three and a sum.
+# roundings per term of a congruence XᵀPX: two products of three factors and a sum
 _CONGRUENCE = 4.0
 
-# Generic configurations, each with its own scale of lengths [m]: robots come in all sizes.
+# length scales of the generic configurations [m], for robots of any size
 _LENGTHS = (1.0, 1e-3, 1e3)
 
 
 def require_invertible(mechanism: Mechanism) -> None:
     """Raise unless D = HᵀPH + armature is positive definite at every node of rigid bodies, at some configuration.
 
-    Where HᵀMH + armature of the body alone is, nothing that it carries can spoil it. So articulated inertias are needed
-    only behind nodes where it is not, such as the massless one inside a universal joint; they are taken at a few
-    configurations without special symmetry.
+    If HᵀMH + armature of the body alone is positive definite, so is D, whatever the body carries. Articulated inertias
+    are therefore needed only at other nodes, such as the massless one inside a universal joint. They are computed at a
+    few generic configurations.
 
     Args:
-        mechanism: Its nodes are rigid bodies; others are not looked at.
+        mechanism: The mechanism. Nodes other than rigid bodies are ignored.
 
     Raises:
-        SingularMechanismError: Naming the body.
+        SingularMechanismError: The message names the body.
     """
     if mechanism.first_general is not None:
         _require_definite(mechanism)
@@ -52,7 +52,7 @@ def require_invertible(mechanism: Mechanism) -> None:
     topology = mechanism.topology
     for node in doubtful:
         if len(topology.subtree(node)) == 1:
-            raise SingularMechanismError(_told(mechanism, node))
+            raise SingularMechanismError(_message(mechanism, node))
     needed = sorted({below for node in doubtful for below in topology.subtree(node)}, reverse=True)
     if not needed:
         return
@@ -60,7 +60,7 @@ def require_invertible(mechanism: Mechanism) -> None:
     with np.errstate(all="ignore"):
         found = [_singular(mechanism, needed, set(doubtful), _configuration(mechanism, rng, at)) for at in _LENGTHS]
     if None not in found:
-        raise SingularMechanismError(_told(mechanism, next(node for node in found if node is not None)))
+        raise SingularMechanismError(_message(mechanism, next(node for node in found if node is not None)))
 
 
 def _require_definite(mechanism: Mechanism) -> None:
@@ -77,18 +77,18 @@ def _require_definite(mechanism: Mechanism) -> None:
     if not values[0] > 64.0 * mechanism.nv * _EPS:
         column = int(np.argmin(scale)) if not scale.all() else int(np.argmax(np.abs(vectors[:, 0])))
         node = next(k for k in range(len(mechanism.kinds)) if mechanism.v_starts[k + 1] > column)
-        raise SingularMechanismError(_told(mechanism, node))
+        raise SingularMechanismError(_message(mechanism, node))
 
 
 class _Bounded(NamedTuple):
-    """Symmetric matrices and bounds on the errors of their entries, in units of rounding; any leading axes."""
+    """Symmetric matrices and bounds on the errors of their entries, in units of machine precision."""
 
     value: Array
     error: Array
 
 
 def _doubtful(mechanism: Mechanism) -> list[int]:
-    """The nodes of rigid bodies whose own inertia and armature do not resist all motions of their joint."""
+    """The rigid bodies whose own inertia and armature do not resist all motions of their joint."""
     members: dict[Any, list[int]] = {}
     for node, kind in enumerate(mechanism.kinds):
         if kind.port == WORLD_PORT:
@@ -105,12 +105,12 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
 
 
 def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Array) -> int | None:
-    """The first of the doubtful nodes, tips first, whose pivots are no more than rounding; None if there is none.
+    """The first doubtful node, tips first, with a pivot that is not significant; None if there is none.
 
     Args:
         mechanism: The mechanism.
-        needed: Nodes, with all that they carry, tips first.
-        doubtful: Those of them that need what they carry.
+        needed: The doubtful nodes with their subtrees, tips first.
+        doubtful: Nodes whose own inertia does not suffice.
         q: Configuration, (nq,).
     """
     carried: dict[int, _Bounded] = {}
@@ -124,18 +124,18 @@ def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Ar
             return node
         X = kind.weight(parameters, q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]).matrix()
         error = P_plus.error + _CONGRUENCE * np.abs(P_plus.value)
-        felt = _Bounded(X.T @ P_plus.value @ X, np.abs(X).T @ error @ np.abs(X))
+        seen = _Bounded(X.T @ P_plus.value @ X, np.abs(X).T @ error @ np.abs(X))
         parent = mechanism.parents[node]
         before = carried.get(parent, _Bounded(np.zeros((6, 6)), np.zeros((6, 6))))
-        carried[parent] = _Bounded(before.value + felt.value, before.error + felt.error)
+        carried[parent] = _Bounded(before.value + seen.value, before.error + seen.error)
     return None
 
 
 def _own(M: Array) -> _Bounded:
-    """Rigid inertias, (…, 6, 6), whose centres of mass and moments were turned from a link's axes to a joint's.
+    """Rigid inertias, (…, 6, 6), with the error of rotating them from link axes to joint axes.
 
-    A needle that a joint turns about its own axis has no moment left, but rounding of the needle's other moments, and
-    the square of what its centre is beside the axis.
+    A needle that a joint rotates about its own axis has zero moment there, plus rounding errors of its other moments
+    and the square of the error in its distance from the axis.
     """
     mass = M[..., 5, 5]
     first_moment = M[..., [1, 0, 1], [5, 5, 3]]
@@ -147,9 +147,9 @@ def _own(M: Array) -> _Bounded:
 
 
 def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
-    """Whether all pivots of D = HᵀPH + armature are trusted and positive, and P⁺ = P − PH D⁻¹ HᵀP.
+    """Whether all pivots of D = HᵀPH + armature are significantly positive, and P⁺ = P − PH D⁻¹ HᵀP.
 
-    One degree of freedom after the other is eliminated from [[D, HᵀP], [PH, P]].
+    Degrees of freedom are eliminated one by one from [[D, HᵀP], [PH, P]].
 
     Args:
         P: (…, 6, 6).
@@ -175,7 +175,7 @@ def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
         spread = _outer(size, e + 0.5 * error[..., None] * size)
         E = E + spread + np.swapaxes(spread, -1, -2) + _outer(np.abs(s), size)
     P_plus = _Bounded(S[..., n:, n:].copy(), E[..., n:, n:].copy())
-    # along a unit vector without armature nothing is left of P, not even rounding
+    # along a unit vector without armature, P⁺ vanishes exactly
     free = (np.abs(H).sum(axis=-2) == 1.0) & (armature == 0.0)
     exact = ((H != 0.0) & free[..., None, :]).any(axis=-1)
     for part in P_plus:
@@ -189,7 +189,7 @@ def _outer(a: Array, b: Array) -> Array:
 
 
 def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float) -> Array:
-    """Angles of about a radian, and slides pushed out by about a length, (nq,)."""
+    """Angles of about a radian and displacements of about a given length, (nq,)."""
     q = rng.uniform(0.3, 1.3, mechanism.nq)
     for node, kind in enumerate(mechanism.kinds):
         if kind.rigid and not _joint_map(mechanism, node)[:3].any():
@@ -212,22 +212,18 @@ def _armature(mechanism: Mechanism, node: int) -> Array:
     return mechanism.kinds[node].armature(mechanism.parameters[node])
 
 
-def _told(mechanism: Mechanism, node: int) -> str:
+def _message(mechanism: Mechanism, node: int) -> str:
     return (
-        f"body {mechanism.names[node]!r}: no inertia resists its {mechanism.kinds[node].name} joint, so that the mass "
+        f"body {mechanism.names[node]!r}: no inertia resists its {mechanism.kinds[node].name} joint, so the mass "
         "matrix has no inverse. Give the body a mass and an inertia, or the joint an armature, or lock the joint with "
-        "reduced(). Inverse dynamics and the mass matrix work as it is"
+        "reduced(). Inverse dynamics and the mass matrix work nevertheless"
     )
 
 
 def require_mass(mechanism: Mechanism) -> None:
-    """Raise if nothing that moves has mass, so that there is no centre of mass.
-
-    Raises:
-        SingularMechanismError: Says so.
-    """
+    """Raise if no moving body has mass, so that there is no centre of mass."""
     rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.rigid]
     if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
         raise SingularMechanismError(
-            "no moving body has mass, so that there is no centre of mass. Give some body a mass"
+            "no moving body has mass, so there is no centre of mass. Give at least one body a mass"
         )

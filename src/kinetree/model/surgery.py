@@ -1,4 +1,4 @@
-"""Models made of others: attaching, loading with a payload, cutting out a subtree."""
+"""Models derived from others: attaching a model, adding a payload or a frame, extracting a subtree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORLD = "world"
 
 
 class Parts(Protocol):
-    """What a model is made of, and can be made from again: a `Model`, which this file need not know."""
+    """The parts of a `Model`, from which another can be created; avoids importing `Model` here."""
 
     def __init__(
         self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame]
@@ -46,9 +46,9 @@ _Model = TypeVar("_Model", bound=Parts)
 
 
 def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str) -> _Model:
-    """The robot with the other model's world laid onto one of its frames; see `Model.attach`."""
+    """The robot with another model fixed to one of its frames; see `Model.attach`."""
     if not isinstance(other, type(robot)):
-        raise InputError(f"attach() takes a Model, got {type(other).__name__}")
+        raise InputError(f"attach() needs a Model, got {type(other).__name__}")
     if not isinstance(prefix, str):
         raise InputError(f"prefix is put in front of names, so it must be a string; got {prefix!r}")
     body, at = _carrier(robot, frame)
@@ -80,7 +80,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
     ]
     names = [body.name for body in new_bodies] + [frame.name for frame in new_frames]
     _refuse_clashes(robot, other, names, [joint.name for joint in new_joints])
-    # behind everything that the body carries already, which keeps the order depth first
+    # after everything that the body already carries, to keep the order depth first
     carried = _below(robot, body)
     end = 1 + max((i for i, one in enumerate(robot.bodies) if one.name in carried), default=-1)
     old = joints_of(robot)
@@ -121,18 +121,18 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
 
 
 def subtree(robot: _Model, body: str) -> _Model:
-    """A body, the joint in front of it and all that it carries; see `Model.subtree`."""
+    """The subtree of a body, with the joint that carries it; see `Model.subtree`."""
     kept = _below(robot, robot.body(body).name)
     bodies = [one for one in robot.bodies if one.name in kept]
     joints = [joint for joint in joints_of(robot) if joint.child in kept]
-    # the body itself comes first of its subtree
+    # the body itself is the first of its subtree
     bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
     frames = [one for one in robot.extra_frames if one.body in kept]
     return type(robot)(body, robot.gravity, bodies, joints, frames)
 
 
 def joints_of(robot: Parts) -> list[Joint]:
-    """The joint in front of each body, fixed ones too, in the order of the bodies."""
+    """The joint of each body, fixed ones included, in the order of the bodies."""
     by_name = {joint.name: joint for joint in (*robot.joints, *robot.fixed_joints)}
     return [by_name[body.joint] for body in robot.bodies]
 
@@ -148,7 +148,7 @@ def _carrier(robot: Parts, frame: str) -> tuple[str, Array]:
 
 
 def _below(robot: Parts, body: str) -> set[str]:
-    """A body and all that it carries, by name."""
+    """Names of a body and its descendants."""
     found = {body}
     for one in robot.bodies:  # parents come first
         if one.parent in found:
@@ -157,7 +157,7 @@ def _below(robot: Parts, body: str) -> set[str]:
 
 
 def _merged(body: Body, load: Body) -> Body:
-    """Two rigid bodies as one, both given in the first one's link frame."""
+    """Two rigid bodies merged into one, both expressed in the first one's link frame."""
     if load.mass == 0.0:
         return body
     mass = body.mass + load.mass
@@ -173,12 +173,12 @@ def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[s
     taken_joints = {joint.name for joint in joints_of(robot)} & set(joints)
     if not taken and not taken_joints:
         return
-    told = "; ".join(
+    listed = "; ".join(
         f"{what} {', '.join(map(repr, sorted(clash)))}"
         for what, clash in (("bodies or frames", taken), ("joints", taken_joints))
         if clash
     )
     raise ModelError(
-        f"{robot.name!r} and {other.name!r} have names in common: {told}. Give the attached model's names a prefix, "
+        f"{robot.name!r} and {other.name!r} have names in common: {listed}. Give the attached model's names a prefix, "
         f"such as attach(…, prefix={other.name + '_'!r})"
     )

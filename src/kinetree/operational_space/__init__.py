@@ -1,6 +1,6 @@
-"""Operational space: what forces at hands and feet do, for tasks of any frames.
+"""Operational space: the dynamics of tasks such as the motions of hands and feet.
 
-`robot.tasks(frames)` prepares tasks; its functions give Λ⁻¹, Λ, J, J̄, N and the rest, at any state.
+`robot.tasks(frames)` prepares tasks; its functions compute Λ⁻¹, Λ, J, J̄, N and related quantities at any state.
 """
 
 from kinetree.operational_space.functions import TaskDynamics

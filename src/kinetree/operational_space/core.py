@@ -1,4 +1,4 @@
-"""What all functions of some tasks share: the recursions of their rows, and what to do where they are singular."""
+"""State shared by all functions of some tasks: their recursions, and the treatment of singular samples."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Core:
     """Tasks of a robot, with contacts or without.
 
     Attributes:
-        recursions: Those of contacts and tasks together.
-        names: What the tasks are called, for messages.
+        recursions: The recursions of contacts and tasks together.
+        names: Names of the tasks, for messages.
         rows: Number of rows of the tasks, r.
-        held: Number of rows of contacts; they come first.
+        held: Number of rows of contacts, which come first.
         policy: One of `kinetree.operational_space.singular.POLICIES`.
-        cut: Share of the largest eigenvalue of Λ⁻¹ at which directions begin to be singular.
+        cut: Fraction of the largest eigenvalue of Λ⁻¹ below which directions are singular.
     """
 
     recursions: Recursions
@@ -35,7 +35,7 @@ class Core:
 
     @property
     def reach(self) -> Array:
-        """How far the robot moves each row at other configurations, (r,): see `kinetree.operational_space.reach`."""
+        """Typical mobility of each row at other configurations, (r,); see `kinetree.operational_space.reach`."""
         return self.recursions.reach[self.held :]
 
     @cached_property
@@ -44,29 +44,29 @@ class Core:
 
     @cached_property
     def contact_scale(self) -> tuple[Array, Array]:
-        """What weighs rows of contacts: means and reach."""
+        """Means and reach, which weight the rows of contacts."""
         return singular.means(self.recursions.groups[: self.held]), self.recursions.reach[: self.held]
 
     @property
     def trusted(self) -> float:
-        """The spread of Λ⁻¹ below which no direction is singular."""
+        """The value of `spread` below which no direction is singular."""
         return singular.trusted(self.rows, self.cut)
 
     def spectrum(self, A: Array, own: Array) -> Spectrum:
-        """The weighted Λ⁻¹, taken apart.
+        """Eigendecomposition of the weighted Λ⁻¹.
 
         Args:
             A: Λ⁻¹, (…, r, r).
-            own: Its diagonal, or what that was before contacts took something away, (…, r).
+            own: Its diagonal without contacts, (…, r).
         """
         return singular.spectrum(A, own, self._means, self.reach)
 
     def inertia(self, of: Spectrum, places: Array | None) -> Array:
-        """Λ, (…, r, r), as the policy has it.
+        """Λ under the policy, (…, r, r).
 
         Args:
-            of: Λ⁻¹, taken apart.
-            places: Indices of the samples in the user's batch, one in each row; None for a single sample.
+            of: Eigendecomposition of the weighted Λ⁻¹.
+            places: Batch indices of the samples, one per row; None for a single sample.
 
         Raises:
             SingularTaskError: With the policy "raise", if a sample is singular.

@@ -1,4 +1,4 @@
-"""How Λ⁻¹ changes with the configuration."""
+"""Directional derivative of Λ⁻¹ with respect to the configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kinetree.operational_space.products import product
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
-#: J̇ of frames, by reference; the direction is called as users call it.
+#: J̇ of frames, by reference, with the direction named dq.
 _RATES = {
     reference: replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
     for reference, rate in JACOBIAN_RATES.items()
@@ -28,24 +28,24 @@ _RATES = {
 
 
 class InverseInertiaDerivative(PreparedFunction):
-    """Change of Λ⁻¹ = J M⁻¹ Jᵀ while q changes along a tangent, (…, r, r): `f(q, dq)` or `f(q, dq, out=…)`.
+    """Directional derivative of Λ⁻¹ = J M⁻¹ Jᵀ along a tangent, (…, r, r): `f(q, dq)` or `f(q, dq, out=…)`.
 
-    J̇ M⁻¹ Jᵀ and its transpose, less J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ of the Coriolis matrix.
+    J̇ M⁻¹ Jᵀ plus its transpose minus J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ from the Coriolis matrix.
     """
 
     def __init__(self, tasks: Any, core: Core) -> None:
         super().__init__(tasks, core, "inverse_inertia_derivative")
 
     def __call__(self, q: Any, dq: Any, out: Any = None) -> Array:
-        """The change, (…, r, r).
+        """The directional derivative, (…, r, r).
 
         Args:
             q: Configuration, (…, nq).
             dq: The tangent, (…, nv).
-            out: Takes the result.
+            out: float64 array for the result.
 
         Raises:
-            InputError: The tasks have contacts, are relative, or of the centre of mass.
+            InputError: If there are contacts, relative tasks or tasks of the centre of mass.
         """
         rates, frames = self._rates(q, dq), self._frames
         J_rate = np.concatenate([rates[..., i, list(rows), :] for i, rows in enumerate(frames)], axis=-2)
@@ -59,7 +59,7 @@ class InverseInertiaDerivative(PreparedFunction):
         sites = self.core.recursions.sites
         if self.core.held or any(site.part != "frame" for site in sites):
             raise InputError(
-                f"{self.name} is there for tasks of single frames without contacts, not for {self.tasks!r}"
+                f"{self.name} is available only for tasks of single frames without contacts, not for {self.tasks!r}"
             )
         return [site.rows for site in sites]
 

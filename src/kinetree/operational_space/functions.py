@@ -1,8 +1,8 @@
-"""Functions of prepared tasks, made of kernels and of what follows from them: see `prepared`.
+"""The functions of `Tasks`, based on compiled kernels.
 
-Λ, and Λ with J̄ and N, come out of one kernel for all samples that are far from singular. The kernel says of each sample
-how far (`spread`, see `kinetree.algorithms.operational_space.inversion`). Those for which it is not far enough are
-computed again by way of eigenvalues.
+For samples far from singular, Λ, or Λ with J̄ and N, is the result of one kernel. For each sample the kernel also
+returns a measure of how close to singular it is (`spread`, see `kinetree.algorithms.operational_space.inversion`).
+Samples that are too close are recomputed from eigenvalues.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class TaskDynamics(NamedTuple):
 
 
 class PreparedFunction(ABC):
-    """A function of prepared tasks. Leading axes of its inputs are batch axes, and broadcast like NumPy's.
+    """A function of prepared tasks. Leading axes of its inputs are batch axes, which broadcast as in NumPy.
 
     Args:
-        tasks: The `Tasks` that have it.
-        core: What functions of these tasks share.
-        name: What it is called there.
+        tasks: The `Tasks` that it belongs to.
+        core: State shared by the functions of these tasks.
+        name: Its name.
     """
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
@@ -66,21 +66,21 @@ class PreparedFunction(ABC):
         return other
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile now what later calls will need."""
         for kernel in self._kernels():
             kernel.compile()
 
     def count(self) -> Count:
-        """Operations of the recursions of one evaluation, where no task is singular."""
+        """Operations of the recursions in one evaluation, if no task is singular."""
         return sum((kernel.count() for kernel in self._kernels()), Count())
 
     @abstractmethod
     def _kernels(self) -> Sequence[Any]:
-        """The recursions that it calls where no task is singular."""
+        """The recursions that it calls if no task is singular."""
 
 
 class Regular(PreparedFunction):
-    """What inertias and task dynamics have in common."""
+    """Base of `Inertia` and `Dynamics`, whose kernels are valid for regular samples."""
 
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name)
@@ -90,22 +90,22 @@ class Regular(PreparedFunction):
         return (self._kernel,)
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile now what later calls will need."""
         super().compile()
         _ = self.core.reach
 
     def _into(self, q: Any, out: Sequence[Any]) -> Any:
-        """Λ, spread and the rest in a user's arrays, right for all samples."""
-        # Samples may be computed again after the kernel has written: q must still be what it was.
+        """Compute into the user's arrays, correctly for all samples."""
+        # samples may be recomputed after the kernel has written its results, which must not have overwritten q
         if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
             q = q.copy()
         first, *rest = out
         results = self._kernel(q, self.core.reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
-        self._mend(q, results)
+        self._recompute(q, results)
         return results
 
-    def _mend(self, q: Any, results: Any) -> None:
-        """Compute samples again that are not trusted."""
+    def _recompute(self, q: Any, results: Any) -> None:
+        """Recompute samples that may be singular."""
         doubtful = np.logical_not(results[1] < self._trusted)
         if doubtful.any():
             q = np.asarray(q, dtype=np.float64)
@@ -118,7 +118,7 @@ class Regular(PreparedFunction):
 
     @abstractmethod
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
-        """All results but the spread, for samples that may be singular."""
+        """All results except `spread`, for samples that may be singular."""
 
 
 class Inertia(Regular):
@@ -131,8 +131,8 @@ class Inertia(Regular):
             inertia, _ = self._into(q, (out,))
             return inertia
         inertia, spread = results = self._kernel(q, self.core.reach)
-        if spread.ndim or not spread.item() < self._trusted:  # a single sample is judged in no time
-            self._mend(q, results)
+        if spread.ndim or not spread.item() < self._trusted:  # a fast check for single samples
+            self._recompute(q, results)
         return inertia
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
@@ -149,7 +149,7 @@ class Dynamics(Regular):
             return TaskDynamics(inertia, consistent, nullspace)
         inertia, spread, consistent, nullspace = results = self._kernel(q, self.core.reach)
         if spread.ndim or not spread.item() < self._trusted:
-            self._mend(q, results)
+            self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
@@ -160,12 +160,12 @@ class Dynamics(Regular):
 
 
 class Derived(PreparedFunction):
-    """A quantity of `tasks.at(q)`, or of `tasks.at(q, v)`, as a function.
+    """A quantity of `tasks.at(q)` or `tasks.at(q, v)` as a function.
 
     Args:
-        tasks: The `Tasks` that have it.
-        core: What functions of these tasks share.
-        name: Of the quantity.
+        tasks: The `Tasks` that it belongs to.
+        core: State shared by the functions of these tasks.
+        name: Name of the quantity.
         inputs: "q", or "q" and "v".
         recursions: Names of the recursions that it calls.
     """
@@ -184,7 +184,7 @@ class Derived(PreparedFunction):
         return taken(self.name, getattr(self._state(inputs, named), self.name), out)
 
     def _state(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """The state that arguments mean, by position or by name."""
+        """The state for given arguments, by position or by name."""
         values = {**dict(zip(self._inputs, inputs, strict=False)), **named}
         if len(values) != len(inputs) + len(named) or tuple(sorted(values)) != self._inputs:
             given = [f"{len(inputs)} by position", *named] if inputs else [*named]
@@ -210,7 +210,7 @@ class HeldDynamics(Derived):
 
 
 def taken(name: str, value: Array, out: Any) -> Array:
-    """A result, in the user's array if there is one."""
+    """A result, copied to the user's array if there is one."""
     if out is None:
         return value.copy() if value.ndim else value
     (home,) = arguments.results(name, out, (name,), (value.shape,), value.dtype)

@@ -1,4 +1,4 @@
-"""Attributes that are computed when first asked for, on objects that are frozen otherwise."""
+"""Attributes that are computed on first access, for otherwise frozen objects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _T = TypeVar("_T")
 
 
 class lazy(Generic[_T]):
-    """Like `functools.cached_property`, without its lock: in Python 3.11 that takes as long as a small recursion.
+    """Like `functools.cached_property` but without its lock, which in Python 3.11 costs as much as a small recursion.
 
-    Two threads that ask at once both compute; the values are equal, and both get the same one.
+    If two threads access it at once, both compute the same value, and both get the one stored first.
     """
 
     def __init__(self, compute: Callable[[Any], _T]) -> None:
@@ -32,7 +32,7 @@ class lazy(Generic[_T]):
 
 
 class computed(lazy[_T]):
-    """A `lazy` attribute that NumPy computes: in IEEE arithmetic whatever the thread's settings, without a word."""
+    """A `lazy` attribute computed with NumPy, in IEEE default arithmetic and without floating-point warnings."""
 
     def __init__(self, compute: Callable[[Any], _T]) -> None:
         @wraps(compute)

@@ -1,4 +1,4 @@
-"""The choice of an algorithm for Λ⁻¹."""
+"""Algorithms for Λ⁻¹ by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kinetree.algorithms.operational_space.choice import choose
 from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Mechanism, Site
 
-#: Names that `method=` takes besides "auto".
+#: Values of `method=` besides "auto".
 METHODS = tuple(operational_space.ALGORITHMS)
 
 
 def chosen(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
-    """The name of the algorithm that a choice means for some tasks of a mechanism."""
+    """The name of the algorithm for some tasks of a mechanism; resolves "auto"."""
     if method == "auto":
         return choose(mechanism, sites)
     if method not in METHODS:

@@ -1,4 +1,4 @@
-"""Tasks of a robot, chosen once: everything that can be asked of them is a function of the state."""
+"""`Tasks`: the operational space of some tasks of a robot, as functions of the state."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from kinetree.spatial.value import Array
 
 
 class Tasks:
-    """Some tasks of a robot, with r rows in all. Made by `robot.tasks(frames)`.
+    """Tasks of a robot, with r rows in total. Created by `robot.tasks(frames)`.
 
     Every function takes leading batch axes and `out=`, and has `engine`, `count` and `compile`. Nothing is compiled
-    before a function is called. Tasks cannot be changed; threads may share them, and they can be pickled.
+    before a function is called. Tasks are immutable, thread-safe and picklable.
 
     Attributes:
         tasks: The tasks, in the order of their rows.
-        contacts: Frames and tasks that something holds still.
-        reference: From where motions of single frames are seen.
-        singular: What Λ is in directions in which a sample cannot be moved.
-        cut: Share of the largest eigenvalue of Λ⁻¹ at which directions begin to be singular.
+        contacts: Frames and tasks that are held fixed by contacts.
+        reference: Reference point and axes of the motions of single frames.
+        singular: How Λ is defined in directions in which the tasks cannot move.
+        cut: Fraction of the largest eigenvalue of Λ⁻¹ below which directions are singular.
         rows: Number of rows, r.
         held: Number of rows of contacts.
-        core: What the functions share. Not part of the interface.
+        core: Internal. State shared by the functions.
     """
 
     tasks: tuple[AnyTask, ...]
@@ -50,7 +50,7 @@ class Tasks:
     held: int
     core: Core
     _robot: Robot
-    _asked: str
+    _requested: str
     _engine: str
 
     def __init__(
@@ -88,7 +88,7 @@ class Tasks:
             held=held_rows,
             core=Core(recursions, task_names(tasks), rows, held_rows, singular, float(cut)),
             _robot=robot,
-            _asked=method,
+            _requested=method,
             _engine=engine,
         )
 
@@ -112,7 +112,7 @@ class Tasks:
     def _options(self) -> dict[str, Any]:
         return {
             "reference": self.reference,
-            "method": self._asked,
+            "method": self._requested,
             "singular": self.singular,
             "cut": self.cut,
             "contacts": self.contacts,
@@ -124,71 +124,71 @@ class Tasks:
 
     @property
     def method(self) -> str:
-        """Name of the algorithm for Λ⁻¹: the one asked for, or the one that "auto" chose."""
+        """Name of the algorithm for Λ⁻¹: the requested one, or the one that "auto" chose."""
         return self.core.recursions.method
 
     # Functions of the configuration
 
     @lazy
     def inverse_inertia(self) -> TaskFunction | Derived:
-        """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r): acceleration of each row per unit force along each row."""
+        """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r), the acceleration of each row per unit force along each."""
         return self._given("inverse_inertia", "jacobian", "response")
 
     @lazy
     def inertia(self) -> Inertia | Derived:
-        """`inertia(q)`: Λ, (…, r, r): force along each row per unit acceleration of each row."""
+        """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row."""
         if self.held:
             return self._derived("inertia", "jacobian", "response")
         return Inertia(self, self.core, "inertia", self.core.recursions.inertia)
 
     @lazy
     def dynamics(self) -> Dynamics | HeldDynamics:
-        """`dynamics(q)`: Λ, J̄ and N together, as `TaskDynamics`; without contacts, out of a single kernel."""
+        """`dynamics(q)`: Λ, J̄ and N together, as `TaskDynamics`; without contacts, from a single kernel."""
         if self.held:
             return HeldDynamics(self, self.core, "dynamics", ("q",), ("jacobian", "response"))
         return Dynamics(self, self.core, "dynamics", self.core.recursions.dynamics)
 
     @lazy
     def jacobian(self) -> TaskFunction | Derived:
-        """`jacobian(q)`: J, (…, r, nv): takes joint velocities to those of the tasks. With contacts, J N_c."""
+        """`jacobian(q)`: J, (…, r, nv), which maps joint velocities to task velocities. With contacts, J N_c."""
         return self._given("jacobian", "jacobian", "response")
 
     @lazy
     def rank(self) -> Derived:
-        """`rank(q)`: number of directions in which the tasks can be moved, integers (…); −1 where q is not finite."""
+        """`rank(q)`: number of directions in which the tasks can move, integers (…); −1 where q is not finite."""
         return self._derived("rank", *self._for_rank)
 
     @lazy
     def condition(self) -> Derived:
-        """`condition(q)`: largest by least eigenvalue of the weighted Λ⁻¹, (…); infinite where a task is singular."""
+        """`condition(q)`: condition number of the weighted Λ⁻¹, (…); infinite where a task is singular."""
         return self._derived("condition", *self._for_rank)
 
     # Functions of the state
 
     @lazy
     def bias(self) -> Derived:
-        """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r): the force F for which the tasks do not accelerate."""
+        """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate."""
         own = ("jacobian", "response") if self.held else ("inertia", "dynamics")
         return self._derived("bias", *own, "jacobian_dot_v", "bias_forces", inputs=("q", "v"))
 
     @lazy
     def jacobian_dot_v(self) -> TaskFunction | Derived:
-        """`jacobian_dot_v(q, v)`: J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero.
+        """`jacobian_dot_v(q, v)`: J̇v, (…, r), the acceleration of the tasks at zero joint accelerations.
 
-        With contacts, acceleration of the tasks when τ = C + g: what keeps the contacts in place is part of it.
+        With contacts, the acceleration of the tasks for τ = C + g, which includes the effect of the contact forces.
         """
         return self._given("jacobian_dot_v", "jacobian", "response", "jacobian_dot_v", inputs=("q", "v"))
 
     @lazy
     def inverse_inertia_derivative(self) -> InverseInertiaDerivative:
-        """`inverse_inertia_derivative(q, dq)`: change of Λ⁻¹ while q changes along a tangent, (…, r, r).
+        """`inverse_inertia_derivative(q, dq)`: directional derivative of Λ⁻¹ along a tangent, (…, r, r).
 
-        For tasks of single frames, without contacts.
+        Only for tasks of single frames without contacts.
         """
         return InverseInertiaDerivative(self, self.core)
 
     def at(self, q: Any, v: Any = None) -> TaskState:
-        """All quantities at one state, or at a batch of them, each computed when first asked for.
+        """All quantities at one state or a batch of states, each computed on first access.
 
         Args:
             q: Configurations, (…, nq).
@@ -197,7 +197,7 @@ class Tasks:
         return self.state("at", q, v)
 
     def state(self, function: str, q: Any, v: Any = None) -> TaskState:
-        """As `at`; errors name the function that was called."""
+        """Like `at`, with the name of the called function for errors."""
         mechanism = self._robot.mechanism
         q = _copied(function, "q", q, mechanism.nq)
         v = None if v is None else _copied(function, "v", v, mechanism.nv)
@@ -205,7 +205,7 @@ class Tasks:
 
     @property
     def reach(self) -> Array:
-        """How far the robot moves each row at other configurations, (r,): see `kinetree.operational_space.reach`."""
+        """Typical mobility of each row at other configurations, (r,); see `kinetree.operational_space.reach`."""
         return self.core.reach
 
     @property
@@ -213,7 +213,7 @@ class Tasks:
         return ("jacobian", "response") if self.held else ("inverse_inertia",)
 
     def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived:
-        """A function that is a recursion, unless there are contacts."""
+        """A function that is a single recursion, unless there are contacts."""
         if self.held:
             return self._derived(name, *kernels, inputs=inputs)
         function: TaskFunction = getattr(self.core.recursions, name)
@@ -226,13 +226,13 @@ class Tasks:
 
 
 def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Tasks:
-    """Make tasks that were pickled."""
+    """Restore pickled tasks."""
     made: Tasks = model.tasks(tasks, **options)
     return made.engine(engine)
 
 
 def _copied(function: str, name: str, value: Any, length: int) -> Array:
-    """A copy of a user's array, which stays as it is whatever happens to the original."""
+    """A checked copy of the user's array, independent of later changes to it."""
     array = arguments.numbers(function, name, value)
     arguments.require_shape(f"{function}: {name}", array.shape, (length,))
     return np.array(array, dtype=np.float64, order="C")

@@ -1,8 +1,8 @@
-"""Products of small matrices whose bits depend on nothing but the two matrices.
+"""Products of small matrices whose bits depend only on the two matrices.
 
-BLAS sums in an order of its own for each shape of a batch and for each processor. Here entries are multiplied one by
-one, then summed along the last axis of an array in C order, which NumPy does in the same order for any batch. Whoever
-calls sees to NumPy's settings for overflow and the like: see `kinetree.operational_space.lazy.computed`.
+The summation order of a BLAS depends on the shape of the batch and on the processor. Here entries are multiplied one by
+one, then summed along the last axis of an array in C order, for which NumPy's summation order is the same in any batch.
+Callers are responsible for NumPy's error settings: see `kinetree.operational_space.lazy.computed`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.spatial.value import Array
 
-#: Numbers multiplied at once, at most: beyond this, batches go piece by piece.
+#: Largest number of products at once; larger batches are processed in pieces.
 _AT_ONCE = 1 << 20
 
 
@@ -38,12 +38,12 @@ def times(A: Array, x: Array) -> Array:
 
 
 def dots(A: Array, B: Array) -> Array:
-    """Each row of A times the same row of B, (…, n), of (…, n, k) and (…, n, k)."""
+    """Dot products of corresponding rows of A and B, (…, n), of (…, n, k) and (…, n, k)."""
     return _summed(A, B)
 
 
 def one_minus(matrix: Array) -> Array:
-    """1 − matrix, in its place."""
+    """1 − matrix, in place."""
     return np.subtract(np.eye(matrix.shape[-1]), matrix, out=matrix)
 
 

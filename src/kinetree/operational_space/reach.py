@@ -1,19 +1,19 @@
-"""How far a mechanism moves the rows of tasks, wherever it is: what small eigenvalues of Λ⁻¹ are small beside.
+"""The reach of task rows: their typical mobility, which gives small eigenvalues of Λ⁻¹ a scale to compare with.
 
-At a singular configuration a row of J may be nothing but rounding, and so is its diagonal entry in Λ⁻¹. Seen by
-itself, it is as good as any other. So a task is also looked at elsewhere: its reach is the mean diagonal entry of Λ⁻¹
-over a few configurations without special symmetry, and over all three components that turn, or all three that move,
-whether they are rows of the task or not.
+At a singular configuration, a row of J and its diagonal entry in Λ⁻¹ may consist of rounding errors, which cannot be
+recognised from that configuration alone. So tasks are also evaluated elsewhere: the reach of a row is the mean diagonal
+entry of Λ⁻¹ over a few generic configurations, and over all three angular or all three linear components, whether or
+not they are rows of the task.
 
-Some tasks do not move at any configuration: the origin of a link as its parent sees it, the orientation of a robot
-whose joints all slide. There even this is rounding. So reach has a floor:
+Some tasks do not move at any configuration: the origin of a link relative to its parent, or the orientation of a robot
+with prismatic joints only. There even this mean is a rounding error. So reach has a lower bound:
 
-    a frame               if moving and turning by a radian differ by more than 10⁶ link lengths, the less of the two is
-                          replaced by the other one, a link's length away
-    a relative task       10⁻⁸ of what its two ends have, whose difference it is
-    the centre of mass    1/m of the robot, if it has less than 10⁻¹² of that
+    a frame               if linear and angular mobility differ by more than 10⁶ link lengths per radian, the smaller is
+                          replaced by the other, times or divided by a link length squared
+    a relative task       10⁻⁸ of the reach of its two ends, whose difference it is
+    the centre of mass    1/m of the robot, if its reach is less than 10⁻¹² of that
 
-Units of length and of mass cancel out.
+The result does not depend on the units of length and mass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TURN, _MOVE = (0, 1, 2), (3, 4, 5)
 
 
 def looked_at(sites: Sequence[Site]) -> tuple[Site, ...]:
-    """The sites whose Λ⁻¹ shows the reach of tasks: theirs with all rows; after each relative task, its two ends."""
+    """The sites whose Λ⁻¹ determines reach: those of the tasks with all rows, and the ends of each relative task."""
     found: list[Site] = []
     for site in sites:
         found.append(replace(site, rows=_MOVE if site.part == "mass" else (*_TURN, *_MOVE)))
@@ -50,12 +50,12 @@ def reach(
 
     Args:
         sites: The frames of the tasks, with their rows.
-        inverse_inertia: Λ⁻¹ of the sites that are `looked_at`.
-        configurations: Some that have no special symmetry, (n, nq).
+        inverse_inertia: Λ⁻¹ of the sites from `looked_at`.
+        configurations: Generic configurations, (n, nq).
         size: Typical length of a link [m]; zero if the robot has no extent.
-        mass: Of the robot [kg].
+        mass: Mass of the robot [kg].
     """
-    # one by one, so that no kernel for batches has to be compiled
+    # one by one, to avoid compiling a kernel for batches
     diagonals = [np.diagonal(inverse_inertia(q)).tolist() for q in configurations]
     mean = [sum(entries) / len(diagonals) for entries in zip(*diagonals, strict=True)]
     reaches: list[float] = []

@@ -1,4 +1,4 @@
-"""What recursions compute of the rows of some tasks: of frames, of pairs of frames and of the centre of mass."""
+"""The recursions behind the functions of tasks."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Guard = Callable[[Mechanism], None]
 
 @dataclass(frozen=True)
 class Robot:
-    """What tasks need to know of a robot.
+    """The part of a robot that tasks need.
 
     Attributes:
-        model: Whatever makes tasks by its method `tasks`: where they are found again after pickling.
+        model: The model, whose method `tasks` restores pickled tasks.
         mechanism: Its nodes.
         site: Finds a frame by name.
-        invertible: Raises for mechanisms without an inverse mass matrix.
-        massive: Raises for mechanisms without mass, which have no centre.
-        configurations: Gives some configurations without special symmetry, (n, nq).
-        size: Gives a typical length of its links [m].
-        mass: Gives the mass of all bodies [kg].
+        invertible: Raises if the mass matrix has no inverse.
+        massive: Raises if there is no mass, so that there is no centre of mass.
+        configurations: Returns generic configurations, (n, nq).
+        size: Returns a typical length of its links [m].
+        mass: Returns the total mass [kg].
     """
 
     model: Any
@@ -52,18 +52,17 @@ class Robot:
 
 
 class Recursions:
-    """The compiled functions of some sites. Each is made when first used, and compiled when first called.
+    """The recursions of some sites, each compiled on its first call.
 
     Args:
         robot: The robot.
         sites: The frames, with their rows and their parts in tasks.
         method: Name of the algorithm for Λ⁻¹, or "auto".
-        reference: From where motions of single frames are seen.
-        engine: What runs them.
+        reference: Reference point and axes of the motions of single frames.
+        engine: Name of the engine.
 
     Attributes:
-        robot: As above, and so are `sites`, `reference` and `engine`.
-        groups: For each row, a number that it shares with those rows of its task that have the same unit, (r,).
+        groups: For each row, a number shared by the rows of its task that have the same unit, (r,).
         rows: Number of rows.
     """
 
@@ -129,8 +128,8 @@ class Recursions:
 
     @cached_property
     def reach(self) -> Array:
-        """How far the robot moves each row at other configurations, (r,)."""
-        # pv_osim adds up squares: of all methods, the one that leaves the least rounding where nothing moves
+        """Typical mobility of each row at other configurations, (r,)."""
+        # pv_osim adds up squares, so it has the smallest rounding errors in directions that cannot move
         shown = Recursions(self.robot, looked_at(self.sites), "pv_osim", self.reference).inverse_inertia
         found = reach(self.sites, shown, self.robot.configurations(), self.robot.size(), self.robot.mass())
         found.setflags(write=False)

@@ -1,19 +1,19 @@
-"""Λ from Λ⁻¹ where a task is singular, or nearly so.
+"""Λ from Λ⁻¹ at and near singularities.
 
-Eigenvalues of Λ⁻¹ tell which directions can be moved. They can be compared only after rows have been weighted, for rows
-that turn and rows that move have different units. Each kind of row of each task is divided by the root of its weight:
-its mean diagonal entry in Λ⁻¹, plus its `reach`, which is what that entry is at other configurations of the mechanism
-(`kinetree.operational_space.reach`). So rank does not depend on the unit of length or on the axes of a frame, and a row
-that happens not to move here is not mistaken for one that moves a little.
+The eigenvalues of Λ⁻¹ show which directions can move. They can be compared only after weighting the rows, since angular
+and linear rows have different units. The angular and the linear rows of each task are divided by the square root of
+their weight: their mean diagonal entry in Λ⁻¹ plus their `reach`, the typical value of that entry at other
+configurations (`kinetree.operational_space.reach`). So rank depends neither on the unit of length nor on the axes of a
+frame, and a row that cannot move at this configuration is not mistaken for one that moves a little.
 
 With eigenvalues λ of the weighted Λ⁻¹ and ε = cut · max(λmax, 1), a direction is singular if λ ≤ ε. For such directions
 
-    policy        stands in for 1/λ
+    policy        1/λ is replaced by
     "damped"      1/(λ + μ) with μ = (ε − λ)²/(2ε): grows smoothly from 0 at λ = ε to ε/2 at λ = 0
     "truncated"   0
     "raise"       SingularTaskError
 
-Directions that are not singular are inverted exactly by all policies.
+All policies invert the other directions exactly.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from kinetree.spatial.value import Array
 
 POLICIES = ("damped", "truncated", "raise")
 
-#: Eigenvalues below this share of the largest one count as singular. They are squares of what a Jacobian's singular
-#: values would be, so this is a thousandth of the way from a singular configuration to a regular one.
+#: Eigenvalues below this fraction of the largest one count as singular. They scale as squares of a Jacobian's singular
+#: values, for which the corresponding fraction is 1e-3.
 CUT = 1e-6
 
 
 class Spectrum(NamedTuple):
-    """A weighted, symmetric matrix, taken apart.
+    """The eigendecomposition of a weighted symmetric matrix.
 
     Attributes:
         values: Eigenvalues, in no particular order, (…, r); NaN where the matrix is not finite.
@@ -56,16 +56,16 @@ class Spectrum(NamedTuple):
     roots: Array
 
     def edge(self, cut: float) -> Array:
-        """The eigenvalue at which directions begin to be singular, (…, 1)."""
+        """The largest eigenvalue that counts as singular, (…, 1)."""
         return _edge(self.values, cut)
 
     def rank(self, cut: float) -> Array:
-        """How many directions are not singular, (…); −1 where the matrix is not finite."""
+        """Number of directions that are not singular, (…); −1 where the matrix is not finite."""
         regular = (self.values > self.edge(cut)).sum(axis=-1)
         return np.where(np.isnan(self.values).any(axis=-1), -1, regular)
 
     def condition(self, cut: float) -> Array:
-        """Largest by least eigenvalue, (…); infinite where a direction is singular."""
+        """Condition number, (…); infinite where a direction is singular."""
         if self.values.shape[-1] == 0:
             return np.ones(self.values.shape[:-1])
         least, most = self.values.min(axis=-1), self.values.max(axis=-1)
@@ -79,10 +79,10 @@ def _edge(values: Array, cut: float) -> Array:
 
 
 def means(groups: Array) -> Array:
-    """Takes a number for each row to the mean of those of its group, (r, r).
+    """The matrix that replaces each entry of a vector by the mean over its group, (r, r).
 
     Args:
-        groups: For each row, the number of the group whose rows have comparable units, (r,).
+        groups: For each row, the number of its group, whose rows have the same unit, (r,).
     """
     same = groups[:, None] == groups[None, :]
     shares: Array = same / same.sum(axis=1)
@@ -90,9 +90,9 @@ def means(groups: Array) -> Array:
 
 
 def trusted(rows: int, cut: float) -> float:
-    """The `spread` of Λ⁻¹ with some rows below which no direction is singular.
+    """The value of `spread` below which no direction is singular.
 
-    The least eigenvalue is at least 1/√spread; the largest is at most their sum, which is at most r.
+    The smallest eigenvalue is at least 1/√spread; the largest is at most the sum of all, which is at most r.
     """
     return 1.0 / (cut * max(rows, 1)) ** 2
 
@@ -102,7 +102,7 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
 
     Args:
         A: The matrices, (…, r, r).
-        own: Diagonal of A, or what it was before contacts took something away, (…, r).
+        own: Diagonal of A without contacts, (…, r).
         mean: From `means`.
         reach: (r,).
     """
@@ -114,7 +114,7 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
 
 
 def jacobi(A: Array, count: int) -> tuple[Array, Array]:
-    """Diagonalise symmetric matrices by some Jacobi sweeps.
+    """Diagonalise symmetric matrices by cyclic Jacobi sweeps.
 
     Args:
         A: (…, r, r).
@@ -132,7 +132,7 @@ def jacobi(A: Array, count: int) -> tuple[Array, Array]:
 
 
 def inverted(of: Spectrum, policy: str, cut: float) -> Array:
-    """Λ of the Λ⁻¹ that was taken apart, (…, r, r); "raise" is not looked at here."""
+    """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
     values, edge = of.values, of.edge(cut)
     singular = values <= edge
     remaining = np.maximum(values, 0.0)
@@ -170,12 +170,12 @@ def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:
 
     Args:
         of: The samples, (…, r).
-        cut: As for tasks.
-        names: What the tasks are called.
-        places: Indices of the samples in the user's batch, one in each row; None for a single sample.
+        cut: See `Tasks`.
+        names: Names of the tasks.
+        places: Batch indices of the samples, one per row; None for a single sample.
 
     Raises:
-        SingularTaskError: With the places and ranks of all singular samples.
+        SingularTaskError: With the indices and ranks of all singular samples.
     """
     singular = np.atleast_1d((of.values <= of.edge(cut)).any(axis=-1))
     if singular.any():
@@ -185,16 +185,16 @@ def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:
 
 
 def require_policy(policy: object, cut: object) -> None:
-    """Refuse what is no policy, or no share."""
+    """Raise if the policy is unknown or the cut is not a fraction."""
     if policy not in POLICIES:
         raise UnknownNameError("policy for singular tasks", policy, POLICIES)
     if not isinstance(cut, (int, float, np.floating)) or not 0.0 < cut < 1.0:
-        raise InputError(f"cut is a share of the largest eigenvalue, between 0 and 1; got {cut!r}")
+        raise InputError(f"cut is a fraction of the largest eigenvalue, between 0 and 1; got {cut!r}")
 
 
 @lru_cache(maxsize=64)
 def _over_rows(algorithm: Algorithm, rows: int) -> Compiled:
-    """An algorithm that needs nothing but rows: they are the world's, so that all robots share the compiled code."""
+    """An algorithm that uses rows only. They belong to the world, so all robots share the compiled code."""
     nothing = Mechanism((), (), (), (), np.zeros(3))
     place = Transform.identity().data
     sites = [Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6)]

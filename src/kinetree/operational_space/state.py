@@ -1,4 +1,4 @@
-"""All quantities of tasks at one state of the robot, or at a batch of them."""
+"""`TaskState`: all quantities of tasks at one state of the robot, or at a batch of states."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kinetree.spatial.value import Array
 
 
 class TaskState:
-    """Quantities of tasks with r rows, each computed when first asked for. Made by `tasks.at(q, v)`.
+    """Quantities of tasks with r rows, each computed on first access. Created by `tasks.at(q, v)`.
 
-    With τ = JᵀF, the motion x of the tasks obeys Λ ẍ + bias = F. Arrays cannot be changed.
+    With τ = JᵀF, the motion x of the tasks obeys Λ ẍ + bias = F. The arrays are read-only.
     """
 
     def __init__(self, tasks: Any, core: Core, q: Array, v: Array | None) -> None:
         self.__dict__.update(tasks=tasks, core=core, q=_locked(q), v=v if v is None else _locked(v))
 
-    #: The `Tasks` that made it.
+    #: The `Tasks` that it belongs to.
     tasks: Any
     core: Core
     q: Array
@@ -46,23 +46,23 @@ class TaskState:
     def __deepcopy__(self, memo: dict[int, Any]) -> TaskState:
         return self
 
-    # What the recursions give
+    # Results of recursions
 
     @lazy
     def inverse_inertia(self) -> Array:
-        """Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r): acceleration of each row per unit force along each row."""
+        """Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r), the acceleration of each row per unit force along each row."""
         return _locked(self.core.recursions.inverse_inertia(self.q))
 
     @lazy
     def jacobian(self) -> Array:
-        """J, (…, r, nv): takes joint velocities to those of the tasks. With contacts, J N_c."""
+        """J, (…, r, nv), which maps joint velocities to task velocities. With contacts, J N_c."""
         return _locked(self.core.recursions.jacobian(self.q))
 
     @lazy
     def jacobian_dot_v(self) -> Array:
-        """J̇v, (…, r): acceleration of the tasks when all joint accelerations are zero. Needs v.
+        """J̇v, (…, r), the acceleration of the tasks at zero joint accelerations. Needs v.
 
-        With contacts, acceleration of the tasks when τ = C + g: what keeps the contacts in place is part of it.
+        With contacts, the acceleration of the tasks for τ = C + g, which includes the effect of the contact forces.
         """
         return _locked(self.core.recursions.jacobian_dot_v(self.q, self._velocity))
 
@@ -72,11 +72,11 @@ class TaskState:
             raise InputError("this needs joint velocities: call at(q, v)")
         return self.v
 
-    # What follows
+    # Derived quantities
 
     @lazy
     def inertia(self) -> Array:
-        """Λ, (…, r, r): force along each row per unit acceleration of each row; `singular` says where there is none."""
+        """Λ, (…, r, r), the force along each row per unit acceleration of each row; `singular` applies."""
         return _locked(self.tasks.inertia(self.q))
 
     @lazy
@@ -86,23 +86,23 @@ class TaskState:
 
     @lazy
     def dynamically_consistent_inverse(self) -> Array:
-        """J̄ = M⁻¹JᵀΛ, (…, nv, r): of all inverses of J, the one that moves with the least kinetic energy."""
+        """J̄ = M⁻¹JᵀΛ, (…, nv, r), the generalised inverse of J with the least kinetic energy."""
         return self._inverse_and_nullspace[0]
 
     @lazy
     def nullspace(self) -> Array:
-        """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks; velocities N v do not move them."""
+        """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks, velocities N v do not move them."""
         return self._inverse_and_nullspace[1]
 
     @computed
     def bias(self) -> Array:
-        """J̄ᵀ(C + g) − Λ J̇v, (…, r): the force F for which the tasks do not accelerate. Needs v."""
+        """J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate. Needs v."""
         joint = self.core.recursions.bias_forces(self.q, self._velocity)
-        felt = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
+        projected = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
         drift = times(self.inertia, self.jacobian_dot_v)
-        return _locked(felt - drift)
+        return _locked(projected - drift)
 
-    # How singular it is
+    # Singularity
 
     @computed
     def _spectrum(self) -> Spectrum:
@@ -111,22 +111,22 @@ class TaskState:
 
     @lazy
     def _finite(self) -> Array:
-        """Where there is a configuration, (…). Λ⁻¹ may be finite without one: joints that slide do not change it."""
+        """Whether q is finite, (…). Λ⁻¹ may be finite even if not, since it does not depend on prismatic joints."""
         return np.asarray(np.isfinite(self.q).all(axis=-1))
 
     @computed
     def rank(self) -> Any:
-        """Number of directions in which the tasks can be moved, (…); −1 where q is not finite."""
+        """Number of directions in which the tasks can move, (…); −1 where q is not finite."""
         return np.where(self._finite, self._spectrum.rank(self.core.cut), -1)[()]
 
     @computed
     def condition(self) -> Any:
-        """Largest by least eigenvalue of Λ⁻¹, with rows weighted to be comparable, (…); infinite if singular."""
+        """Condition number of Λ⁻¹ with weighted rows, (…); infinite if singular."""
         return np.where(self._finite, self._spectrum.condition(self.core.cut), np.nan)[()]
 
 
 class HeldState(TaskState):
-    """Quantities of tasks of a robot whose contacts stay where they are: see `kinetree.operational_space.contacts`."""
+    """Quantities of tasks of a robot in contact; see `kinetree.operational_space.contacts`."""
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {self.core.held} of contacts>"
@@ -149,20 +149,20 @@ class HeldState(TaskState):
 
     @computed
     def _along(self) -> Array:
-        """What contacts take of each row, along each of their combined rows, (…, r, c)."""
+        """Components of each row along the combined rows of the contacts, (…, r, c)."""
         return product(self._jacobians[1], self._hold.response)
 
     @computed
     def contact_rank(self) -> Any:
-        """Number of directions that the contacts hold, (…); −1 where q is not finite.
+        """Number of directions that the contacts constrain, (…); −1 where q is not finite.
 
-        Fewer than their rows if some directions are held twice.
+        Smaller than their number of rows if some constraints are redundant.
         """
         return np.where(self._finite, self._hold.rank, -1)[()]
 
     @computed
     def contact_inertia(self) -> Array:
-        """(J_c M⁻¹J_cᵀ)⁺, (…, c, c): force at the contacts per unit of acceleration that they do not let happen."""
+        """(J_c M⁻¹J_cᵀ)⁺, (…, c, c), the force at the contacts per unit of acceleration that they prevent."""
         T = self._hold.combination
         return _locked(product(np.swapaxes(T, -1, -2), T))
 
@@ -173,7 +173,7 @@ class HeldState(TaskState):
 
     @computed
     def jacobian(self) -> Array:
-        """J N_c, (…, r, nv): the tasks' velocities, for joint velocities of which the contacts take their share."""
+        """J N_c, (…, r, nv), which maps joint velocities to task velocities under the contact constraints."""
         return _locked(self._jacobians[1] - product(self._along, self._hold.jacobian))
 
     @computed
@@ -184,13 +184,13 @@ class HeldState(TaskState):
 
     @computed
     def inverse_inertia(self) -> Array:
-        """Λ⁻¹ of the tasks while the contacts hold, (…, r, r)."""
+        """Λ⁻¹ of the tasks under the contact constraints, (…, r, r)."""
         A = product(self.jacobian, self._response)
         return _locked(0.5 * (A + np.swapaxes(A, -1, -2)))
 
     @computed
     def jacobian_dot_v(self) -> Array:
-        """J̇v less what the contacts take of it, (…, r): acceleration of the tasks when τ = C + g. Needs v."""
+        """J̇v with the effect of the contact forces, (…, r): the acceleration of the tasks for τ = C + g. Needs v."""
         drift = self.core.recursions.jacobian_dot_v(self.q, self._velocity)
         held = times(self._hold.combination, drift[..., : self.core.held])
         return _locked(drift[..., self.core.held :] - times(self._along, held))
@@ -202,7 +202,7 @@ class HeldState(TaskState):
 
     @computed
     def inertia(self) -> Array:
-        """Λ of the tasks while the contacts hold, (…, r, r)."""
+        """Λ of the tasks under the contact constraints, (…, r, r)."""
         places = None if self.q.ndim == 1 else np.argwhere(np.ones(self.q.shape[:-1]))
         return _locked(self.core.inertia(self._spectrum, places))
 
@@ -213,7 +213,7 @@ class HeldState(TaskState):
 
     @computed
     def nullspace(self) -> Array:
-        """N = N_c − J̄J, (…, nv, nv): what moves neither tasks nor contacts."""
+        """N = N_c − J̄J, (…, nv, nv), the projection onto motions of neither tasks nor contacts."""
         return _locked(self.contact_nullspace - product(self.dynamically_consistent_inverse, self.jacobian))
 
 

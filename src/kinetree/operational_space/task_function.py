@@ -1,4 +1,4 @@
-"""A function of the configuration for tasks that were chosen before: for hot loops."""
+"""Functions for a fixed choice of task rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class TaskFunction(Function[..., Any]):
     """A function of arrays for the rows of fixed sites.
 
     Args:
-        name: What users call it.
+        name: Its public name.
         mechanism: The robot.
         algorithm: The recursion that computes it.
         sites: The frames, with the rows of their tasks.
-        guard: Called with the mechanism before first use; raises if the function cannot exist for it.
+        guard: Called with the mechanism before first use; raises if the function is not defined for it.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class TaskFunction(Function[..., Any]):
         self._sites = sites
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, whatever the arguments are like."""
+        """Compute, with any valid arguments."""
         return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile now what later calls will need."""
         bound = self._bind(self._sites, self.algorithm, False)
         bound.compile()
 

@@ -1,4 +1,4 @@
-"""What a robot is asked to do: rows of the motion of frames, of pairs of frames, or of the centre of mass."""
+"""Tasks: components of the motion of a frame, of one frame relative to another, or of the centre of mass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ROWS = {"all": (0, 1, 2, 3, 4, 5), "orientation": (0, 1, 2), "position": (3, 4, 
 
 @dataclass(frozen=True)
 class Task:
-    """The motion of a point that is fixed to a frame, or some components of it.
+    """The motion of a point fixed to a frame, or some of its components.
 
     Attributes:
         frame: Name of the frame.
-        rows: "all", "position", "orientation", or numbers of components: 0–2 turn about x, y, z; 3–5 move along them.
+        rows: "all", "position", "orientation", or indices of components: 0–2 angular, 3–5 linear (x, y, z).
         offset: The point, in the frame's coordinates, (3,) [m].
     """
 
@@ -48,14 +48,14 @@ class Task:
 
 @dataclass(frozen=True)
 class RelativeTask:
-    """The motion of one frame as seen from another: the rate of the pose of `frame_b` in `frame_a`.
+    """The motion of one frame relative to another: the rate of change of the pose of `frame_b` in `frame_a`.
 
-    Angular velocity of b relative to a, and velocity of b's origin as an observer who rides on a sees it, both in a's
-    coordinates, whatever the reference of the other tasks.
+    It consists of the angular velocity of b relative to a and the velocity of b's origin relative to a, both in a's
+    coordinates, regardless of the reference of other tasks.
 
     Attributes:
-        frame_a: Name of the frame from which is looked.
-        frame_b: Name of the frame that is looked at.
+        frame_a: Name of the reference frame.
+        frame_b: Name of the moving frame.
         rows: As for `Task`.
     """
 
@@ -77,7 +77,7 @@ class CenterOfMassTask:
     """The velocity of the centre of mass of all moving bodies, in world axes.
 
     Attributes:
-        rows: "all" or "position" for x, y and z, or numbers of components: 3–5 move along x, y, z.
+        rows: "all" or "position" for x, y and z, or indices of components: 3–5 for x, y, z.
     """
 
     rows: str | tuple[int, ...] = "position"
@@ -98,11 +98,11 @@ AnyTask = Task | RelativeTask | CenterOfMassTask
 
 def _require_name(task: object, frame: object) -> None:
     if not isinstance(frame, str):
-        raise InputError(f"a {type(task).__name__} takes names of frames, got {type(frame).__name__}")
+        raise InputError(f"a {type(task).__name__} needs names of frames, got {type(frame).__name__}")
 
 
 def chosen_rows(task: object, rows: Any) -> tuple[int, ...]:
-    """Numbers of the components that a choice of rows means. Those of a task that was made are such numbers already."""
+    """Indices of the components for a choice of rows; the rows of a `Task` are such indices already."""
     if isinstance(rows, str):
         if rows not in ROWS:
             raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}")
@@ -112,20 +112,20 @@ def chosen_rows(task: object, rows: Any) -> tuple[int, ...]:
     except TypeError:
         raise InputError(f"{task}: rows is one of {', '.join(ROWS)}, or numbers from 0 to 5; got {rows!r}") from None
     if not numbers:
-        raise InputError(f"{task}: it has no rows; leave the task out")
+        raise InputError(f"{task}: it has no rows; omit the task")
     for row in numbers:
         if isinstance(row, (bool, np.bool_)) or not isinstance(row, (int, np.integer)) or not 0 <= row <= 5:
             raise InputError(f"{task}: rows are numbers from 0 to 5, got {row!r}")
     if len(set(numbers)) != len(numbers):
-        raise InputError(f"{task}: a row is given twice in {numbers}")
+        raise InputError(f"{task}: duplicate row in {numbers}")
     return tuple(int(row) for row in numbers)
 
 
 def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
-    """Tasks from what users write: names of frames, and tasks."""
+    """Tasks from a sequence of frame names and tasks."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         shown = f"[{given!r}]" if isinstance(given, (str, Task, RelativeTask, CenterOfMassTask)) else "['hand']"
-        raise InputError(f"{what} is a sequence of names of frames and of tasks; for one of them write {shown}")
+        raise InputError(f"{what} must be a sequence of frame names and tasks; for a single one write {shown}")
     if isinstance(given, (set, frozenset)):
         raise InputError(f"{what} is a set, which has no order, but rows have one; give a list")
     tasks = tuple(Task(task) if isinstance(task, str) else task for task in given)
@@ -134,7 +134,7 @@ def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
     for task in tasks:
         if not isinstance(task, (Task, RelativeTask, CenterOfMassTask)):
             raise InputError(
-                f"{what} holds names of frames, Task, RelativeTask and CenterOfMassTask; got {type(task).__name__}"
+                f"{what} may contain frame names, Task, RelativeTask and CenterOfMassTask; got {type(task).__name__}"
             )
     _refuse_duplicates(tasks, what)
     return tasks
@@ -146,7 +146,7 @@ def _refuse_duplicates(tasks: Sequence[AnyTask], what: str) -> None:
         rows = set(chosen_rows(task, task.rows))
         same = seen.setdefault(replace(task, rows="position"), set())
         if same & rows:
-            raise InputError(f"{what}: rows {sorted(same & rows)} of the {task} are asked for twice")
+            raise InputError(f"{what}: rows {sorted(same & rows)} of the {task} are given twice")
         same |= rows
 
 
@@ -167,6 +167,6 @@ def sites_of(task: AnyTask, find: Callable[[str], Site]) -> tuple[Site, ...]:
 
 
 def task_names(tasks: Sequence[AnyTask]) -> str:
-    """What some tasks are called, for messages."""
+    """Names of tasks, for messages."""
     named = [f"{task.frame!r}" if isinstance(task, Task) else str(task) for task in tasks]
     return "tasks " + ", ".join(named[:6]) + (f", … ({len(named)} in all)" if len(named) > 6 else "")

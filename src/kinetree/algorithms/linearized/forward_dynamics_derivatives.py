@@ -1,25 +1,25 @@
 """Linearised forward dynamics: ∂a/∂q (the paper's −B_C), ∂a/∂v (−A_C) and M⁻¹, without ∂τ or M. Cost O(n²).
 
-    pass       loop                leaves                                                         source
+    pass       loop                computes                                                       source
     place      scatter             S, V; inertias P and P̂, bias force z; in the tree's frame         Step 1
-    wrenches   frames              what acts on the bodies from outside
-    hinge      gather, columns     P, P̂, D, G, Ĝ; ν; rows of M⁻¹ on what the node carries           Eqs. 4.3, 4.12
-    inboard    scatter, columns    α, f, Λ, Ĵ, Y, E, Q; M⁻¹; responses of all but the carried        Eq. 4.26, X
-    outboard   gather, columns     responses of the carried                                         Eq. 4.26, W
+    wrenches   frames              external forces on the bodies
+    hinge      gather, columns     P, P̂, D, G, Ĝ; ν; rows of M⁻¹ for descendant columns             Eqs. 4.3, 4.12
+    inboard    scatter, columns    α, f, Λ, Ĵ, Y, E, Q; M⁻¹; responses of joints outside the subtree Eq. 4.26, X
+    outboard   gather, columns     responses of descendants                                         Eq. 4.26, W
 
-Turning joint x a little, or speeding it up, changes the motion of all that it carries by one ζ and one ϑ. That takes
-the force Y = P ζ + 2 P̂ ϑ at the joint's node, which is all that the rest of the tree sees of it, and H̃* f at the
-parent. So
+A small change of the position or velocity of joint x changes the motion of all its descendants by one ζ and one ϑ. This
+requires the force Y = P ζ + 2 P̂ ϑ at the joint's node, which is its only effect on the rest of the tree, and H̃* f at
+the parent. So
 
-    joints not beyond x respond by −Aᵀ Y⁺           A: acceleration of x's parent per unit of their joint force
-    joints beyond x respond by     −Wᵀ E − Qᵀ ϑ     W: G brought inward; E: acceleration of x's node, and 2 Ĵ ϑ
+    joints outside the subtree of x respond with  −Aᵀ Y⁺        A: acceleration of x's parent per unit of their force
+    descendants of x respond with                 −Wᵀ E − Qᵀ ϑ  W: G propagated inward; E: acceleration of x, and 2 Ĵ ϑ
 
-The paper's X(j), taken from each link k to the tip, is A; M⁻¹ is made of it, on branches too. `Minv` first holds what
-the gather of [C18] leaves, then M⁻¹. The accelerations about which the dynamics are linearised, and the forces
-f = P α + z, come out of the same sweeps.
+The paper's X(j), propagated from each link k to the tips, is A, from which M⁻¹ is computed, also on branched trees.
+`Minv` first holds the result of the gather of [C18], then M⁻¹. The accelerations about which the dynamics are
+linearised, and the forces f = P α + z, are computed in the same sweeps.
 
-Corrected from the print: Ĝ = P̂ᵀ H D⁻¹ for P̂ H D⁻¹; H̃* f for H̃ f; in E, −Λ Y with its sign; and see the package for
-joints of several degrees of freedom. P̂ has no linear columns, so that Q is three numbers and not six.
+Corrections to the paper: Ĝ = P̂ᵀ H D⁻¹ for P̂ H D⁻¹; H̃* f for H̃ f; the sign of −Λ Y in E; and see the package for joints
+with several degrees of freedom. P̂ has no linear columns, so Q has three components instead of six.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
       Systems, Man and Cybernetics 23, 1993.
@@ -54,7 +54,7 @@ def forward_dynamics_derivatives(
         q: Configuration, (nq,).
         v: Joint velocities, (nv,).
         tau: Joint forces, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         dq: ∂a/∂q, (nv, nv).
         dv: ∂a/∂v, (nv, nv).
         Minv: Inverse of the mass matrix, (nv, nv).
@@ -90,18 +90,18 @@ def forward_dynamics_derivatives(
         z = k.z + k.P @ k.a
         epsilon = tau[k] - k.S.T @ z
         k.nu = D.solve(epsilon)
-        felt_hat = k.S.matrix().T @ k.P_hat
-        k.G_hat = D.solve(felt_hat)  # Ĝᵀ, Eq. 4.12
+        projected_hat = k.S.matrix().T @ k.P_hat
+        k.G_hat = D.solve(projected_hat)  # Ĝᵀ, Eq. 4.12
         k.D, k.G = D, G
         Minv[k, k] = D.inverse()
         for c in k.columns():
             F[c] = c.of(G)
         for c in tree.descendants(k):
-            felt = k.S.T @ F[c]
-            Minv[k, c] = -D.solve(felt)
-            F[c] = F[c] - G @ felt
+            projected = k.S.T @ F[c]
+            Minv[k, c] = -D.solve(projected)
+            F[c] = F[c] - G @ projected
         parent.P += P_plus
-        parent.P_hat += k.P_hat - G.matrix() @ felt_hat
+        parent.P_hat += k.P_hat - G.matrix() @ projected_hat
         parent.z += z + G @ epsilon
 
     for k, parent in tree.scatter():
@@ -120,15 +120,15 @@ def forward_dynamics_derivatives(
         k.J_hat = J_hat + S.matrix() @ half_Q
         for c in k.columns():
             Q[c] = half_Q[c.local] * 2.0
-        # what a change of the own joint asks of the rest of the tree, and how the joint itself responds
+        # the force on the rest of the tree due to a change of this joint, and the response of the joint itself
         Y_q = _force(k.psi_rate_rate, k.psi_rate, P, P_hat)
         Y_v = _force(k.both_rates, S, P, P_hat)
-        felt_q, felt_v = S.matrix().T @ Y_q.matrix(), S.matrix().T @ Y_v.matrix()
-        Y_q = Y_q - _columns(G.matrix() @ felt_q) + S.map(lambda s, f=f: s.cross(f))  # H̃* f, at the parent
-        Y_v = Y_v - _columns(G.matrix() @ felt_v)
+        projected_q, projected_v = S.matrix().T @ Y_q.matrix(), S.matrix().T @ Y_v.matrix()
+        Y_q = Y_q - _columns(G.matrix() @ projected_q) + S.map(lambda s, f=f: s.cross(f))  # H̃* f, at the parent
+        Y_v = Y_v - _columns(G.matrix() @ projected_v)
         lambda_q, lambda_v = Y_q.map(compliance.__matmul__), Y_v.map(compliance.__matmul__)
-        own_q = G.matrix().T @ lambda_q.matrix() - k.D.solve(felt_q)
-        own_v = G.matrix().T @ lambda_v.matrix() - k.D.solve(felt_v)
+        own_q = G.matrix().T @ lambda_q.matrix() - k.D.solve(projected_q)
+        own_v = G.matrix().T @ lambda_v.matrix() - k.D.solve(projected_v)
         k.E_q = k.psi_rate_rate - lambda_q + _motions(S.matrix() @ own_q + k.J_hat @ k.psi_rate.matrix()[:3] * 2.0)
         k.E_v = k.both_rates - lambda_v + _motions(S.matrix() @ own_v + k.J_hat @ S.matrix()[:3] * 2.0)
         for c in tree.elsewhere(k):

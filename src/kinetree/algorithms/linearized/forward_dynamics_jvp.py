@@ -1,17 +1,17 @@
-"""Change of the joint accelerations along a direction: δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ. Cost O(n).
+"""Directional derivative of the joint accelerations: δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ. Cost O(n).
 
-    pass         loop       leaves                                                        source
-    motion       scatter    V, Coriolis acceleration, gyroscopic force                      [J11] Alg. 6.1
-    hinge        gather     P, D, G; residual acceleration ν                                [J11] Eqs. 33, 58
-    linearized   scatter    α; changes of velocity ϑ and acceleration ζ, without δa's own   Eq. 3.3
-    force        gather     force f; linearised bias force z, residual ε                    Lemma 4.6
-    answer       scatter    δa, and the accelerations of bodies that it causes              Lemma 4.6
+    pass           loop       computes                                                       source
+    motion         scatter    V, Coriolis acceleration, gyroscopic force                       [J11] Alg. 6.1
+    hinge          gather     P, D, G; residual acceleration ν                                 [J11] Eqs. 33, 58
+    linearized     scatter    α; changes of velocity ϑ and of acceleration ζ, without δa       Eq. 3.3
+    force          gather     force f; linearised bias force z, residual ε                     Lemma 4.6
+    acceleration   scatter    δa, and the resulting accelerations of bodies                    Lemma 4.6
 
-This is not Algorithm 5, which takes a and f as given, and does with two further recursions for P̂ and Ĝ what the
-linearised motion does here: it goes from the tips to the base first. Where a has to be computed, the motion passes by
-on its way outward anyhow. Then the linearised equations of motion, solved with the articulated inertias at hand (Lemma
-4.6), need neither P̂ nor Ĝ: 579 M + 510 A per link of a chain with all that finds a, where Algorithm 5, corrected and
-written in the tree language (`benchmarks/papers/algorithm_5.py`), takes 606 M + 559 A with a given.
+This is not Algorithm 5, which takes a and f as given and starts from the tips. It needs two additional recursions, for
+P̂ and Ĝ, in place of the linearised motion. If a has to be computed, an outward sweep is needed in any case. Then the
+linearised equations of motion, solved with the available articulated inertias (Lemma 4.6), need neither P̂ nor Ĝ:
+579 M + 510 A per link of a chain, including the computation of a, while Algorithm 5, corrected and written in the tree
+language (`benchmarks/papers/algorithm_5.py`), takes 606 M + 559 A with a given.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
       Systems, Man and Cybernetics 23, 1993.
@@ -54,7 +54,7 @@ def forward_dynamics_jvp(
         dq: Direction of the configuration, a tangent, (nv,).
         dv: Direction of the velocities, (nv,).
         dtau: Direction of the joint forces, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         da: Change of the joint accelerations, (nv,).
     """
     tree.world.V = Motion.zero()
@@ -104,11 +104,11 @@ def forward_dynamics_jvp(
 
 
 def motion(k: Any, V_plus: Motion, v: Any) -> None:
-    """Leave V, the Coriolis acceleration a, M̂, the gyroscopic force z, and where f and P start from.
+    """Set V, the Coriolis acceleration a, M̂, the gyroscopic force z, and the initial values of f and P.
 
     Args:
         k: A node with X.
-        V_plus: The parent's velocity, seen from the node.
+        V_plus: The parent's velocity, in the node's coordinates.
         v: The node's joint velocities.
     """
     k.V = V_plus + k.H @ v
@@ -119,6 +119,6 @@ def motion(k: Any, V_plus: Motion, v: Any) -> None:
 
 
 def push(carrier: Any, force: Force) -> None:
-    """Let a force act on a node from outside, in what solves for a and in what passes through the joints."""
+    """Apply an external force to a node, in the bias force z and in the joint force f."""
     carrier.z -= force
     carrier.f -= force

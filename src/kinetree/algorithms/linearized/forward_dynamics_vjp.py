@@ -1,12 +1,12 @@
 """Gradients of wᵀa for the joint accelerations a: wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹. Cost O(n).
 
-    pass       loop       leaves                                                   source
-    motion     scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1
-    hinge      gather     P, D, G; residual accelerations of τ and of w              [J11] Eqs. 33, 58
-    answer     scatter    α; u = M⁻¹ w and the virtual velocity W of it              [J11] Eq. 58
-    gradient   gather     forces f; momenta g = Σ M W and ĝ = Σ 2 M̂ᵀ W; gradients    Lemmas 3.1 and 4.1, transposed
+    pass           loop       computes                                                 source
+    motion         scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1
+    hinge          gather     P, D, G; residual accelerations of τ and of w              [J11] Eqs. 33, 58
+    acceleration   scatter    α; u = M⁻¹ w and its virtual velocity W                    [J11] Eq. 58
+    gradient       gather     forces f; momenta g = Σ M W and ĝ = Σ 2 M̂ᵀ W; gradients    Lemmas 3.1 and 4.1, transposed
 
-By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w comes out of the same sweeps as a, and its W with it.
+By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w and its W are computed in the same sweeps as a.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
       Systems, Man and Cybernetics 23, 1993.
@@ -46,7 +46,7 @@ def forward_dynamics_vjp(
         v: Joint velocities, (nv,).
         tau: Joint forces, (nv,).
         w: Weights of the joint accelerations, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         dq: wᵀ ∂a/∂q, (nv,).
         dv: wᵀ ∂a/∂v, (nv,).
         dtau: wᵀ M⁻¹, (nv,).

@@ -1,16 +1,16 @@
 """Linearised inverse dynamics: ∂τ/∂q (the paper's B_D), ∂τ/∂v (A_D) and M. Cost O(n·d).
 
-    pass        loop               leaves                                                      source
+    pass        loop               computes                                                    source
     place       scatter            S, Ṡ, Ψ̇, Ψ̈; V, α; inertias R and R̂, force f; tree's frame     Step 1
-    wrenches    frames             what acts on the bodies from outside
+    wrenches    frames             external forces on the bodies
     composite   gather, columns    composite R, R̂, force f; rows and columns of the matrices     Eq. 3.8
 
-All nodes are in the frame of their tree, the paper's inertial frame I. Its inner loop walks from link k to the base;
-here, as in `mass_matrix.py`, node k meets the columns X, X̂, X_A, X_B of every node c that it carries.
+All nodes are in the frame of their tree, the paper's inertial frame I. The paper's inner loop walks from link k to the
+base; here, as in `mass_matrix.py`, node k uses the columns X, X̂, X_A, X_B of all its descendants c.
 
-Corrected from the print: H̃* f for H̃ f; R sums over the carried links, not M(k) again; and see the package for joints of
-several degrees of freedom. M̂ᵀ has no linear rows, so that the products with X̂ cost 3 multiplications and not 6: 36 per
-pair of joints for the paper's 42.
+Corrections to the paper: H̃* f for H̃ f; R sums over the descendant links, not M(k) again; and see the package for joints
+with several degrees of freedom. M̂ᵀ has no linear rows, so products with X̂ cost 3 multiplications instead of 6: 36 per
+pair of joints instead of the paper's 42.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -43,7 +43,7 @@ def inverse_dynamics_derivatives(
         q: Configuration, (nq,).
         v: Joint velocities, (nv,).
         a: Joint accelerations, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         dq: ∂τ/∂q, (nv, nv).
         dv: ∂τ/∂v, (nv, nv).
         M: Mass matrix, (nv, nv).
@@ -94,7 +94,7 @@ def inverse_dynamics_derivatives(
 
 
 def rates(k: Any, V: Motion, alpha: Motion) -> None:
-    """Leave Ψ̇, Ψ̈ and Ṡ + Ψ̇ at a node that has S and V.
+    """Set Ψ̇, Ψ̈ and Ṡ + Ψ̇ at a node that has S and V.
 
     Args:
         k: The node.

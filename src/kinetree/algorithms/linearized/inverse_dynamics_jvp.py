@@ -1,14 +1,14 @@
-"""Change of the joint forces along a direction: δτ = ∂τ/∂q dq + ∂τ/∂v dv + M da. Cost O(n), twice inverse dynamics.
+"""Directional derivative of the joint forces: δτ = ∂τ/∂q dq + ∂τ/∂v dv + M da. Cost O(n), twice inverse dynamics.
 
-    pass       loop       leaves                                                         source
-    motion     scatter    V, α; changes of velocity ϑ and acceleration ζ, net of turning   Eqs. 3.3, 3.4
-    wrenches   frames     what acts on the bodies from outside
-    force      gather     force f, its change ν, δτ                                        Eq. 3.5
+    pass       loop       computes                                                          source
+    motion     scatter    V, α; changes of velocity ϑ and of acceleration ζ, net of rotation  Eqs. 3.3, 3.4
+    wrenches   frames     external forces on the bodies
+    force      gather     force f, its change ν, δτ                                           Eq. 3.5
 
-Everything is in body coordinates, so that what only turns with a body does not change: ϑ and ζ are what is left of δV
-and δα, and a wrench that is constant in its frame's coordinates adds to f and to nothing else.
+Everything is in body coordinates, in which vectors that merely rotate with a body are constant: ϑ and ζ are δV and δα
+without this rotation, and a wrench that is constant in its frame's coordinates contributes to f only.
 
-Corrected from the print: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; and see the package for joints of several degrees of freedom.
+Corrections to the paper: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; see the package for joints with several degrees of freedom.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -48,7 +48,7 @@ def inverse_dynamics_jvp(
         dq: Direction of the configuration, a tangent, (nv,).
         dv: Direction of the velocities, (nv,).
         da: Direction of the accelerations, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         dtau: Change of the joint forces, (nv,).
     """
     tree.world.V = Motion.zero()
@@ -80,20 +80,20 @@ def inverse_dynamics_jvp(
 
 
 class Tangent(NamedTuple):
-    """What directions dq and dv add to the motion of a node, net of its turning."""
+    """The changes of a node's motion due to dq and dv, net of its rotation."""
 
     theta: Motion
     zeta: Motion
 
 
 def tangent(k: Any, parent: Any, V_plus: Motion, alpha_plus: Motion, dq: Any, dv: Any) -> Tangent:
-    """[JR] Eq. 3.3: ϑ, and ζ without the accelerations' own direction.
+    """[JR] Eq. 3.3: ϑ, and ζ without the contribution of da.
 
     Args:
         k: A node with X and V.
         parent: Its parent, with theta and zeta.
-        V_plus: The parent's velocity, seen from the node.
-        alpha_plus: The parent's acceleration, seen from the node.
+        V_plus: The parent's velocity, in the node's coordinates.
+        alpha_plus: The parent's acceleration, in the node's coordinates.
         dq: The node's part of the direction of q.
         dv: The node's part of the direction of v.
     """

@@ -1,12 +1,12 @@
 """Gradients of wᵀτ: wᵀ ∂τ/∂q, wᵀ ∂τ/∂v and wᵀ M. Cost O(n), twice inverse dynamics.
 
-    pass       loop       leaves                                                   source
+    pass       loop       computes                                                 source
     motion     scatter    V, α; virtual velocity W of joint velocities w             transpose of Lemma 3.1
-    wrenches   frames     what acts on the bodies from outside
+    wrenches   frames     external forces on the bodies
     gradient   gather     forces f; momenta g = Σ M W and ĝ = Σ 2 M̂ᵀ W; gradients
 
-Read from right to left, the operators of Lemma 3.1 are one scatter and one gather, as from left to right. With
-(V × h)ᵀ f = −hᵀ (V ×* f) every gradient is the part along H of one force. All is in body coordinates.
+Transposed, the operators of Lemma 3.1 are again one scatter and one gather. With (V × h)ᵀ f = −hᵀ (V ×* f), every
+gradient is the component along H of a single force. Everything is in body coordinates.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -45,7 +45,7 @@ def inverse_dynamics_vjp(
         v: Joint velocities, (nv,).
         a: Joint accelerations, (nv,).
         w: Weights of the joint forces, (nv,).
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
         dq: wᵀ ∂τ/∂q, (nv,).
         dv: wᵀ ∂τ/∂v, (nv,).
         da: wᵀ M, (nv,).
@@ -79,7 +79,7 @@ def inverse_dynamics_vjp(
 
 
 class Gradient(NamedTuple):
-    """Forces whose parts along H are gradients with respect to q and v."""
+    """Forces whose components along H are the gradients with respect to q and v."""
 
     q: Force
     v: Force

@@ -1,4 +1,4 @@
-"""Joints, one file each, behind the protocol of `base`."""
+"""Kinds of joints, one per file; `base` defines their protocol."""
 
 from kinetree.model.joints.base import JointKind, Stage
 from kinetree.model.joints.cylindrical import Cylindrical
@@ -14,7 +14,7 @@ from kinetree.model.joints.universal import Universal
 
 __all__ = ["KINDS", "JointKind", "Stage"]
 
-#: Every kind of joint by the name that `Builder.add_body(joint=…)` takes.
+#: Every kind of joint, by its name in `Builder.add_body(joint=…)`.
 KINDS: dict[str, JointKind] = {
     kind.name: kind
     for kind in (

@@ -1,7 +1,7 @@
-"""The protocol of joints: what a file in this folder supplies.
+"""The protocol of joint kinds.
 
-A `JointKind` is what the user sees: a number of coordinates and what adding a velocity to them means. Its `stages` are
-what the recursions see: `Stage`s in series, each with a joint map that is constant in the frame that it moves.
+A `JointKind` defines the coordinates of a joint and how velocities change them. For the recursions, it consists of
+`stages`: `Stage`s in series, each with a joint map that is constant in the frame that it moves.
 """
 
 from __future__ import annotations
@@ -74,25 +74,25 @@ class JointKind(PlainCoordinates, ABC):
         """The joint as motions in series, base first; none for a fixed joint."""
 
     def neutral(self) -> Array:
-        """The configuration in which the link frame sits at the joint's placement, (nq,)."""
+        """The configuration in which the link frame coincides with the joint's placement, (nq,)."""
         return np.zeros(self.nq)
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], lower: Array, upper: Array) -> Array:
-        """Uniform configurations, (*shape, nq): between limits that are finite, else in ±π rad or ±1 m.
+        """Uniformly distributed configurations, (*shape, nq): within finite limits, else in ±π rad or ±1 m.
 
         Args:
-            rng: Source of randomness.
+            rng: Random number generator.
             shape: Leading axes of the result.
-            lower: Limits, infinite where there is none; broadcasts against the result.
-            upper: As `lower`.
+            lower: Lower limits, infinite if there is none; broadcast against the result.
+            upper: Upper limits, likewise.
         """
         reach = np.where(self.angles, np.pi, 1.0)
-        # with one limit missing, the interval has its usual width and starts at the other
+        # an interval with one finite limit has the usual width
         low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 2.0 * reach, -reach))
         high = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower + 2.0 * reach, reach))
         share = rng.random((*shape, self.nq))
         width = high - low
-        # an interval may be wider than the largest number
+        # the width may overflow
         return np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
 
 
@@ -105,10 +105,10 @@ class Stage(JointKind):
 
     @abstractmethod
     def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
-        """From the parent's coordinates to the moved frame's; plain arithmetic on scalars of any type.
+        """Transform from the parent's coordinates to the moved frame's; plain arithmetic on scalars of any type.
 
         Args:
-            placement: From the parent's coordinates to those of the moved frame when q is neutral.
+            placement: The transform at neutral q.
             own: The joint's own constants, (own,).
             q: Configuration, (nq,).
         """

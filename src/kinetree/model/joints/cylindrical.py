@@ -1,4 +1,4 @@
-"""Cylindrical joint: turns about z and slides along it."""
+"""Cylindrical joint: rotation about z and translation along it."""
 
 from __future__ import annotations
 

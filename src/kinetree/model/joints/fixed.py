@@ -1,4 +1,4 @@
-"""Fixed joint: does not move. The body behind it is merged into its parent when the model is built."""
+"""Fixed joint. Its body is merged into the parent when the model is built."""
 
 from __future__ import annotations
 

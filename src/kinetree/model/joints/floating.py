@@ -1,4 +1,4 @@
-"""Floating joint: moves freely."""
+"""Floating joint: six degrees of freedom."""
 
 from __future__ import annotations
 

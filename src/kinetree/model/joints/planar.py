@@ -1,4 +1,4 @@
-"""Planar joint: moves in the x-y plane and turns about z."""
+"""Planar joint: translation in the x-y plane and rotation about z."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prismatic joint: slides along z."""
+"""Prismatic joint: translation along z."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revolute joint: turns about z."""
+"""Revolute joint: rotation about z."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetree.spatial.value import Array
 @final
 @dataclass(frozen=True)
 class Revolute(Stage):
-    """One angle [rad], bounded or not: a continuous joint is this one without limits."""
+    """One angle [rad]; a continuous joint is a revolute joint without limits."""
 
     name: ClassVar[str] = "revolute"
     nq: ClassVar[int] = 1

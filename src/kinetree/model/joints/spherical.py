@@ -1,4 +1,4 @@
-"""Spherical joint: turns freely about a point."""
+"""Spherical joint: free rotation about a point."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Spherical(ScrewStage):
         return np.array([1.0, 0.0, 0.0, 0.0])
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], _lower: Array, _upper: Array) -> Array:
-        # normal deviates have no preferred direction, so that the rotations are uniform
+        # the normal distribution is isotropic, so rotations are uniform
         return normalized(rng.standard_normal((*shape, 4)))
 
     def integrate(self, q: Array, step: Array) -> Array:

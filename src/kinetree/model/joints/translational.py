@@ -1,4 +1,4 @@
-"""Translational joint: moves along x, y and z without turning."""
+"""Translational joint: translation along x, y and z without rotation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Universal joint: turns about one axis, then about another that the first turn has moved."""
+"""Universal joint: rotation about one axis, then about a second one that the first moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetree.model.joints.revolute import Revolute
 @final
 @dataclass(frozen=True)
 class Universal(JointKind):
-    """Two angles [rad]. Two revolute nodes with a massless one between, because its own map H would depend on q."""
+    """Two angles [rad]. Split into two revolute stages, because a single joint map H would depend on q."""
 
     name: ClassVar[str] = "universal"
     nq: ClassVar[int] = 2
