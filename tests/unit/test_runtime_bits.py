@@ -9,7 +9,6 @@ import pytest
 
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import compiled as compiled_module
 from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library
@@ -185,15 +184,15 @@ def test_broadcasting(seven: Compiled) -> None:
 def test_threads(seven: Compiled, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = samples(501, 7)
     expected = one_by_one(seven, *inputs)
-    monkeypatch.setattr(compiled_module, "_NUMBERS_PER_THREAD", 100)
+    monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 100)
     tasks = []
     run = threads.run
     monkeypatch.setattr(threads, "run", lambda given: (tasks.append(len(given)), run(given))[1])
     threads.set_threads(count)
     try:
-        assert same_bits(seven(*inputs), expected)
+        assert same_bits(seven.general(*inputs), expected)
         out = (inputs[0].copy(), *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven(out[0], *inputs[1:], out=out), expected)
+        assert same_bits(seven.general(out[0], *inputs[1:], out=out), expected)
     finally:
         threads.set_threads(None)
     assert tasks == ([count] * 2 if count > 1 else [])
@@ -202,14 +201,14 @@ def test_threads(seven: Compiled, count: int, monkeypatch: pytest.MonkeyPatch) -
 def test_one_threads_results_are_anothers_inputs(seven: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     q, v, s = samples(64, 7)
     expected = seven(q, v, s)
-    monkeypatch.setattr(compiled_module, "_NUMBERS_PER_THREAD", 100)
+    monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 100)
     monkeypatch.setattr(threads, "run", lambda tasks: [task() for task in tasks])  # the worst order, every time
     threads.set_threads(2)
     try:
         memory = np.empty((96, 7))
         memory[:64] = q
         out = (memory[32:], *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven(memory[:64], v, s, out=out), expected)
+        assert same_bits(seven.general(memory[:64], v, s, out=out), expected)
     finally:
         threads.set_threads(None)
 

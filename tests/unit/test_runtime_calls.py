@@ -16,7 +16,6 @@ import pytest
 
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import compiled as compiled_module
 from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library
@@ -141,7 +140,7 @@ def test_sixteen_threads_hammering_a_new_function() -> None:
 def test_child_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     function = toy(7)
     inputs = [np.ones((400, 7)), np.full((400, 7), 2.0), np.ones(400)]
-    monkeypatch.setattr(compiled_module, "_NUMBERS_PER_THREAD", 10)
+    monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 10)
     threads.set_threads(2)
     try:
         expected = function(*inputs)

@@ -18,7 +18,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.gate import Gate
+from kinetree.engines.native.gate import MISSING, Gate
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.recursion.algorithm import Algorithm
@@ -97,6 +97,9 @@ class Function(Gate, Generic[P, R]):
         """Compute, with any valid arguments."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
 
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        return tuple((name, self._defaults.get(name, MISSING)) for name in self._names)
+
     def _arguments(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """The value of each parameter of the signature: given by position or by name, or the default."""
         names = self._names
@@ -156,10 +159,6 @@ class Function(Gate, Generic[P, R]):
         other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": Lock(), **changes})
         return other
 
-    def bound(self) -> Any:
-        """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run."""
-        return self._bound.get((self.algorithm, (), False)) or self._bind((), self.algorithm, False)
-
     def compile(self) -> None:
         """Compile now what later calls will need."""
         self._bind((), self.algorithm, False).compile()
@@ -217,7 +216,7 @@ class Function(Gate, Generic[P, R]):
                 if self._engine == "native":
                     bound = bind(algorithm, self.mechanism, sites, self.name, single, bundle)
                     if self._finish is None and self._is_default(*key):
-                        self.follow(bound)
+                        self.follow(bound, tuple(self._defaults[name] for name in self._names[len(self._arrays) :]))
                     else:
                         self.call_from_machine_code()
                 else:
@@ -270,11 +269,6 @@ class ForcedFunction(Function[P, R]):
     ) -> None:
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
-
-    def bound(self, frames: Sequence[str] = ()) -> Any:
-        """As of `Function`; with frames it takes their wrenches last, (…, m, 6)."""
-        sites = tuple(self._site(name) for name in frames)
-        return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with external wrenches if there are any."""
@@ -358,6 +352,9 @@ class FrameFunction(Function[P, R]):
             raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
         sites = self._sites(frames)
         bound = self._computed(self._bind(sites, self._for(reference), single))
+        if isinstance(bound, Compiled) and self._finish is None and isinstance(frames, (str, tuple)):
+            given = {"frames": frames, "reference": self._defaults.get("reference") if reference is None else reference}
+            self.follow(bound, tuple(given[name] for name in self._names[len(self._arrays) :]))
         if len(self._ready) >= _CHOICES_KEPT:
             self._ready.clear()
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound
@@ -368,10 +365,6 @@ class FrameFunction(Function[P, R]):
     def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
         """What a call computes, given the recursion."""
         return bound
-
-    def bound(self, frames: Any = None, reference: str | None = None) -> Any:
-        """As of `Function`, for a choice of frames and reference."""
-        return self._bind(self._sites(frames), self._for(reference), isinstance(frames, str))
 
     @property
     def needs_frames(self) -> bool:

@@ -287,10 +287,9 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             functions: Names of functions, of derivatives such as "forward_dynamics.vjp", or "inverse_inertia" and
-                "inertia" of tasks.
+                "inertia" of the frames.
             directory: The directory to write to, created if necessary. The files are named after the robot.
-            frames: Names of the frames, for functions of frames, which use the frames' own coordinates. For
-                "inverse_inertia" and "inertia" also `Task`, `RelativeTask` and `CenterOfMassTask`, as in `tasks`.
+            frames: Names of the frames, for functions of frames, which use the frames' own coordinates.
             scalar: "double" or "float".
 
         Returns:

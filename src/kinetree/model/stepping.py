@@ -17,6 +17,7 @@ from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, 
 from kinetree.engines.arguments import numbers
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import ForcedFunction
+from kinetree.engines.native.compiled import Compiled
 from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Site
 
@@ -46,7 +47,11 @@ class StepFunction(ForcedFunction[P, R]):
         algorithm = _WHOLE.get(chosen(method))
         sites, wrenches = self._wrenches(f_ext)
         if algorithm is not None:
-            return self._run(sites, algorithm, (*arrays, *wrenches), out)
+            result = self._run(sites, algorithm, (*arrays, *wrenches), out)
+            bound = self._bound.get((algorithm, (), False))
+            if f_ext is None and isinstance(bound, Compiled):
+                self.follow(bound, (method, None))  # the next call with this method goes to machine code at once
+            return result
         return self._rk4(sites, arrays, wrenches, out)
 
     def _rk4(self, sites: tuple[Site, ...], arrays: Sequence[Any], wrenches: Sequence[Any], out: Any) -> Any:

@@ -20,6 +20,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native import threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
+from kinetree.engines.native.gate_code import SMALLEST_BATCH
 from kinetree.engines.native.gufunc import make_gufunc
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Array, Binding, Operand, plan
@@ -31,12 +32,6 @@ _FLOAT64 = np.dtype(np.float64)
 
 # the limit of some versions of NumPy
 _UFUNC_OPERANDS = 32
-
-# fewer samples are faster one by one than in mostly unused lanes
-SMALLEST_BATCH = 3
-
-# Waking a thread takes about 0.1 ms, which pays off from about 0.25 ms of work: roughly this many numbers touched.
-_NUMBERS_PER_THREAD = 1 << 20
 
 
 class Compiled(Gate):
@@ -101,8 +96,7 @@ class Compiled(Gate):
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
-                    if width == 1:
-                        self.open_gate(self.binding, driver, kernel)
+                    self.open_gate(self.binding, driver, kernel, width, self._width)
                 self._single = self._runners.get(1)
             return self._runners[width]
 
@@ -142,7 +136,7 @@ class Compiled(Gate):
         """Spread a flat batch over threads, in slices of whole blocks of lanes."""
         width = self._width if samples >= SMALLEST_BATCH else 1
         runner, inputs = self._runner(width), len(self.binding.inputs)
-        parts = min(threads.get_threads(), samples * self.binding.footprint // _NUMBERS_PER_THREAD)
+        parts = min(threads.get_threads(), samples * self.binding.footprint // threads.NUMBERS_PER_THREAD)
         if parts <= 1:
             runner(*arrays[:inputs], out=tuple(arrays[inputs:]))
             return

@@ -14,20 +14,22 @@ always calls `general`.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import sys
 import sysconfig
 import weakref
 from collections.abc import Callable
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from kinetree.engines.llvm import target
-from kinetree.engines.llvm.writer import FunctionWriter
 from kinetree.engines.locks import Lock
+from kinetree.engines.native import gate_code as code
+from kinetree.engines.native import threads
+from kinetree.engines.native.gate_code import Word
 from kinetree.engines.native.gufunc import c_table
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, plan
@@ -35,150 +37,14 @@ from kinetree.engines.native.operands import Binding, plan
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Byte offsets in CPython's and NumPy's structures.
-_TYPE = 8
-_FLOAT_VALUE = 16
-_DATA, _NDIM, _DIMS, _DESCR, _FLAGS = 16, 24, 32, 56, 64
-_VECTORCALL, _METHOD, _WORDS, _GATE_SIZE = 16, 24, 32, 40
-
-_PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
-_NPY_DOUBLE = 12
-_PYARRAY_NEW = 93  # position in NumPy's array table, part of its binary interface
-_MAX_OPERANDS = 16
-
-_LONG_RUN = 1 << 14  # numbers touched by a sample from which on the GIL is released
+_PYARRAY_NEW = 93  # place in NumPy's array table, part of its binary interface
 _GENERAL = sys.intern("general")
+_OUT = sys.intern("out")
 
-
-class _Word(IntEnum):
-    """Layout of a gate's description, in 64-bit words."""
-
-    INPUTS = 0
-    OUTPUTS = 1
-    DRIVE = 2
-    PLAN = 3
-    STEPS = 4
-    ARRAY_TYPE = 5
-    FLOAT64 = 6
-    NEW_ARRAY = 7
-    LONG = 8
-    BUNDLE = 9
-    FLOAT_TYPE = 10
-    OPERANDS = 11
-
-
-_OPERAND_WORDS = 4  # rank and up to three dimensions
-
-
-def gate_text() -> str:
-    """LLVM IR of `gate`, a vectorcall function for all gates."""
-    f = FunctionWriter("define ptr @gate(ptr %self, ptr %args, i64 %nargsf, ptr %names)")
-    arguments = f.let(f"alloca [{_MAX_OPERANDS} x ptr], align 8")
-    one = f.let("alloca i64, align 8")
-    answer = f.let("alloca ptr, align 8")
-    words = f.let(f"load ptr, ptr {f.at('%self', _WORDS)}, align 8")
-    f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
-    f.leave_when(f.let("icmp ne ptr %names, null"), "general")
-    inputs, outputs = f.word(words, _Word.INPUTS), f.word(words, _Word.OUTPUTS)
-    count = f.let(f"and i64 %nargsf, {2**63 - 1}")
-    f.leave_when(f.let(f"icmp ne i64 {count}, {inputs}"), "general")
-    kind, float64 = f.address(words, _Word.ARRAY_TYPE), f.address(words, _Word.FLOAT64)
-    operands = f.at(words, _Word.OPERANDS, "i64")
-
-    # every argument must be a plain array of one sample, or a float where a sample is one number
-    with f.loop(0, inputs) as k:
-        array = f.address("%args", k)
-        operand = f.at(operands, f.let(f"mul i64 {k}, {_OPERAND_WORDS}"), "i64")
-        given, place = f.address(f.at(array, _TYPE)), f.at(arguments, k, "ptr")
-        scalar = f.let(f"icmp eq i64 {f.word(operand)}, 0")
-        number = f.let(f"and i1 {scalar}, {f.let(f'icmp eq ptr {given}, {f.address(words, _Word.FLOAT_TYPE)}')}")
-        with f.when(number):
-            f.do(f"store ptr {f.at(array, _FLOAT_VALUE)}, ptr {place}, align 8")
-        with f.when(f.let(f"xor i1 {number}, true")):
-            f.leave_when(f.let(f"icmp ne ptr {given}, {kind}"), "general")
-            f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, _DESCR))}, {float64}"), "general")
-            flags = f.let(f"load i32, ptr {f.at(array, _FLAGS)}, align 4")
-            f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {flags}, {_PLAIN}')}, {_PLAIN}"), "general")
-            ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, _NDIM)}, align 4')} to i64")
-            f.leave_when(f.let(f"icmp ne i64 {ndim}, {f.word(operand)}"), "general")
-            dims = f.address(f.at(array, _DIMS))
-            with f.loop(0, ndim) as axis:
-                wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
-                f.leave_when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}"), "general")
-            f.do(f"store ptr {f.address(f.at(array, _DATA))}, ptr {place}, align 8")
-
-    # the returned array or tuple of arrays owns everything allocated here
-    f.do(f"store ptr null, ptr {answer}, align 8")
-    several = f.let(f"icmp ne i64 {outputs}, 1")
-    with f.when(several):
-        bundle = f.let(f"call ptr @PyType_GenericAlloc(ptr {f.address(words, _Word.BUNDLE)}, i64 {outputs})")
-        f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
-        f.do(f"store ptr {bundle}, ptr {answer}, align 8")
-    new = f.address(words, _Word.NEW_ARRAY)
-    with f.loop(0, outputs) as o:
-        k = f.let(f"add i64 {o}, {inputs}")
-        operand = f.at(operands, f.let(f"mul i64 {k}, {_OPERAND_WORDS}"), "i64")
-        rank = f.let(f"trunc i64 {f.word(operand)} to i32")
-        shape = f"i32 {rank}, ptr {f.at(operand, 1, 'i64')}"
-        rest = f"i32 {_NPY_DOUBLE}, ptr null, ptr null, i32 0, i32 0, ptr null"
-        result = f.let(f"call ptr {new}(ptr {kind}, {shape}, {rest})")
-        f.leave_when(f.let(f"icmp eq ptr {result}, null"), "failed")
-        f.do(f"store ptr {f.address(f.at(result, _DATA))}, ptr {f.at(arguments, k, 'ptr')}, align 8")
-        with f.when(several):
-            f.let(f"call i32 @PyTuple_SetItem(ptr {f.address(answer)}, i64 {o}, ptr {result})")
-        with f.when(f.let(f"xor i1 {several}, true")):
-            f.do(f"store ptr {result}, ptr {answer}, align 8")
-
-    f.do(f"store i64 1, ptr {one}, align 8")
-    drive, steps, orders = (f.address(words, word) for word in (_Word.DRIVE, _Word.STEPS, _Word.PLAN))
-    run = f"call void {drive}(ptr {arguments}, ptr {one}, ptr {steps}, ptr {orders})"
-    short = f.let(f"icmp eq i64 {f.word(words, _Word.LONG)}, 0")
-    with f.when(short):
-        f.do(run)
-    with f.when(f.let(f"xor i1 {short}, true")):
-        state = f.let("call ptr @PyEval_SaveThread()")
-        f.do(run)
-        f.do(f"call void @PyEval_RestoreThread(ptr {state})")
-    f.leave_when(f.let(f"icmp ne ptr {f.let('call ptr @PyErr_Occurred()')}, null"), "failed")
-    f.do(f"ret ptr {f.address(answer)}")
-
-    # out of memory
-    f.label("failed")
-    owned = f.address(answer)
-    with f.when(f.let(f"icmp ne ptr {owned}, null")):
-        f.do(f"call void @Py_DecRef(ptr {owned})")
-    f.do("ret ptr null")
-
-    # self.general(*args, **options): the same arguments after self
-    f.label("general")
-    given = f.let(f"and i64 %nargsf, {2**63 - 1}")
-    named = f.let("icmp eq ptr %names, null")
-    f.do(f"br i1 {named}, label %call, label %keywords")
-    f.label("keywords")
-    options = f.let("call i64 @PyTuple_Size(ptr %names)")
-    f.do("br label %call")
-    f.label("call")
-    extra = f.let(f"phi i64 [0, %general], [{options}, %keywords]")
-    total = f.let(f"add i64 {given}, {extra}")
-    stack = f.let(f"alloca ptr, i64 {f.let(f'add i64 {total}, 1')}, align 8")
-    f.do(f"store ptr %self, ptr {stack}, align 8")
-    size = f.let(f"mul i64 {total}, 8")
-    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {f.at(stack, 1, 'ptr')}, ptr %args, i64 {size}, i1 0)")
-    method = f.let(f"load ptr, ptr {f.at('%self', _METHOD)}, align 8")
-    behind = f.let(f"add i64 {given}, 1")
-    delegated = f.let(f"call ptr @PyObject_VectorcallMethod(ptr {method}, ptr {stack}, i64 {behind}, ptr %names)")
-    declarations = (
-        "declare ptr @PyEval_SaveThread()",
-        "declare void @PyEval_RestoreThread(ptr)",
-        "declare ptr @PyErr_Occurred()",
-        "declare void @Py_DecRef(ptr)",
-        "declare ptr @PyType_GenericAlloc(ptr, i64)",
-        "declare i64 @PyTuple_Size(ptr)",
-        "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
-        "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    )
-    return "\n".join([f.text(f"ptr {delegated}"), *declarations])
+#: Choices whose kernels a gate remembers; others take the way through Python.
+_MOST_VARIANTS = 16
+#: A parameter without a default.
+MISSING = object()
 
 
 class _Spec(ctypes.Structure):
@@ -213,13 +79,13 @@ class _Member(ctypes.Structure):
 
 def _make_base() -> type:
     """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, _VECTORCALL, 1, None))  # a read-only Py_ssize_t
+    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, code.VECTORCALL, 1, None))  # a read-only Py_ssize_t
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
     # Python copies all of this except the names, which are constants of this function
     default, base, vectorcall = 1 << 18, 1 << 10, 1 << 11
     name = b"kinetree.engines.native.gate.GateBase"
-    spec = _Spec(name, _GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
+    spec = _Spec(name, code.GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     made: type = make(ctypes.addressof(spec))
     return made
@@ -231,7 +97,7 @@ def supported() -> bool:
         return False
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
-    if object.__basicsize__ != _VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
+    if object.__basicsize__ != code.VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
@@ -241,7 +107,7 @@ def supported() -> bool:
 
 def _float_fits() -> bool:
     number = float("1.25")
-    return ctypes.c_double.from_address(id(number) + _FLOAT_VALUE).value == number
+    return ctypes.c_double.from_address(id(number) + code.FLOAT_VALUE).value == number
 
 
 def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
@@ -251,14 +117,16 @@ def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
     plain = bool(array.flags.c_contiguous) * 0x0001 + bool(array.flags.aligned) * 0x0100
 
     def dims() -> tuple[int, ...]:
-        return tuple((ctypes.c_ssize_t * array.ndim).from_address(read(_DIMS, ctypes.c_void_p))) if array.ndim else ()
+        return (
+            tuple((ctypes.c_ssize_t * array.ndim).from_address(read(code.DIMS, ctypes.c_void_p))) if array.ndim else ()
+        )
 
     return bool(
-        read(_TYPE, ctypes.c_void_p) == id(np.ndarray)
-        and read(_DATA, ctypes.c_void_p) == array.ctypes.data
-        and read(_NDIM, ctypes.c_int) == array.ndim
-        and read(_DESCR, ctypes.c_void_p) == id(array.dtype)
-        and read(_FLAGS, ctypes.c_int) & _PLAIN == plain
+        read(code.TYPE, ctypes.c_void_p) == id(np.ndarray)
+        and read(code.DATA, ctypes.c_void_p) == array.ctypes.data
+        and read(code.NDIM, ctypes.c_int) == array.ndim
+        and read(code.DESCR, ctypes.c_void_p) == id(array.dtype)
+        and read(code.FLAGS, ctypes.c_int) & code.PLAIN == plain
         and dims() == array.shape
     )
 
@@ -270,7 +138,7 @@ def _allocator_fits() -> bool:
     )
     dims = (ctypes.c_ssize_t * 2)(2, 3)
     new = prototype(c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW])
-    array = new(id(np.ndarray), 2, ctypes.addressof(dims), _NPY_DOUBLE, None, None, 0, 0, None)
+    array = new(id(np.ndarray), 2, ctypes.addressof(dims), code.NPY_DOUBLE, None, None, 0, 0, None)
     return bool(type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is np.dtype(np.float64))
 
 
@@ -313,75 +181,125 @@ class Gate(_Base):
         """Create a closed gate: all calls go to `general`."""
         return super().__new__(cls._shut if NATIVE else cls)  # type: ignore[return-value]
 
-    def open_gate(self, binding: Binding, driver: Library, kernel: Library) -> None:
-        """Run a kernel of width 1 directly from now on, if that is supported.
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        """Name and default (or `MISSING`) of each parameter, arrays first; none if calls do not use names."""
+        return ()
+
+    def open_gate(self, binding: Binding, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
+        """Run a kernel directly from now on, if that is supported.
 
         Args:
             binding: The kernel's operands.
-            driver: Library with `drive` for width 1.
-            kernel: Library with `kernel` for width 1.
+            driver: Library with `drive` for the lane width.
+            kernel: Library with `kernel` for the lane width.
+            width: The lane width: 1 for single samples, or that of batches.
+            batch_width: The lane width of batches.
         """
-        if NATIVE and len(binding.operands) <= _MAX_OPERANDS:
-            self._open(_describe(binding, driver, kernel))
+        if not NATIVE or len(binding.operands) > code.MAX_OPERANDS:
+            return
+        with _lock:
+            description = vars(self).get("_gate") or _Description(binding)
+            description.add(driver, kernel, width, batch_width)
+        self._open(description, ())
 
-    def follow(self, other: Gate) -> None:
-        """Run the kernel of another gate directly, as soon as that gate opens."""
+    def follow(self, other: Gate, choices: tuple[Any, ...] = ()) -> None:
+        """Run the kernel of another gate directly, as soon as that gate opens.
+
+        Args:
+            other: A gate.
+            choices: What a call must give, beside arrays, for it to be that kernel: these very objects.
+        """
         with _lock:
             if not other.is_open:
-                vars(other).setdefault("_followers", []).append(weakref.ref(self))
+                vars(other).setdefault("_followers", []).append((weakref.ref(self), choices))
                 return
-        self._open(other._gate)
+        self._open(other._gate, choices)
 
-    def _open(self, description: tuple[Any, ...]) -> None:
+    def _open(self, description: _Description, choices: tuple[Any, ...]) -> None:
         with _lock:
-            if not self.is_open:
-                # keeps alive what the machine code reads; immutable, since calls in other threads may be in progress
+            rows = vars(self).setdefault("_rows", [])
+            known = any(all(map(operator.is_, row, choices)) for _, row in rows)
+            if not known and len(rows) < _MOST_VARIANTS:
+                # what the machine code reads stays as it is, and alive: calls in other threads may be in progress
                 self._gate = description
-                _field(self, _WORDS).value = description[0].ctypes.data
+                rows.append((description, choices))
+                front = _front(self.parameters(), rows)
+                vars(self).setdefault("_fronts", []).append(front)
+                _field(self, code.FRONT).value = front.ctypes.data
                 self.call_from_machine_code()
             followers = vars(self).pop("_followers", ())
-        for reference in followers:
+        for reference, wanted in followers:
             follower = reference()
             if follower is not None:
-                follower._open(description)
+                follower._open(description, wanted)
 
     def call_from_machine_code(self) -> None:
         """Bypass the Python `__call__` from now on; until the gate opens, all calls go to `general`."""
         with _lock:
             if NATIVE and type(self) is not self._opened:
-                _field(self, _METHOD).value = id(_GENERAL)
-                _field(self, _VECTORCALL).value = _code().address("gate")
+                _field(self, code.METHOD).value = id(_GENERAL)
+                _field(self, code.VECTORCALL).value = _code().address("gate")
                 self.__class__ = self._opened
 
     def __getstate__(self) -> dict[str, Any]:
         # a copy is closed and has no followers
-        return {name: value for name, value in vars(self).items() if name not in ("_gate", "_followers")}
+        return {name: value for name, value in vars(self).items() if name not in _OWN_STATE}
 
     @property
     def is_open(self) -> bool:
         """Whether single contiguous samples take the fast path."""
-        return NATIVE and bool(_field(self, _WORDS).value)
+        return NATIVE and bool(_field(self, code.FRONT).value)
 
 
-def _describe(binding: Binding, driver: Library, kernel: Library) -> tuple[Any, ...]:
-    """The description that the machine code reads, and everything that it points to."""
-    orders = plan(binding, kernel.address("kernel"), 1)
-    strides = [np.empty(operand.shape).strides for operand in binding.operands]
-    steps = np.array([0] * len(binding.operands) + [s for core in strides for s in core], dtype=np.intp)
-    words = np.zeros(_Word.OPERANDS + _OPERAND_WORDS * len(binding.operands), dtype=np.int64)
-    words[_Word.INPUTS], words[_Word.OUTPUTS] = len(binding.inputs), len(binding.outputs)
-    words[_Word.DRIVE], words[_Word.PLAN] = driver.address("drive"), orders.ctypes.data
-    words[_Word.STEPS] = steps.ctypes.data
-    words[_Word.ARRAY_TYPE], words[_Word.FLOAT64] = id(np.ndarray), id(np.dtype(np.float64))
-    words[_Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
-    words[_Word.LONG] = binding.footprint >= _LONG_RUN
-    words[_Word.BUNDLE] = id(binding.bundle)
-    words[_Word.FLOAT_TYPE] = id(float)
-    for k, operand in enumerate(binding.operands):
-        entry = words[_Word.OPERANDS + _OPERAND_WORDS * k :]
-        entry[0] = len(operand.shape)
-        entry[1 : 1 + len(operand.shape)] = operand.shape
-    return words, steps, orders, binding, driver, kernel
+_OWN_STATE = ("_gate", "_rows", "_fronts", "_followers")
+
+
+class _Description:
+    """What the machine code knows of a bound kernel, and everything that it points to."""
+
+    def __init__(self, binding: Binding) -> None:
+        operands = binding.operands
+        strides = [np.empty(operand.shape).strides for operand in operands]
+        self.steps = np.array([0] * len(operands) + [s for core in strides for s in core], dtype=np.intp)
+        self.binding = binding
+        self.owned: list[Any] = []
+        words = self.words = np.zeros(Word.OPERANDS + code.OPERAND_WORDS * len(operands), dtype=np.int64)
+        words[Word.INPUTS], words[Word.OUTPUTS] = len(binding.inputs), len(binding.outputs)
+        words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
+        words[Word.ARRAY_TYPE], words[Word.FLOAT64] = id(np.ndarray), id(np.dtype(np.float64))
+        words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
+        words[Word.FOOTPRINT] = max(1, binding.footprint)
+        words[Word.BUNDLE], words[Word.FLOAT_TYPE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(float), id(tuple)
+        words[Word.MOST_SAMPLES] = max(1, (threads.NUMBERS_PER_THREAD - 1) // max(1, binding.footprint))
+        for k, operand in enumerate(operands):
+            entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
+            entry[0] = len(operand.shape)
+            entry[1 : 1 + len(operand.shape)] = operand.shape
+            entry[code.OPERAND_WORDS - 1] = operand.size
+
+    def add(self, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
+        """Take in the kernel of a lane width."""
+        orders = plan(self.binding, kernel.address("kernel"), width)
+        self.owned.append((driver, kernel, orders))
+        # the plan first: a call that finds the driver needs both
+        for fits, where, run in (
+            (width == 1, Word.PLAN, Word.DRIVE),
+            (width == batch_width, Word.BATCH_PLAN, Word.BATCH_DRIVE),
+        ):
+            if fits and not self.words[run]:
+                self.words[where] = orders.ctypes.data
+                self.words[run] = driver.address("drive")
+
+
+def _front(parameters: tuple[tuple[str, object], ...], rows: list[tuple[_Description, tuple[Any, ...]]]) -> Any:
+    """The words of a gate; the objects that they point to are kept by the gate itself."""
+    inputs = len(rows[0][0].binding.inputs)
+    named = [(id(sys.intern(name)), 0 if default is MISSING else id(default)) for name, default in parameters]
+    entries = [word for pair in named or [(0, 0)] * inputs for word in pair]
+    for description, choices in rows:
+        entries += [description.words.ctypes.data, *map(id, choices)]
+    count = len(named) or inputs
+    return np.array([count, inputs, len(rows), id(_OUT), id(None), *entries], dtype=np.int64)
 
 
 def _field(gate: object, offset: int) -> ctypes.c_void_p:
@@ -393,7 +311,7 @@ def _code() -> Library:
     global _library
     with _lock:
         if _library is None:
-            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: (gate_text(), {}), "gate")
+            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: (code.gate_text(), {}), "gate")
         return _library
 
 

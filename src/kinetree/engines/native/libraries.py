@@ -32,10 +32,12 @@ _PYTHON = (
     "PyGILState_Ensure",
     "PyGILState_Release",
     "PyObject_VectorcallMethod",
+    "PyTuple_GetItem",
     "PyTuple_SetItem",
     "PyTuple_Size",
     "PyType_GenericAlloc",
     "Py_DecRef",
+    "Py_IncRef",
 )
 
 

@@ -1,0 +1,373 @@
+"""The machine code of gates: one vectorcall function that reads two kinds of descriptions.
+
+A `Front` belongs to a gate: the names and defaults of its parameters, and for each choice of what is not an array (a
+frame, a reference, a method) the kernel that computes it. Names and choices are compared by identity, which suffices
+for interned strings and None; whatever is not found goes to `general`. A list of `Word`s belongs to a bound kernel: its
+operands, drivers and plans, and what NumPy's arrays must look like.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kinetree.engines.llvm.writer import FunctionWriter
+
+# Byte offsets in CPython's and NumPy's structures.
+TYPE = 8
+FLOAT_VALUE = 16
+DATA, NDIM, DIMS, DESCR, FLAGS = 16, 24, 32, 56, 64
+VECTORCALL, METHOD, FRONT, GATE_SIZE = 16, 24, 32, 40
+
+PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
+_WRITEABLE = 0x0400
+NPY_DOUBLE = 12
+MAX_OPERANDS = 16
+MAX_PARAMETERS = 24
+
+# Fewer samples are faster one by one than in lanes that are mostly spare.
+SMALLEST_BATCH = 3
+_LONG_RUN = 1 << 14  # numbers touched by a call, from which on other threads may run meanwhile
+
+
+class Front(IntEnum):
+    """Words of a gate: parameters have two words each, name and default; variants their kernel and choices."""
+
+    PARAMETERS = 0
+    INPUTS = 1
+    VARIANTS = 2
+    OUT = 3
+    NONE = 4
+    ENTRIES = 5
+
+
+class Word(IntEnum):
+    """Words of a bound kernel."""
+
+    INPUTS = 0
+    OUTPUTS = 1
+    DRIVE = 2
+    PLAN = 3
+    STEPS = 4
+    STEP_COUNT = 5
+    ARRAY_TYPE = 6
+    FLOAT64 = 7
+    NEW_ARRAY = 8
+    FOOTPRINT = 9
+    BUNDLE = 10
+    FLOAT_TYPE = 11
+    TUPLE_TYPE = 12
+    MOST_SAMPLES = 13
+    BATCH_PLAN = 14
+    BATCH_DRIVE = 15
+    OPERANDS = 16
+
+
+OPERAND_WORDS = 5  # rank, up to three dimensions, numbers
+
+
+def gate_text() -> str:
+    """LLVM assembly of `gate`, the vectorcall function of all gates."""
+    return _Gate().text()
+
+
+class _Gate:
+    def __init__(self) -> None:
+        f = self.f = FunctionWriter("define ptr @gate(ptr %self, ptr %args, i64 %nargsf, ptr %names)")
+        self.given = f.let(f"alloca [{MAX_PARAMETERS} x ptr], align 8")
+        self.arguments = f.let(f"alloca [{MAX_OPERANDS} x ptr], align 8")
+        self.lengths = f.let(f"alloca [{MAX_OPERANDS} x i64], align 8")
+        self.steps = f.let(f"alloca [{4 * MAX_OPERANDS} x i64], align 8")
+        self.shape = f.let("alloca [4 x i64], align 8")
+        self.samples, self.hit = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
+        self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
+
+    def text(self) -> str:
+        f = self.f
+        front = f.let(f"load ptr, ptr {f.at('%self', FRONT)}, align 8")
+        f.leave_when(f.let(f"icmp eq ptr {front}, null"), "general")
+        self.parameters(front)
+        words = f.let(f"load ptr, ptr {self.chosen}, align 8")
+        f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
+        self.words = words
+        self.inputs, self.outputs = f.word(words, Word.INPUTS), f.word(words, Word.OUTPUTS)
+        self.kind, self.float64 = f.address(words, Word.ARRAY_TYPE), f.address(words, Word.FLOAT64)
+        self.operands = f.at(words, Word.OPERANDS, "i64")
+        self.several = f.let(f"icmp ne i64 {self.outputs}, 1")
+        self.take_inputs()
+        self.count_samples()
+        has_out = f.let(f"icmp ne ptr {f.address(self.out)}, null")
+        with f.when(has_out):
+            self.take_out()
+        self.give(has_out)
+        self.run()
+        self.leave()
+        return f.text("ptr %delegated") + "\n".join(_DECLARATIONS)
+
+    def put(self, value: str, place: str, kind: str = "i64") -> None:
+        """Store a word or a pointer."""
+        self.f.do(f"store {kind} {value}, ptr {place}, align 8")
+
+    def parameters(self, front: str) -> None:
+        """Find what was given for each parameter, by position, by name or by default; then the kernel for it."""
+        f, put = self.f, self.put
+        count = f.let(f"and i64 %nargsf, {2**63 - 1}")
+        parameters, inputs = f.word(front, Front.PARAMETERS), f.word(front, Front.INPUTS)
+        f.leave_when(f.let(f"icmp sgt i64 {count}, {parameters}"), "general")
+        entries = f.at(front, Front.ENTRIES, "i64")
+        put("null", self.out, "ptr")
+        with f.loop(0, parameters) as i:
+            default = f.at(entries, f.let(f"add i64 {f.let(f'mul i64 {i}, 2')}, 1"), "i64")
+            early = f.let(f"icmp slt i64 {i}, {count}")
+            source = f.let(f"select i1 {early}, ptr {f.at('%args', i, 'ptr')}, ptr {default}")
+            put(f.address(source), f.at(self.given, i, "ptr"), "ptr")
+        with f.when(f.let("icmp ne ptr %names, null")):
+            named = f.let("call i64 @PyTuple_Size(ptr %names)")
+            with f.loop(0, named) as j:
+                name = f.let(f"call ptr @PyTuple_GetItem(ptr %names, i64 {j})")
+                value = f.address("%args", f.let(f"add i64 {count}, {j}"))
+                put("0", self.hit)
+                with f.when(f.let(f"icmp eq ptr {name}, {f.address(front, Front.OUT)}")):
+                    put(value, self.out, "ptr")
+                    put("1", self.hit)
+                with f.loop(count, parameters) as i:
+                    known = f.address(f.at(entries, f.let(f"mul i64 {i}, 2"), "i64"))
+                    with f.when(f.let(f"icmp eq ptr {name}, {known}")):
+                        put(value, f.at(self.given, i, "ptr"), "ptr")
+                        put("1", self.hit)
+                f.leave_when(f.let(f"icmp eq i64 {f.word(self.hit)}, 0"), "general")
+            nothing = f.let(f"icmp eq ptr {f.address(self.out)}, {f.address(front, Front.NONE)}")
+            with f.when(nothing):
+                put("null", self.out, "ptr")
+        put("null", self.chosen, "ptr")
+        choices = f.let(f"sub i64 {parameters}, {inputs}")
+        table = f.at(entries, f.let(f"mul i64 {parameters}, 2"), "i64")
+        with f.loop(0, f.word(front, Front.VARIANTS)) as row:
+            start = f.let(f"mul i64 {row}, {f.let(f'add i64 {choices}, 1')}")
+            variant = f.at(table, start, "i64")
+            put("1", self.hit)
+            with f.loop(0, choices) as c:
+                wanted = f.address(variant, f.let(f"add i64 {c}, 1"))
+                actual = f.address(self.given, f.let(f"add i64 {inputs}, {c}"))
+                with f.when(f.let(f"icmp ne ptr {wanted}, {actual}")):
+                    put("0", self.hit)
+            with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+                put(f.address(variant), self.chosen, "ptr")
+
+    def operand(self, k: str) -> str:
+        """The words of an operand."""
+        return self.f.at(self.operands, self.f.let(f"mul i64 {k}, {OPERAND_WORDS}"), "i64")
+
+    def require_array(self, array: str, operand: str, flags: int) -> tuple[str, str]:
+        """Go the general way unless this is a plain array of the operand's shape, with at most one axis in front.
+
+        Returns:
+            The number of axes in front, and the address of its dimensions.
+        """
+        f = self.f
+        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, TYPE))}, {self.kind}"), "general")
+        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.float64}"), "general")
+        found = f.let(f"load i32, ptr {f.at(array, FLAGS)}, align 4")
+        f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {found}, {flags}')}, {flags}"), "general")
+        ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')} to i64")
+        rank = f.word(operand)
+        extra = f.let(f"sub i64 {ndim}, {rank}")
+        f.leave_when(f.let(f"icmp ugt i64 {extra}, 1"), "general")
+        dims = f.address(f.at(array, DIMS))
+        with f.loop(0, rank) as axis:
+            wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
+            actual = f.word(dims, f.let(f"add i64 {axis}, {extra}"))
+            f.leave_when(f.let(f"icmp ne i64 {actual}, {wanted}"), "general")
+        return extra, dims
+
+    def bytes_of(self, operand: str) -> str:
+        """Length of one sample of an operand."""
+        return self.f.let(f"mul i64 {self.f.word(operand, OPERAND_WORDS - 1)}, 8")
+
+    def take_inputs(self) -> None:
+        """Every input must be a plain array of one sample, or of as many as the others, or a float for one number."""
+        f, put = self.f, self.put
+        put("-1", self.samples)
+        with f.loop(0, self.inputs) as k:
+            array, operand = f.address(self.given, k), self.operand(k)
+            f.leave_when(f.let(f"icmp eq ptr {array}, null"), "general")
+            place, length, step = (
+                f.at(self.arguments, k, "ptr"),
+                f.at(self.lengths, k, "i64"),
+                f.at(self.steps, k, "i64"),
+            )
+            scalar = f.let(f"icmp eq i64 {f.word(operand)}, 0")
+            is_float = f.let(f"icmp eq ptr {f.address(f.at(array, TYPE))}, {f.address(self.words, Word.FLOAT_TYPE)}")
+            number = f.let(f"and i1 {scalar}, {is_float}")
+            with f.when(number):
+                put(f.at(array, FLOAT_VALUE), place, "ptr")
+                put("8", length)
+                put("0", step)
+            with f.when(f.let(f"xor i1 {number}, true")):
+                extra, dims = self.require_array(array, operand, PLAIN)
+                put(f.address(f.at(array, DATA)), place, "ptr")
+                size = self.bytes_of(operand)
+                put(size, length)
+                put(f.let(f"mul i64 {extra}, {size}"), step)
+                with f.when(f.let(f"icmp eq i64 {extra}, 1")):
+                    n, before = f.word(dims), f.word(self.samples)
+                    other = f.let(f"and i1 {f.let(f'icmp ne i64 {before}, -1')}, {f.let(f'icmp ne i64 {before}, {n}')}")
+                    f.leave_when(other, "general")
+                    put(n, self.samples)
+                    put(f.let(f"mul i64 {n}, {size}"), length)
+
+    def count_samples(self) -> None:
+        """Set the number of samples, and the driver and plan for so many."""
+        f, put = self.f, self.put
+        n = f.word(self.samples)
+        self.batched = f.let(f"icmp ne i64 {n}, -1")
+        drive, orders = f.address(self.words, Word.DRIVE), f.address(self.words, Word.PLAN)
+        with f.when(self.batched):
+            f.leave_when(f.let(f"icmp slt i64 {n}, 1"), "general")
+            f.leave_when(f.let(f"icmp sgt i64 {n}, {f.word(self.words, Word.MOST_SAMPLES)}"), "general")
+        self.count = f.let(f"select i1 {self.batched}, i64 {n}, i64 1")
+        put(self.count, self.samples)
+        wide = f.let(f"icmp sge i64 {self.count}, {SMALLEST_BATCH}")
+        batch_drive, batch_plan = f.address(self.words, Word.BATCH_DRIVE), f.address(self.words, Word.BATCH_PLAN)
+        self.drive = f.let(f"select i1 {wide}, ptr {batch_drive}, ptr {drive}")
+        self.orders = f.let(f"select i1 {wide}, ptr {batch_plan}, ptr {orders}")
+        f.leave_when(f.let(f"icmp eq ptr {self.drive}, null"), "general")
+        self.extra = f.let(f"zext i1 {self.batched} to i64")
+
+    def out_item(self, o: str) -> str:
+        """The array of `out` for an output."""
+        f = self.f
+        self.put(f.address(self.out), self.item, "ptr")
+        with f.when(self.several):
+            self.put(f.let(f"call ptr @PyTuple_GetItem(ptr {f.address(self.out)}, i64 {o})"), self.item, "ptr")
+        return f.address(self.item)
+
+    def take_out(self) -> None:
+        """The arrays of `out` must fit, and overlap neither each other nor, in a batch, the inputs."""
+        f, put = self.f, self.put
+        with f.when(self.several):
+            kind = f.address(f.at(f.address(self.out), TYPE))
+            f.leave_when(f.let(f"icmp ne ptr {kind}, {f.address(self.words, Word.TUPLE_TYPE)}"), "general")
+            size = f.let(f"call i64 @PyTuple_Size(ptr {f.address(self.out)})")
+            f.leave_when(f.let(f"icmp ne i64 {size}, {self.outputs}"), "general")
+        first = f.let(f"select i1 {self.batched}, i64 0, i64 {self.inputs}")
+        with f.loop(0, self.outputs) as o:
+            array, k = self.out_item(o), f.let(f"add i64 {o}, {self.inputs}")
+            operand = self.operand(k)
+            extra, dims = self.require_array(array, operand, PLAIN | _WRITEABLE)
+            f.leave_when(f.let(f"icmp ne i64 {extra}, {self.extra}"), "general")
+            with f.when(self.batched):
+                f.leave_when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}"), "general")
+            data = f.address(f.at(array, DATA))
+            length = f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
+            start = f.let(f"ptrtoint ptr {data} to i64")
+            stop = f.let(f"add i64 {start}, {length}")
+            with f.loop(first, k) as j:
+                other = f.let(f"ptrtoint ptr {f.address(self.arguments, j)} to i64")
+                end = f.let(f"add i64 {other}, {f.word(self.lengths, j)}")
+                meets = f.let(
+                    f"and i1 {f.let(f'icmp ult i64 {start}, {end}')}, {f.let(f'icmp ult i64 {other}, {stop}')}"
+                )
+                f.leave_when(meets, "general")
+            put(data, f.at(self.arguments, k, "ptr"), "ptr")
+            put(length, f.at(self.lengths, k, "i64"))
+
+    def give(self, has_out: str) -> None:
+        """Make the results: what is returned, an array or a tuple of arrays, owns all that is allocated here."""
+        f, put = self.f, self.put
+        put("null", self.answer, "ptr")
+        with f.when(self.several):
+            bundle = f.let(
+                f"call ptr @PyType_GenericAlloc(ptr {f.address(self.words, Word.BUNDLE)}, i64 {self.outputs})"
+            )
+            f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
+            put(bundle, self.answer, "ptr")
+        new = f.address(self.words, Word.NEW_ARRAY)
+        with f.loop(0, self.outputs) as o:
+            k = f.let(f"add i64 {o}, {self.inputs}")
+            operand = self.operand(k)
+            with f.when(has_out):
+                f.do(f"call void @Py_IncRef(ptr {self.out_item(o)})")
+            with f.when(f.let(f"xor i1 {has_out}, true")):
+                put(self.count, self.shape)
+                for axis in range(3):
+                    put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
+                rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
+                dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
+                rest = f"i32 {NPY_DOUBLE}, ptr null, ptr null, i32 0, i32 0, ptr null"
+                made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
+                f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
+                put(f.address(f.at(made, DATA)), f.at(self.arguments, k, "ptr"), "ptr")
+                put(made, self.item, "ptr")
+            result = f.address(self.item)
+            with f.when(self.several):
+                f.let(f"call i32 @PyTuple_SetItem(ptr {f.address(self.answer)}, i64 {o}, ptr {result})")
+            with f.when(f.let(f"xor i1 {self.several}, true")):
+                put(result, self.answer, "ptr")
+
+    def run(self) -> None:
+        """Run the kernel."""
+        f, put = self.f, self.put
+        constant = f.address(self.words, Word.STEPS)
+        with f.when(self.batched):
+            total = f.let(f"add i64 {self.inputs}, {self.outputs}")
+            with f.loop(0, self.outputs) as o:
+                k = f.let(f"add i64 {o}, {self.inputs}")
+                put(self.bytes_of(self.operand(k)), f.at(self.steps, k, "i64"))
+            with f.loop(total, f.word(self.words, Word.STEP_COUNT)) as i:
+                put(f.word(constant, i), f.at(self.steps, i, "i64"))
+        steps = f.let(f"select i1 {self.batched}, ptr {self.steps}, ptr {constant}")
+        run = f"call void {self.drive}(ptr {self.arguments}, ptr {self.samples}, ptr {steps}, ptr {self.orders})"
+        touched = f.let(f"mul i64 {f.word(self.words, Word.FOOTPRINT)}, {self.count}")
+        short = f.let(f"icmp slt i64 {touched}, {_LONG_RUN}")
+        with f.when(short):
+            f.do(run)
+        with f.when(f.let(f"xor i1 {short}, true")):
+            state = f.let("call ptr @PyEval_SaveThread()")
+            f.do(run)
+            f.do(f"call void @PyEval_RestoreThread(ptr {state})")
+        f.leave_when(f.let(f"icmp ne ptr {f.let('call ptr @PyErr_Occurred()')}, null"), "failed")
+        f.do(f"ret ptr {f.address(self.answer)}")
+
+    def leave(self) -> None:
+        """The ways out: without memory, and through `general`."""
+        f = self.f
+        f.label("failed")
+        owned = f.address(self.answer)
+        with f.when(f.let(f"icmp ne ptr {owned}, null")):
+            f.do(f"call void @Py_DecRef(ptr {owned})")
+        f.do("ret ptr null")
+
+        # self.general(*args, **options): the same arguments behind self
+        f.label("general")
+        given = f.let(f"and i64 %nargsf, {2**63 - 1}")
+        named = f.let("icmp eq ptr %names, null")
+        f.do(f"br i1 {named}, label %call, label %keywords")
+        f.label("keywords")
+        options = f.let("call i64 @PyTuple_Size(ptr %names)")
+        f.do("br label %call")
+        f.label("call")
+        extra = f.let(f"phi i64 [0, %general], [{options}, %keywords]")
+        total = f.let(f"add i64 {given}, {extra}")
+        stack = f.let(f"alloca ptr, i64 {f.let(f'add i64 {total}, 1')}, align 8")
+        f.do(f"store ptr %self, ptr {stack}, align 8")
+        size = f.let(f"mul i64 {total}, 8")
+        f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {f.at(stack, 1, 'ptr')}, ptr %args, i64 {size}, i1 0)")
+        method = f.let(f"load ptr, ptr {f.at('%self', METHOD)}, align 8")
+        behind = f.let(f"add i64 {given}, 1")
+        f.do(f"%delegated = call ptr @PyObject_VectorcallMethod(ptr {method}, ptr {stack}, i64 {behind}, ptr %names)")
+
+
+_DECLARATIONS = (
+    "declare ptr @PyEval_SaveThread()",
+    "declare void @PyEval_RestoreThread(ptr)",
+    "declare ptr @PyErr_Occurred()",
+    "declare void @Py_IncRef(ptr)",
+    "declare void @Py_DecRef(ptr)",
+    "declare ptr @PyType_GenericAlloc(ptr, i64)",
+    "declare i64 @PyTuple_Size(ptr)",
+    "declare ptr @PyTuple_GetItem(ptr, i64)",
+    "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
+    "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
+    "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    "",
+)
