@@ -24,6 +24,7 @@ from kinetree.model.builder import Builder
 from kinetree.model.constraints import ConstrainedDynamics, Weld
 from kinetree.model.denavit_hartenberg import DHRow, from_dh
 from kinetree.model.dynamics import FUNCTIONS
+from kinetree.model.flexible import Beam, FlexibleBody, Station
 from kinetree.model.general import Node
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FUNCTIONS",
+    "Beam",
     "Body",
     "Builder",
     "CenterOfMassTask",
@@ -53,6 +55,7 @@ __all__ = [
     "DHRow",
     "Discretized",
     "Energy",
+    "FlexibleBody",
     "ForwardGradients",
     "InverseGradients",
     "Joint",
@@ -62,6 +65,7 @@ __all__ = [
     "Model",
     "Node",
     "RelativeTask",
+    "Station",
     "Task",
     "Weld",
     "check_node",

@@ -17,10 +17,8 @@ along the tangent are `robot.forward_dynamics.jvp` and `.vjp`. Derivatives canno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, reduce
+from functools import reduce
 from typing import Any
-
-import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.model.differentiable import (
@@ -29,6 +27,7 @@ from kinetree.model.differentiable import (
     refuse,
     refuse_complex,
     refuse_second_derivatives,
+    refuse_third_derivatives,
 )
 from kinetree.model.model import Model
 
@@ -61,19 +60,68 @@ def forward_dynamics(robot: Model) -> Callable[..., Any]:
 
 
 def _caller(robot: Model, name: str) -> Callable[..., Any]:
-    made = cache(lambda frames: Differentiable(robot, name, frames))
-    made(())  # raises now if there is no such function
+    made: dict[tuple[str, ...], _Registered] = {
+        (): _Registered(Differentiable(robot, name))
+    }  # raises now if there is no such function
 
     def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
-        function = made(frames_of(name, f_ext))
-        tensors, batch = function.arguments(q, v, x, f_ext, _real)
-        # From here on all have the same batch axes; PyTorch itself differentiates the broadcast.
+        frames = frames_of(name, f_ext)
+        registered = made.get(frames)
+        if registered is None:
+            registered = made[frames] = _Registered(Differentiable(robot, name, frames))
+        tensors = registered.arguments(q, v, x, f_ext)
+        if torch.compiler.is_compiling():
+            return _OPERATIONS.value(registered.number, tensors)
+        if _forward_mode():
+            return _Value.apply(registered, *tensors)
+        if any(tensor.requires_grad for tensor in tensors):
+            return _OPERATIONS.value(registered.number, tensors)
+        return _value(registered.number, tensors)  # what the operation does, without its overhead
+
+    return call
+
+
+class _Registered:
+    """A function with the number by which PyTorch's operations know it, in this process."""
+
+    def __init__(self, function: Differentiable) -> None:
+        self.function = function
+        self._sizes = function.sizes
+        self.number = len(_REGISTERED)
+        _REGISTERED.append(function)
+
+    def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> list[Any]:
+        """Dense tensors of one type with the same batch axes. PyTorch itself differentiates the broadcast."""
+        given = [q, v, x]
+        if f_ext is None and _are_plain(given, self._sizes):
+            return given
+        tensors, batch = self.function.arguments(q, v, x, f_ext, _real)
         dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
         if not dtype.is_floating_point:
             dtype = torch.get_default_dtype()  # as for torch.sin of whole numbers
-        return _Value.apply(function, *(tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors))
+        return [tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors]
 
-    return call
+
+def _are_plain(given: list[Any], sizes: tuple[int, ...]) -> bool:
+    """Whether nothing has to be checked or converted: tensors in double precision with the same batch axes."""
+    if not all(type(tensor) is torch.Tensor for tensor in given):
+        return False
+    batch = given[0].shape[:-1]
+    return all(
+        tensor.dtype is torch.float64 and tensor.is_cpu and tensor.layout is torch.strided
+        and tensor.shape == (*batch, size)
+        for tensor, size in zip(given, sizes, strict=True)
+    )  # fmt: skip
+
+
+#: Never forgotten: compiled programs hold numbers.
+_REGISTERED: list[Differentiable] = []
+
+
+def _forward_mode() -> bool:
+    """Whether transforms or dual numbers are at work, for which operations have no formula in forward mode."""
+    transforms: bool = torch._C._are_functorch_transforms_active()
+    return transforms or torch.autograd.forward_ad._current_level >= 0
 
 
 def _real(name: str, given: Any) -> Any:
@@ -87,21 +135,100 @@ def _real(name: str, given: Any) -> Any:
     return given
 
 
+# Operations of PyTorch's own registry, opaque to `torch.compile`. They take the number of a function, and its arrays:
+#
+#     value(q, v, x, *wrenches)                              the function itself
+#     gradients(q, v, x, *wrenches, weights)                 of the weighted value, with respect to each argument
+#     change(q, v, x, *wrenches, dq, dv, dx, *pushes)        of the value along a direction
+#     curvature(q, v, x, weights, dq, dv, dx)                change of the gradients along a direction
+
+_LIBRARY = torch.library.Library("kinetree", "DEF")
+_LIBRARY.define("value(int function, Tensor[] arrays) -> Tensor")
+_LIBRARY.define("gradients(int function, Tensor[] arrays) -> Tensor[]")
+_LIBRARY.define("change(int function, Tensor[] arrays) -> Tensor")
+_LIBRARY.define("curvature(int function, Tensor[] arrays) -> Tensor[]")
+_OPERATIONS = torch.ops.kinetree
+
+
+def _value(number: int, tensors: list[Any]) -> Any:
+    return _tensor(_REGISTERED[number].value(*map(_array, tensors)), tensors[0].dtype)
+
+
+def _gradients(number: int, tensors: list[Any]) -> list[Any]:
+    return [_tensor(part, tensors[0].dtype) for part in _REGISTERED[number].gradients(*map(_array, tensors))]
+
+
+def _change(number: int, tensors: list[Any]) -> Any:
+    return _tensor(_REGISTERED[number].change(*map(_array, tensors)), tensors[0].dtype)
+
+
+def _curvature(number: int, tensors: list[Any]) -> list[Any]:
+    return [_tensor(part, tensors[0].dtype) for part in _REGISTERED[number].curvature(*map(_array, tensors))]
+
+
+_FORMULAS = {"value": _value, "gradients": _gradients, "change": _change, "curvature": _curvature}
+for _name, _formula in _FORMULAS.items():
+    _LIBRARY.impl(_name, _formula, "CPU")
+
+
+def _like_velocities(_number: int, tensors: list[Any]) -> Any:
+    return torch.empty_like(tensors[1], memory_format=torch.contiguous_format)
+
+
+def _like_arguments(_number: int, tensors: list[Any]) -> list[Any]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors[:-1]]
+
+
+def _like_states(_number: int, tensors: list[Any]) -> list[Any]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors[:3]]
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 - PyTorch calls by these names
+    ctx.number, tensors = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _backward_of_value(ctx: Any, weights: Any) -> Any:
+    return None, _OPERATIONS.gradients(ctx.number, [*ctx.saved_tensors, weights])
+
+
+def _backward_of_gradients(ctx: Any, directions: Any) -> Any:
+    """Gradients are linear in the weights; with respect to the arguments they change by the curvature."""
+    *arguments, weights = ctx.saved_tensors
+    _REGISTERED[ctx.number].require_curvature()
+    steps = [torch.zeros_like(a) if d is None else d for d, a in zip(directions, arguments, strict=True)]
+    by_arguments = _OPERATIONS.curvature(ctx.number, [*arguments, weights, *steps])
+    return None, [*by_arguments, _OPERATIONS.change(ctx.number, [*arguments, *steps])]
+
+
+torch.library.register_fake("kinetree::value", _like_velocities)
+torch.library.register_fake("kinetree::change", _like_velocities)
+torch.library.register_fake("kinetree::gradients", _like_arguments)
+torch.library.register_fake("kinetree::curvature", _like_states)
+torch.library.register_autograd("kinetree::value", _backward_of_value, setup_context=_keep)
+torch.library.register_autograd("kinetree::gradients", _backward_of_gradients, setup_context=_keep)
+torch.library.register_autograd("kinetree::change", refuse_second_derivatives, setup_context=_keep)
+torch.library.register_autograd("kinetree::curvature", refuse_third_derivatives, setup_context=_keep)
+
+
+# Transforms (`torch.func`) and forward mode need formulas that operations cannot have.
+
+
 class _Kernel(torch.autograd.Function):  # type: ignore[misc]
     """What the three functions below share: vmapped axes become batch axes, in front."""
 
     @classmethod
-    def vmap(cls, info: Any, axes: Any, function: Differentiable, *tensors: Any) -> Any:
+    def vmap(cls, info: Any, axes: Any, registered: _Registered, *tensors: Any) -> Any:
         fronted = [
             tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
             for tensor, axis in zip(tensors, axes[1:], strict=True)
         ]
-        results = cls.apply(function, *fronted)
+        results = cls.apply(registered, *fronted)
         return results, tuple(0 for _ in results) if isinstance(results, tuple) else 0
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, _output: Any) -> None:
-        ctx.function, *tensors = inputs
+        ctx.registered, *tensors = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
@@ -110,35 +237,36 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
 
 class _Value(_Kernel):
     @staticmethod
-    def forward(function: Differentiable, *tensors: Any) -> Any:
-        return _tensor(function.value(*map(_array, tensors)), tensors[0].dtype)
+    def forward(registered: _Registered, *tensors: Any) -> Any:
+        return _OPERATIONS.value(registered.number, tensors)
 
     @staticmethod
     def backward(ctx: Any, weights: Any) -> Any:
-        return None, *_Gradients.apply(ctx.function, *ctx.saved_tensors, weights)
+        return None, *_Gradients.apply(ctx.registered, *ctx.saved_tensors, weights)
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
         given = zip(directions, ctx.saved_tensors, strict=True)
         steps = (torch.zeros_like(tensor) if step is None else step for step, tensor in given)
-        return _Change.apply(ctx.function, *ctx.saved_tensors, *steps)
+        return _Change.apply(ctx.registered, *ctx.saved_tensors, *steps)
 
 
 class _Gradients(_Kernel):
     @staticmethod
-    def forward(function: Differentiable, *tensors: Any) -> Any:
-        return tuple(_tensor(part, tensors[0].dtype) for part in function.gradients(*map(_array, tensors)))
+    def forward(registered: _Registered, *tensors: Any) -> Any:
+        return tuple(_OPERATIONS.gradients(registered.number, tensors))
 
 
 class _Change(_Kernel):
     @staticmethod
-    def forward(function: Differentiable, *tensors: Any) -> Any:
-        return _tensor(function.change(*map(_array, tensors)), tensors[0].dtype)
+    def forward(registered: _Registered, *tensors: Any) -> Any:
+        return _OPERATIONS.change(registered.number, tensors)
 
 
 def _array(tensor: Any) -> Any:
-    return np.ascontiguousarray(tensor.detach().to(torch.float64).numpy())
+    return (tensor if tensor.dtype is torch.float64 else tensor.to(torch.float64)).numpy()
 
 
 def _tensor(array: Any, dtype: Any) -> Any:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
+    tensor = torch.from_numpy(array)
+    return tensor if dtype is torch.float64 else tensor.to(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -80,30 +81,26 @@ def test_jacobians(name: str) -> None:
             np.testing.assert_allclose(np.asarray(several), exact, rtol=1e-11, atol=1e-11)
 
 
-def test_a_vmap_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def kernels(function: Any, *arrays: Any) -> list[str]:
+    """Names of the kernels that a compiled program calls."""
+    return re.findall(r"custom_call @kinetree\.([a-z_.]+)\.", jax.jit(function).lower(*arrays).as_text())
+
+
+def test_a_vmap_is_one_call() -> None:
     """Also of gradients and of changes, and along any axis."""
-    from kinetree.model.differentiable import Differentiable
-
-    model, s, calls = robot(), sample(robot()), []
-    for method in ("value", "change", "gradients"):
-        original = getattr(Differentiable, method)
-
-        def counted(self: Any, *arrays: Any, original: Any = original) -> Any:
-            calls.append(original.__name__)
-            return original(self, *arrays)
-
-        monkeypatch.setattr(Differentiable, method, counted)
+    model = zoo.chain(4, seed=0)
+    rng = np.random.default_rng(3)
+    q, v, x = rng.uniform(-1.0, 1.0, (2, 4)), rng.uniform(-1.0, 1.0, 4), rng.uniform(-1.0, 1.0, (4, 5))
     function = bridge("forward_dynamics", model)
-    x = np.random.default_rng(3).uniform(-1.0, 1.0, (model.nv, 5))
-    values = jax.vmap(jax.vmap(function, (None, None, 1)), (0, None, None))(s.q, s.v, x)
-    np.testing.assert_array_equal(np.asarray(values), model.forward_dynamics(s.q[:, None], s.v, x.T))
-    assert calls == ["value"]
-    gradient = jax.vmap(jax.grad(lambda t: function(s.q[0], s.v, t).sum()), 1)(x)
-    expected = np.broadcast_to(model.mass_matrix_inverse(s.q[0]).sum(axis=-1), (5, model.nv))
-    np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-12)
-    assert calls.count("gradients") == 1
-    jax.vmap(lambda t: jax.jvp(lambda t: function(s.q[0], s.v, t), (t,), (t,))[1], 1)(x)
-    assert calls.count("change") == 1
+    values = jax.vmap(jax.vmap(function, (None, None, 1)), (0, None, None))
+    np.testing.assert_array_equal(np.asarray(values(q, v, x)), model.forward_dynamics(q[:, None], v, x.T))
+    assert kernels(values, q, v, x) == ["forward_dynamics"]
+    gradient = jax.vmap(jax.grad(lambda t: function(q[0], v, t).sum()), 1)
+    expected = np.broadcast_to(model.mass_matrix_inverse(q[0]).sum(axis=-1), (5, 4))
+    np.testing.assert_allclose(np.asarray(gradient(x)), expected, rtol=1e-12)
+    assert kernels(gradient, x).count("forward_dynamics.vjp") == 1
+    change = jax.vmap(lambda t: jax.jvp(lambda t: function(q[0], v, t), (t,), (t,))[1], 1)
+    assert kernels(change, x).count("forward_dynamics.jvp") == 1
 
 
 def test_single_precision() -> None:
@@ -185,5 +182,28 @@ def test_what_cannot_be_done() -> None:
         return function(q, s.v, s.x).sum()
 
     for twice in (jax.hessian(total), jax.jacfwd(jax.jacfwd(total)), jax.jacrev(jax.grad(total))):
-        with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again; .*hvp"):
+        with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again\. .*hvp"):
             twice(s.q)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives(name: str) -> None:
+    """In all four combinations of modes, where numbers of q are tangents: the Hessian whose rows `hvp` gives."""
+    model = zoo.chain(3, seed=0)
+    rng = np.random.default_rng(5)
+    q, v, x, w = rng.uniform(-1.0, 1.0, (4, model.nv))
+    function = bridge(name, model)
+
+    def total(state: Any) -> Any:
+        return function(*state) @ w
+
+    directions = np.eye(3 * model.nv).reshape(-1, 3, model.nv)
+    rows = [np.concatenate(getattr(model, name).hvp(q, v, x, w, *direction)) for direction in directions]
+    state = np.stack([q, v, x])
+    modes = (jax.jacfwd, jax.jacrev)
+    for outer in modes:
+        for inner in modes:
+            hessian = outer(inner(total))(state).reshape(3 * model.nv, -1)
+            np.testing.assert_allclose(np.asarray(hessian), rows, rtol=1e-11, atol=1e-11)
+    with pytest.raises(SecondDerivativeError, match="second derivatives of dynamics cannot"):
+        jax.jacfwd(jax.hessian(total))(state)

@@ -11,6 +11,7 @@ import pytest
 @pytest.mark.parametrize(("name", "library"), [("jax", "JAX"), ("torch", "PyTorch")])
 def test_a_missing_library_is_named(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"kinetree.{name}", raising=False)
+    for module in [module for module in sys.modules if f"{module}.".startswith(f"kinetree.{name}.")]:
+        monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ImportError, match=rf'kinetree\.{name} needs {library}: pip install "kinetree\[{name}\]"'):
         import_module(f"kinetree.{name}")

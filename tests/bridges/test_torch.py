@@ -163,5 +163,58 @@ def test_what_cannot_be_done() -> None:
     with pytest.raises(UnknownNameError, match="'nope'"):
         function(q, v, x, {"nope": torch.zeros(6)})
     (gradient,) = torch.autograd.grad(function(q, v, x).sum(), q, create_graph=True)
-    with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again; .*hvp"):
+    with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again\. .*hvp"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_double_backward(name: str) -> None:
+    """Where numbers of q are tangents, against `hvp` and against differences."""
+    model = zoo.chain(3, seed=0)
+    rng = np.random.default_rng(5)
+    arrays = rng.uniform(-1.0, 1.0, (4, 2, model.nv))
+    q, v, x, w = (torch.tensor(array, requires_grad=True) for array in arrays)
+    function = bridge(name, model)
+    assert torch.autograd.gradgradcheck(lambda *inputs: function(*inputs), (q, v, x), (w,))
+    gradients = torch.autograd.grad((function(q, v, x) * w).sum(), (q, v, x), create_graph=True)
+    directions = rng.uniform(-1.0, 1.0, (3, 2, model.nv))
+    along = sum((g * torch.from_numpy(d)).sum() for g, d in zip(gradients, directions, strict=True))
+    twice = torch.autograd.grad(along, (q, v, x))
+    for actual, expected in zip(twice, getattr(model, name).hvp(*arrays, *directions), strict=True):
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_operations_are_what_pytorch_expects() -> None:
+    """Schemas, fake tensors, autograd registration and tracing, by PyTorch's own check."""
+    model = zoo.chain(3, seed=0)
+    function = bridge("forward_dynamics", model)
+    rng = np.random.default_rng(6)
+    q, v, x, w = (torch.tensor(array, requires_grad=True) for array in rng.uniform(-1.0, 1.0, (4, 2, model.nv)))
+    function(q, v, x)
+    number = len(module._REGISTERED) - 1
+    operations = torch.ops.kinetree
+    torch.library.opcheck(operations.value.default, (number, [q, v, x]))
+    torch.library.opcheck(operations.gradients.default, (number, [q, v, x, w]))
+    fixed = [tensor.detach() for tensor in (q, v, x, v, q, x, w)]
+    torch.library.opcheck(operations.change.default, (number, fixed[:6]))
+    torch.library.opcheck(operations.curvature.default, (number, fixed))
+
+
+def test_torch_compile_sees_one_graph() -> None:
+    model = zoo.chain(3, seed=0)
+    function = bridge("forward_dynamics", model)
+    rng = np.random.default_rng(7)
+    q, v, tau = (torch.tensor(array, requires_grad=True) for array in rng.uniform(-1.0, 1.0, (3, model.nv)))
+
+    def energy_after(q: Any, v: Any, tau: Any) -> Any:
+        for _ in range(3):
+            v = v + 1e-3 * function(q, v, tau)
+            q = q + 1e-3 * v
+        return (v * v).sum()
+
+    explained = torch._dynamo.explain(energy_after)(q, v, tau)
+    assert (explained.graph_count, explained.graph_break_count) == (1, 0)
+    compiled = torch.compile(energy_after, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(energy_after(q, v, tau), (q, v, tau))
+    for actual, exact in zip(torch.autograd.grad(compiled(q, v, tau), (q, v, tau)), expected, strict=True):
+        torch.testing.assert_close(actual, exact, rtol=1e-13, atol=1e-13)

@@ -152,6 +152,17 @@ def test_the_same_files_every_time(tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
+def test_tasks_of_every_sort_can_be_exported(tmp_path: Path) -> None:
+    """Points of frames, relative tasks and the centre of mass, as `tasks` takes them: the same numbers, and bits."""
+    model = kt.zoo.random_tree(3, kinds=("floating", "revolute"), seed=4)
+    one, *_, other = [frame for frame in model.frames if model.site(frame).node >= 0]
+    tasks = [one, kt.Task(other, "position", (0.1, 0.2, 0.3)), kt.RelativeTask(one, other), kt.CenterOfMassTask()]
+    _, source = model.export_c(["inverse_inertia"], tmp_path, frames=tasks)
+    expected = model.tasks(tasks).inverse_inertia(model.random_configuration(np.random.default_rng(0)))
+    assert all(f"{x!r}," in source.read_text() for x in expected.reshape(-1).tolist())
+    assert all(" 0 of " in line for line in checked(source, "gcc", "-std=c99", *STRICT))
+
+
 def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
     model = robot("fixed")
     with pytest.raises(UnknownNameError, match="function"):
@@ -168,4 +179,6 @@ def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
         model.export_c(["mass_matrix_determinant"], tmp_path)
     with pytest.raises(InputError, match="functions is empty"):
         model.export_c([], tmp_path)
+    with pytest.raises(InputError, match="jacobian is a function of frames, which are given by name; export it sep"):
+        model.export_c(["inertia", "jacobian"], tmp_path, frames=[kt.Task(model.frames[-1], "position")])
     assert not list(tmp_path.iterdir())

@@ -35,6 +35,7 @@ def on_a_track() -> kt.Model:
     builder.add_body("base", joint="floating", mass=3.0, com=(0.1, 0.0, 0.0), inertia=J)
     builder.add_node("cart", Cart(K, **CART), parent="base", placement=(turned(0.4), (0.0, 0.1, 0.2)))
     builder.add_body("load", parent="cart/seat", **BEHIND, **LOAD)
+    builder.add_body("bag", parent="cart/seat", joint="fixed", placement=(turned(0.7), (0.1, 0.0, -0.2)), **LOAD)
     return builder.add_frame("hook", body="load", placement=(turned(-0.3), (0.0, 0.0, 0.4))).build()
 
 
@@ -47,6 +48,7 @@ def on_slides() -> kt.Model:
     builder.add_body("y", parent="x", joint="prismatic", axis=(0.0, 1.0, 0.0))
     builder.add_body("cart/seat", parent="y", joint="revolute", **CART)
     builder.add_body("load", parent="cart/seat", **BEHIND, **LOAD)
+    builder.add_body("bag", parent="cart/seat", joint="fixed", placement=(turned(0.7), (0.1, 0.0, -0.2)), **LOAD)
     return builder.add_frame("hook", body="load", placement=(turned(-0.3), (0.0, 0.0, 0.4))).build()
 
 
@@ -197,8 +199,8 @@ def test_models_with_nodes_are_values() -> None:
     assert hash(again) == hash(robot)
     assert with_a_bead() != with_a_bead(stiffness=1.0)
     assert with_a_bead().mechanism.kinds == with_a_bead(stiffness=1.0).mechanism.kinds
-    assert robot.mass == pytest.approx(3.0 + 1.5 + 0.7)
-    assert robot.frames == ("world", "base", "cart/seat", "load", "hook")
+    assert robot.mass == pytest.approx(3.0 + 1.5 + 0.7 + 0.7)
+    assert robot.frames == ("world", "base", "cart/seat", "load", "bag", "hook")
     assert "node cart" in str(robot)
     assert robot.q_to_dict(robot.neutral())["cart"] == 0.0
     assert robot.subtree("cart").nv == 2

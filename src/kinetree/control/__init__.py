@@ -5,6 +5,7 @@ Poses are 4×4 matrices, twists six numbers, angular part first. All functions t
 
 from kinetree.control.goals import Bounds, Force, Goal, Posture, Target
 from kinetree.control.grasp import AugmentedObject, augmented_object
+from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinematics
 from kinetree.control.operational_space import Command, OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
@@ -17,6 +18,7 @@ __all__ = [
     "Force",
     "ForceState",
     "Goal",
+    "InverseKinematics",
     "OperationalSpace",
     "Path",
     "PosePath",
@@ -29,6 +31,7 @@ __all__ = [
     "exp",
     "interpolate",
     "inverse",
+    "inverse_kinematics",
     "log",
     "minimum_jerk",
     "pose_error",

@@ -159,6 +159,10 @@ class Function(Gate, Generic[P, R]):
         other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": Lock(), **changes})
         return other
 
+    def bound(self) -> Any:
+        """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run."""
+        return self._bound.get((self.algorithm, (), False)) or self._bind((), self.algorithm, False)
+
     def compile(self) -> None:
         """Compile now what later calls will need."""
         self._bind((), self.algorithm, False).compile()
@@ -270,6 +274,11 @@ class ForcedFunction(Function[P, R]):
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
 
+    def bound(self, frames: Sequence[str] = ()) -> Any:
+        """As of `Function`; with frames it takes their wrenches last, (…, m, 6)."""
+        sites = tuple(self._site(name) for name in frames)
+        return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
+
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute, with external wrenches if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
@@ -365,6 +374,10 @@ class FrameFunction(Function[P, R]):
     def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
         """What a call computes, given the recursion."""
         return bound
+
+    def bound(self, frames: Any = None, reference: str | None = None) -> Any:
+        """As of `Function`, for a choice of frames and reference."""
+        return self._bind(self._sites(frames), self._for(reference), isinstance(frames, str))
 
     @property
     def needs_frames(self) -> bool:

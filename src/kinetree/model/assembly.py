@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -66,10 +67,14 @@ def assemble(
             nodes.append(_Node(name, carrier, kind, _composed(at, turn), armature, joint.own))
             carrier, at = len(nodes) - 1, turn if turn is _NOWHERE else turn.T
         carriers[body.name] = carrier, at
+    inertias = _inertias(len(nodes), bodies, [carriers[body.name] for body in bodies])
+    for k, node in enumerate(nodes):
+        if isinstance(node.kind, ExitKind) and inertias[k].any():  # bodies are fixed to an outlet
+            nodes[k] = node._replace(kind=replace(node.kind, loaded=True))
     mechanism = Mechanism(
         parents=tuple(node.parent for node in nodes),
         kinds=tuple(node.kind for node in nodes),
-        parameters=_parameters(nodes, _inertias(len(nodes), bodies, [carriers[body.name] for body in bodies])),
+        parameters=_parameters(nodes, inertias),
         names=tuple(node.name for node in nodes),
         gravity=gravity,
     )

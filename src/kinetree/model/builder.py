@@ -10,6 +10,7 @@ import numpy as np
 
 from kinetree.errors import ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Body, Frame
+from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS, JointKind
@@ -202,6 +203,32 @@ class Builder:
             self._bodies[body] = Body(body, self._joints[body].parent, body, 0.0, np.zeros(3), np.zeros((3, 3)))
             self._children[body] = body
         return self
+
+    def add_flexible(
+        self, name: str, body: FlexibleBody, *, parent: str = WORLD_NAME, joint: str = "fixed", **settings: Any
+    ) -> Builder:
+        """Add a flexible body and the joint in front of it.
+
+        The joint moves a body "name/root", to which the flexible body is clamped. Amplitudes of its shapes are part of
+        q and v under its name. Bodies and frames hang on "name/root" and on its outlets, as "name/tip" of a `Beam`.
+
+        Args:
+            name: Name of the flexible body.
+            body: A `Beam` or another `FlexibleBody`.
+            parent: Parent body, which may be added later, or "world".
+            joint: Kind of joint in front of the root; see `add_body`.
+            **settings: Of the joint and of a rigid hub at the root, as for `add_body`: placement, axis, mass, ….
+
+        Returns:
+            The builder.
+        """
+        if not isinstance(body, FlexibleBody):
+            raise ModelError(f"flexible body {name!r}: give a Beam or a FlexibleBody; got {body!r}")
+        checked(f"flexible body {name!r}", body)
+        self._refuse_taken(name, "flexible body")
+        settings.setdefault("joint_name", f"{name}_joint")
+        self.add_body(f"{name}/root", parent=parent, joint=joint, **settings)
+        return self.add_node(name, body, parent=f"{name}/root")
 
     def build(self) -> Model:
         """Make the model, numbered depth first, siblings in the order in which they were added."""

@@ -8,7 +8,8 @@ defined for quaternions of any nonzero length and do not depend on the length, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -21,6 +22,49 @@ from kinetree.spatial.fixed import apply
 from kinetree.spatial.value import Array
 
 
+class Arrays(Protocol):
+    """What differentiation needs of a library of arrays."""
+
+    def run(self, bound: Any, *arrays: Any) -> Any:
+        """Call what `Function.bound` gives."""
+
+    def tangent_map(self, robot: Model, q: Any) -> Any:
+        """`Model.tangent_map`, (…, nv, nq)."""
+
+    def apply(self, matrix: Any, vector: Any) -> Any:
+        """Matrices times vectors."""
+
+    def transpose(self, matrix: Any) -> Any:
+        """With the last two axes exchanged."""
+
+    def stack(self, vectors: Sequence[Any]) -> Any:
+        """As the rows of a matrix."""
+
+
+class NumPy:
+    """NumPy's arrays."""
+
+    def run(self, bound: Any, *arrays: Array) -> Any:
+        """Call what `Function.bound` gives."""
+        return bound(*arrays)
+
+    def tangent_map(self, robot: Model, q: Array) -> Array:
+        """`Model.tangent_map`, (…, nv, nq)."""
+        return robot.tangent_map(q)
+
+    def apply(self, matrix: Array, vector: Array) -> Array:
+        """Matrices times vectors."""
+        return apply(matrix, vector)
+
+    def transpose(self, matrix: Array) -> Array:
+        """With the last two axes exchanged."""
+        return np.swapaxes(matrix, -1, -2)
+
+    def stack(self, vectors: Sequence[Array]) -> Array:
+        """As the rows of a matrix."""
+        return np.stack(vectors, axis=-2)
+
+
 class Differentiable:
     """A function of q, v, x (accelerations or joint forces) and wrenches on frames, with common batch axes.
 
@@ -28,9 +72,10 @@ class Differentiable:
         robot: The model.
         name: "inverse_dynamics" or "forward_dynamics".
         frames: Frames on which wrenches act.
+        arrays: The library whose arrays it takes.
     """
 
-    def __init__(self, robot: Model, name: str, frames: Sequence[str] = ()) -> None:
+    def __init__(self, robot: Model, name: str, frames: Sequence[str] = (), arrays: Arrays | None = None) -> None:
         if not isinstance(robot, Model):
             raise InputError(f"{name} takes a kinetree.Model, got {type(robot).__name__}")
         if name == "forward_dynamics":
@@ -40,6 +85,7 @@ class Differentiable:
         for frame in self.frames:
             robot.site(frame)  # raises if there is none
         self._function = getattr(robot, name)
+        self._arrays = NumPy() if arrays is None else arrays
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -72,44 +118,57 @@ class Differentiable:
             raise InputError(f"{self.name}: batch shapes do not broadcast: {listed}") from None
         return arrays, batch
 
-    def value(self, q: Array, v: Array, x: Array, *wrenches: Array) -> Array:
+    def value(self, q: Any, v: Any, x: Any, *wrenches: Any) -> Any:
         """Joint forces or accelerations, (…, nv)."""
-        result: Array = self._function(q, v, x, f_ext=self._forces(wrenches))
-        return result
+        return self._run(self._function, (q, v, x), wrenches)
 
     @quiet
-    def change(self, *arrays: Array) -> Array:
+    def change(self, *arrays: Any) -> Any:
         """Directional derivative of the value, (…, nv); takes the arguments, then a direction for each."""
         half = len(arrays) // 2
         q, v, x, *wrenches = arrays[:half]
         dq, dv, dx, *pushes = arrays[half:]
-        tangent = apply(self.robot.tangent_map(q), dq)
+        tangent = self._arrays.apply(self._arrays.tangent_map(self.robot, q), dq)
         added = sum((self._force(q, frame, push) for frame, push in zip(self.frames, pushes, strict=True)), start=0.0)
         inverse = self.name == "inverse_dynamics"
-        forces = self._forces(wrenches)
-        change: Array = self._function.jvp(q, v, x, tangent, dv, dx if inverse else dx + added, f_ext=forces)
+        direction = (tangent, dv, dx if inverse else dx + added)
+        change = self._run(self._function.jvp, (q, v, x, *direction), wrenches)
         return change - added if inverse else change
 
     @quiet
-    def gradients(self, *arrays: Array) -> tuple[Array, ...]:
+    def gradients(self, *arrays: Any) -> tuple[Any, ...]:
         """Gradients of the weighted value with respect to each argument; takes the arguments, then the weights."""
         q, v, x, *wrenches, weights = arrays
-        by_q, by_v, by_x = self._function.vjp(q, v, x, weights, f_ext=self._forces(wrenches))
-        by_q = apply(np.swapaxes(self.robot.tangent_map(q), -1, -2), by_q)
+        by_q, by_v, by_x = self._run(self._function.vjp, (q, v, x, weights), wrenches)
+        by_q = self._arrays.apply(self._arrays.transpose(self._arrays.tangent_map(self.robot, q)), by_q)
         lever = -weights if self.name == "inverse_dynamics" else by_x
-        by_wrenches = [self.robot.velocity(q, lever, frame) for frame in self.frames]
+        by_wrenches = [self._arrays.run(self.robot.velocity.bound(frame), q, lever) for frame in self.frames]
         return by_q, by_v, by_x, *by_wrenches
 
-    def joined_gradients(self, *arrays: Array) -> Array:
-        """The gradients in one array, (…, Σ sizes)."""
-        return np.concatenate(self.gradients(*arrays), axis=-1)
+    def curvature(self, *arrays: Any) -> tuple[Any, ...]:
+        """Directional derivatives of the gradients; takes the arguments of `gradients`, then directions."""
+        self.require_curvature()
+        return tuple(self._run(self._function.hvp, arrays, ()))
 
-    def _forces(self, wrenches: Sequence[Array]) -> dict[str, Array] | None:
-        return dict(zip(self.frames, wrenches, strict=True)) or None
+    def require_curvature(self) -> None:
+        """Raise unless numbers of q and tangents are the same, and there are no wrenches."""
+        if self.frames or not self._is_plain:
+            refuse_second_derivatives()
 
-    def _force(self, q: Array, frame: str, wrench: Array) -> Array:
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the numbers of q are tangents: no quaternions or planar motions."""
+        q = self.robot.random_configuration(0)
+        return self.robot.nq == self.robot.nv and np.array_equal(self.robot.tangent_map(q), np.eye(self.robot.nv))
+
+    def _run(self, function: Any, arrays: Sequence[Any], wrenches: Sequence[Any]) -> Any:
+        stacked = (self._arrays.stack(wrenches),) if wrenches else ()
+        return self._arrays.run(function.bound(self.frames), *arrays, *stacked)
+
+    def _force(self, q: Any, frame: str, wrench: Any) -> Any:
         """Joint forces due to a wrench on a frame, Jᵀ f."""
-        return apply(np.swapaxes(self.robot.jacobian(q, frame), -1, -2), wrench)
+        jacobian = self._arrays.run(self.robot.jacobian.bound(frame), q)
+        return self._arrays.apply(self._arrays.transpose(jacobian), wrench)
 
 
 def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
@@ -136,8 +195,14 @@ def refuse_complex(name: str) -> InputError:
 
 
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
-    """Raise where a library would differentiate a derivative."""
+    """Raise where a library would differentiate a derivative that has none."""
     raise SecondDerivativeError(
-        "derivatives of dynamics cannot be differentiated again; along a direction, use robot.inverse_dynamics.hvp or "
-        "robot.forward_dynamics.hvp"
+        "this derivative cannot be differentiated again. Second derivatives are there for inverse and forward dynamics "
+        "without wrenches, of robots without quaternions and planar joints; along tangents, use "
+        "robot.inverse_dynamics.hvp or robot.forward_dynamics.hvp"
     )
+
+
+def refuse_third_derivatives(*_: Any, **__: Any) -> NoReturn:
+    """Raise where a library would differentiate a second derivative."""
+    raise SecondDerivativeError("second derivatives of dynamics cannot be differentiated again")

@@ -287,9 +287,10 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             functions: Names of functions, of derivatives such as "forward_dynamics.vjp", or "inverse_inertia" and
-                "inertia" of the frames.
+                "inertia" of tasks.
             directory: The directory to write to, created if necessary. The files are named after the robot.
-            frames: Names of the frames, for functions of frames, which use the frames' own coordinates.
+            frames: Names of the frames, for functions of frames, which use the frames' own coordinates. For
+                "inverse_inertia" and "inertia" also `Task`, `RelativeTask` and `CenterOfMassTask`, as in `tasks`.
             scalar: "double" or "float".
 
         Returns:

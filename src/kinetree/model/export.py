@@ -11,12 +11,14 @@ import numpy as np
 
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.choice import choose
+from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
-from kinetree.model.singularity import require_invertible
+from kinetree.model.singularity import require_invertible, require_mass
+from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
@@ -42,10 +44,10 @@ class Robot(Protocol):
 
 #: Functions of task frames, with their descriptions.
 TASK_FUNCTIONS = {
-    "inverse_inertia": (inverse_inertia, "Inverse operational-space inertia of all rows of all frames together."),
+    "inverse_inertia": (inverse_inertia, "Inverse operational-space inertia of all rows of all tasks together."),
     "inertia": (
         inertia,
-        "Operational-space inertia of all rows of all frames together; spread estimates its squared weighted norm.",
+        "Operational-space inertia of all rows of all tasks together; spread estimates its squared weighted norm.",
     ),
 }
 
@@ -60,7 +62,7 @@ def export_c(
         functions: Names of the functions to export.
         names: Names of all functions of the robot.
         directory: The directory to write to, created if necessary.
-        frames: Names of frames, for functions of frames.
+        frames: Names of frames; for functions of tasks, also tasks.
         scalar: "double" or "float".
         version: Version of the library.
 
@@ -72,8 +74,8 @@ def export_c(
     wanted = tuple(dict.fromkeys([functions] if isinstance(functions, str) else functions))
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
-    chosen = [robot.site(name) for name in ([frames] if isinstance(frames, str) else frames or ())]
-    quantities = [_quantity(robot, name, names, tuple(chosen)) for name in wanted]
+    sites = _sites(robot, wanted, frames)
+    quantities = [_quantity(robot, name, names, sites) for name in wanted]
     provenance = [
         f"{robot.name}: {', '.join(wanted)}",
         "",
@@ -86,6 +88,22 @@ def export_c(
     header.write_text(source.header(), encoding="utf-8")
     code.write_text(source.source(), encoding="utf-8")
     return header, code
+
+
+def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:
+    """The frames of a call; tasks are allowed if all functions of frames are functions of tasks."""
+    if not frames:
+        return ()
+    named: list[Any] = [frames] if isinstance(frames, (str, Task, RelativeTask, CenterOfMassTask)) else list(frames)
+    if all(isinstance(frame, str) for frame in named):
+        return tuple(robot.site(frame) for frame in named)
+    for name in functions:
+        if name not in TASK_FUNCTIONS and isinstance(getattr(robot, name, None), FrameFunction):
+            raise InputError(
+                f"export_c: {name} is a function of frames, which are given by name; export it separately from "
+                f"functions of tasks ({', '.join(TASK_FUNCTIONS)})"
+            )
+    return tuple(site for task in read_tasks(named, "frames") for site in sites_of(task, robot.site))
 
 
 def _labels(robot: Robot) -> list[str]:
@@ -103,8 +121,11 @@ def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site,
         if not frames:
             raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
         require_invertible(robot.mechanism)
+        parts = Parts.of(frames)
+        if parts.mass:
+            require_mass(robot.mechanism)
         make, text = TASK_FUNCTIONS[name]
-        return _sampled(robot, name, make(choose(robot.mechanism, frames), "local"), frames, text)
+        return _sampled(robot, name, make(choose(robot.mechanism, frames), "local", parts), frames, text)
     exportable = (*names, *TASK_FUNCTIONS)
     if name not in exportable:
         raise UnknownNameError("function", name, exportable)

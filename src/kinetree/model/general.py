@@ -12,9 +12,10 @@ the parent carries), weight W, joint map H and inertia M, [J11] writes the equat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,9 +55,9 @@ class Node(ABC):
         constants: Numbers that formulas read as `c`.
     """
 
-    nv: ClassVar[int] = 1
-    dimension: ClassVar[int | None] = None
-    outlets: ClassVar[Mapping[str, int]] = {}
+    nv: int = 1
+    dimension: int | None = None
+    outlets: Mapping[str, int] = MappingProxyType({})
     constants: Sequence[float] = ()
 
     @abstractmethod
@@ -83,12 +84,7 @@ class Node(ABC):
         """
         if size(self) != 6 + self.nv or _overrides(self, "weight") or _overrides(self, "joint_map"):
             raise NotImplementedError("its velocity is not [V_p; v], so it must write `gyroscopic`")
-        momentum = np.asarray(self.inertia(c, q)) @ V
-        partials = [_rates(self.inertia(c, _along(q, unit))) for unit in np.eye(self.nv)]
-        b = sum((partial @ V) * v[i] for i, partial in enumerate(partials))
-        turning = Motion(V[:6]).cross(Force(momentum[:6])).data
-        pull = [0.5 * (V @ (partial @ V)) for partial in partials]
-        return b + np.concatenate([turning, -np.array(pull)])
+        return lagrange(self.inertia, c, q, v, V)
 
     def potential(self, c: Array, q: Array) -> Any:
         """Energy of the node's springs [J]."""
@@ -113,6 +109,18 @@ class Node(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "kind"}
+
+
+def lagrange(inertia: Callable[[Array, Array], Any], c: Array, q: Array, v: Array, V: Array) -> Array:
+    """b of a node with velocity V = [V_p; v] and kinetic energy ½ VᵀMV: Lagrange's equations in v, Euler's in V_p."""
+    momentum = np.asarray(inertia(c, q)) @ V
+    partials = [_rates(inertia(c, _along(q, unit))) for unit in np.eye(len(v))]
+    turning = Motion(V[:6]).cross(Force(momentum[:6])).data
+    pull = [0.5 * (V @ (partial @ V)) for partial in partials]
+    b: Array = np.concatenate([turning, -np.array(pull)])
+    for i, partial in enumerate(partials):
+        b = b + (partial @ V) * v[i]
+    return b
 
 
 def size(node: Node) -> int:
@@ -279,32 +287,39 @@ def _known(q: Array | None) -> Array:
 
 @dataclass(frozen=True)
 class ExitKind:
-    """Where bodies hang on a general node: massless, without freedom, moving with one of its outlets.
+    """Where bodies hang on a general node: without freedom, moving with one of its outlets.
+
+    Its constants are the rigid inertia of what is fixed to the outlet, if anything is.
 
     Args:
         start: Where the outlet's twist starts in the node's velocity.
         of: Dimension of the node's velocity.
+        loaded: Whether bodies are fixed to it.
     """
 
     start: int
     of: int
+    loaded: bool = False
 
     @property
     def name(self) -> str:
-        return f"exit_{self.start}_of_{self.of}"
+        return f"exit_{self.start}_of_{self.of}{'_loaded' if self.loaded else ''}"
+
+    @property
+    def parameter_count(self) -> int:
+        return RigidInertia.size if self.loaded else 0
 
     port: ClassVar[str] = WORLD_PORT
     dimension: ClassVar[int] = 6
     nq: ClassVar[int] = 0
     nv: ClassVar[int] = 0
-    parameter_count: ClassVar[int] = 0
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
     manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
 
-    def parameters(self, *_: Any) -> Array:
-        """None: what hangs on the exit is placed by its own joint."""
-        return np.zeros(0)
+    def parameters(self, _placement: Transform, inertia: RigidInertia, _armature: Array, _own: Array) -> Array:
+        """Lay out the constants of one node."""
+        return inertia.data if self.loaded else np.zeros(0)
 
     def weight(self, _parameters: Array, _q: Array) -> Outlet:
         return Outlet(self.start, self.of)
@@ -312,8 +327,8 @@ class ExitKind:
     def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
         return MotionColumns(np.zeros(0), 0)
 
-    def inertia(self, _parameters: Array, _q: Array | None = None) -> RigidInertia:
-        return RigidInertia.zero()
+    def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia:
+        return RigidInertia(parameters) if self.loaded else RigidInertia.zero()
 
     def armature(self, _parameters: Array) -> Array:
         return np.zeros(0)
@@ -321,8 +336,8 @@ class ExitKind:
     def coriolis(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion, _carrier: Array) -> Motion:
         return Motion.zero()
 
-    def gyroscopic(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion) -> Force:
-        return Force.zero()
+    def gyroscopic(self, parameters: Array, _q: Any, _v: Array, velocity: Motion) -> Force:
+        return velocity.cross(self.inertia(parameters) @ velocity)
 
     def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
         return np.zeros(0)

@@ -41,6 +41,10 @@ class TaskFunction(Function[..., Any]):
         """Compute, with any valid arguments."""
         return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
 
+    def bound(self) -> Any:
+        """As of `Function`, for the rows of the sites."""
+        return self._bind(self._sites, self.algorithm, False)
+
     def compile(self) -> None:
         """Compile now what later calls will need."""
         bound = self._bind(self._sites, self.algorithm, False)

@@ -142,9 +142,9 @@ class Tree(Engine):
     #: The near end of each relative task and the node that carries it, then the far end and its node.
     relatives: Table[tuple[FrameRole, NodeRole, FrameRole, NodeRole]] = Table(
         Frame("near", known=True),
-        Node("carrier", world=True),
+        Node("near_carrier", world=True),
         Frame("far", known=True),
-        Node("carrier", world=True),
+        Node("far_carrier", world=True),
         rows=lambda setup: [(i, setup.sites[i].node, j, setup.sites[j].node) for i, j in setup.rows.relatives],
         cases=lambda variants: variants.relatives,
     )

@@ -172,7 +172,8 @@ class Source:
             lines.append(f"  /* {_plain(name)} */")
             lines += _wrapped(number(float(x), self.scalar) for x in values)
         start = sum(len(values) for values in self.mechanism.parameters)
-        return [*lines, "};", f"static const real *const GRAVITY = CONSTANTS + {start};"]
+        used = any("GRAVITY[" in function for function in self._functions)
+        return [*lines, "};", *([f"static const real *const GRAVITY = CONSTANTS + {start};"] if used else [])]
 
     def _document(self, quantity: Exported) -> list[str]:
         sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)

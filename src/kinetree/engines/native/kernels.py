@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any
 
 from kinetree.engines.layout import Tables
@@ -23,6 +24,8 @@ from kinetree.recursion.variants import Variants
 # Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`). The
 # passes of -O2 would double the compile time and make no kernel faster.
 _LEVEL = 0
+
+_FOREIGN = count()
 
 
 class Kernels:
@@ -74,6 +77,12 @@ class Kernels:
         own = is_own(self.algorithm, self.variants)
         return ("kernel", self.algorithm.name, self.variants.key, width) if own else None
 
+    @cached_property
+    def code(self) -> str:
+        """Identifies the kernels; those of foreign algorithms and nodes only in this process."""
+        name = self._name(1)
+        return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
+
 
 def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
     """The kernels of an algorithm for a set of variants, created once per process."""
@@ -120,4 +129,6 @@ def bind(
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
     reread = made.metadata["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
-    return Compiled(Binding(name, inputs, outputs, tables.constants, packed, workspace, bundle), made.library)
+    return Compiled(
+        Binding(name, inputs, outputs, tables.constants, packed, workspace, bundle, made.code), made.library
+    )

@@ -65,6 +65,7 @@ class Binding:
         tables: The mechanism's index tables, int64.
         workspace: Length of the scratch memory for one sample.
         bundle: Type of several results: `tuple`, or a named tuple.
+        code: Identifies the kernel, in other processes too.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Binding:
     tables: Array
     workspace: int
     bundle: type[tuple[Any, ...]] = tuple
+    code: str = ""
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""

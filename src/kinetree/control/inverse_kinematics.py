@@ -1,0 +1,204 @@
+"""Configurations at which frames are where they should be: Levenberg–Marquardt with restarts, for many targets at once.
+
+With e the errors of all targets (`pose_error`) and J their Jacobian, a step is
+
+    Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e         λ = c eᵀe                                                    (1)
+
+c shrinks when a step helps and grows when it does not. Joints that are at a limit and would go beyond it are left out
+of J. A target that is not reached is tried again from the next of a fixed sequence of configurations, so that a
+target's result does not depend on the others: it has the same bits alone and in a batch.
+
+[SWP] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
+      Robotics 27, 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.control.poses import checked_poses, pose_error
+from kinetree.engines import arguments
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import InputError
+from kinetree.model.model import Model
+from kinetree.operational_space.products import product, times
+from kinetree.operational_space.singular import solved
+from kinetree.spatial.value import Array
+
+#: c at the start of a try, its bounds, and how it changes with steps that help and steps that do not.
+_DAMPING, _LEAST, _MOST, _BETTER, _WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
+#: Share of the error that a step must take away to be worth it: below it for ten steps, a try has failed.
+_PROGRESS = 1e-3
+
+
+class InverseKinematics(NamedTuple):
+    """How the search went.
+
+    Attributes:
+        error: Largest component of the errors, (…) [rad or m].
+        success: Whether it is within the tolerance, (…), booleans.
+        attempts: Configurations from which the search started, (…), integers.
+    """
+
+    error: Array
+    success: Array
+    attempts: Array
+
+
+def inverse_kinematics(
+    robot: Model,
+    targets: Mapping[str, Any],
+    *,
+    start: Any = None,
+    tries: int = 20,
+    iterations: int = 100,
+    tolerance: float = 1e-6,
+    limits: bool = True,
+    seed: int = 0,
+) -> tuple[Array, InverseKinematics]:
+    """Configurations at which frames have given poses, and how the search for them went.
+
+    Targets out of reach are no error: `success` is False there, and q is the best that was found.
+
+    Args:
+        robot: The robot.
+        targets: By name of a frame: poses (…, 4, 4), or positions (…, 3), of the frame in the world.
+        start: Where the first try starts, (nq,); the middle of the joint limits by default.
+        tries: How often the search starts, at most; from random configurations after the first.
+        iterations: Steps of each try, at most.
+        tolerance: Largest component of the errors at which a target counts as reached [rad or m].
+        limits: Whether joint limits are kept.
+        seed: Of the configurations at which tries start.
+
+    Returns:
+        Configurations, (…, nq), and the report.
+
+    Raises:
+        UnknownNameError: No such frame.
+        InputError: A target that is no pose, or of another shape.
+    """
+    problem = _Problem(robot, targets, limits)
+    if tries < 1 or iterations < 1 or not tolerance > 0.0:
+        raise InputError(f"tries={tries!r}, iterations={iterations!r} and tolerance={tolerance!r} must be positive")
+    starts = robot.random_configuration(np.random.default_rng(seed), (tries,))
+    starts[0] = problem.middle() if start is None else _start(robot, start)
+    count = problem.count
+    best = np.repeat(starts[:1], count, axis=0)
+    error, attempts = np.full(count, np.inf), np.zeros(count, dtype=int)
+    left = np.arange(count)
+    with standard_arithmetic():
+        for first in starts:
+            attempts[left] += 1
+            q, found = problem.search(np.repeat(first[None], len(left), axis=0), left, iterations, tolerance)
+            better = ~(found >= error[left])  # NaN replaces nothing but infinity
+            best[left[better]], error[left[better]] = q[better], found[better]
+            left = left[~(error[left] <= tolerance) & ~np.isnan(error[left])]
+            if not len(left):
+                break
+    batch = problem.batch
+    report = InverseKinematics(error.reshape(batch), (error <= tolerance).reshape(batch), attempts.reshape(batch))
+    return best.reshape(*batch, robot.nq), report
+
+
+class _Problem:
+    """Targets of some frames, flattened to one batch axis."""
+
+    def __init__(self, robot: Model, targets: Mapping[str, Any], limits: bool) -> None:
+        if not isinstance(targets, Mapping) or not targets:
+            raise InputError("targets maps names of frames to poses or positions, such as {'hand': pose}")
+        self.robot, self.frames = robot, list(targets)
+        for name in self.frames:
+            robot.site(name)
+        given = {name: _pose(name, value) for name, value in targets.items()}
+        batches = [pose.shape[:-2] for pose, _ in given.values()]
+        self.batch = arguments.common_batch("inverse_kinematics", tuple(self.frames), tuple(batches))
+        self.count = int(np.prod(self.batch))
+        poses = [np.broadcast_to(pose, (*self.batch, 4, 4)).reshape(-1, 4, 4) for pose, _ in given.values()]
+        self._targets = np.stack(poses, axis=1)
+        self._rows = [6 * i + row for i, (_, rows) in enumerate(given.values()) for row in rows]
+        self._limited = [joint for joint in robot.joints if joint.nq == 1 and limits]
+        self._q = np.array([joint.q_start for joint in self._limited], dtype=int)
+        self._v = np.array([joint.v_start for joint in self._limited], dtype=int)
+        self._low, self._high = robot.lower_limits[self._q], robot.upper_limits[self._q]
+
+    def middle(self) -> Array:
+        """Joints with limits at their middle, all others neutral."""
+        q = self.robot.neutral()
+        bounded = np.isfinite(self._low) & np.isfinite(self._high)
+        q[self._q[bounded]] = 0.5 * (self._low + self._high)[bounded]
+        return q
+
+    def errors(self, q: Array, which: Array) -> Array:
+        """e of all rows, (n, r)."""
+        now = self.robot.pose(q, self.frames)
+        e = pose_error(now, self._targets[which])
+        return e.reshape(len(q), -1)[:, self._rows]
+
+    def jacobian(self, q: Array) -> Array:
+        """J of all rows, (n, r, nv)."""
+        J = self.robot.jacobian(q, self.frames, "local_world_aligned")
+        return J.reshape(len(q), -1, J.shape[-1])[:, self._rows]
+
+    def search(self, q: Array, which: Array, iterations: int, tolerance: float) -> tuple[Array, Array]:
+        """One try of some targets: where it ends, and the errors there."""
+        e = self.errors(q, which)
+        cost, damping = _squares(e), np.full(len(q), _DAMPING)
+        idle = np.zeros(len(q), dtype=int)
+        for _ in range(iterations):
+            open_ = np.flatnonzero((np.abs(e).max(axis=1) > tolerance) & (idle < 10))
+            if not len(open_):
+                break
+            step = self._step(q[open_], e[open_], damping[open_] * cost[open_])
+            after = self.robot.integrate(q[open_], step)
+            after[:, self._q] = np.clip(after[:, self._q], self._low, self._high)
+            e_after = self.errors(after, which[open_])
+            cost_after = _squares(e_after)
+            helps = cost_after < cost[open_]
+            slow = ~(cost_after < (1.0 - _PROGRESS) * cost[open_])
+            idle[open_] = np.where(slow, idle[open_] + 1, 0)
+            damping[open_] = np.clip(damping[open_] * np.where(helps, _BETTER, _WORSE), _LEAST, _MOST)
+            moved = open_[helps]
+            q[moved], e[moved], cost[moved] = after[helps], e_after[helps], cost_after[helps]
+        return q, np.abs(e).max(axis=1)
+
+    def _step(self, q: Array, e: Array, damping: Array) -> Array:
+        """(1), without joints that are at a limit and would go beyond it."""
+        J = self.jacobian(q)
+        slope = times(np.swapaxes(J, -1, -2), e)[:, self._v]
+        at = q[:, self._q]
+        stuck = ((at <= self._low) & (slope < 0.0)) | ((at >= self._high) & (slope > 0.0))
+        free = np.ones((len(q), J.shape[-1]))
+        free[:, self._v] = np.where(stuck, 0.0, 1.0)
+        J = J * free[:, None, :]
+        back = np.swapaxes(J, -1, -2)
+        A = product(J, back)
+        A = A + (damping + 1e-15)[:, None, None] * np.eye(A.shape[-1])
+        x, _ = solved(A, e, np.diagonal(A, axis1=-2, axis2=-1))
+        return times(back, x)
+
+
+def _squares(e: Array) -> Array:
+    total: Array = np.add.reduce(np.ascontiguousarray(e * e), axis=-1)
+    return total
+
+
+def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
+    """A target as a pose, and the rows that it asks for."""
+    array = np.asarray(arguments.numbers("inverse_kinematics", f"the target of {name!r}", value), dtype=np.float64)
+    if array.shape[-2:] == (4, 4):
+        return checked_poses(f"the target of {name!r}", array), (0, 1, 2, 3, 4, 5)
+    if array.shape[-1:] == (3,):
+        pose = np.broadcast_to(np.eye(4), (*array.shape[:-1], 4, 4)).copy()
+        pose[..., :3, 3] = array
+        return pose, (3, 4, 5)
+    raise InputError(f"the target of {name!r} has shape {array.shape}; give poses (…, 4, 4) or positions (…, 3)")
+
+
+def _start(robot: Model, start: Any) -> Array:
+    q = np.asarray(arguments.numbers("inverse_kinematics", "start", start), dtype=np.float64)
+    if q.shape != (robot.nq,) or not np.isfinite(q).all():
+        raise InputError(f"start is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")
+    return q

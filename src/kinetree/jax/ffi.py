@@ -1,0 +1,93 @@
+"""Compiled functions as JAX calls them: registered once with XLA, by name."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+from kinetree.engines.locks import Lock
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.xla import Handler
+from kinetree.model.differentiable import refuse_second_derivatives
+from kinetree.model.model import Model
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from jax.extend.core import Primitive
+    from jax.interpreters import ad, batching, mlir
+except ImportError as error:
+    raise ImportError('kinetree.jax needs JAX: pip install "kinetree[jax]"') from error
+
+__all__ = ["JAX", "Primitive", "ad", "batching", "jax", "jnp", "mlir", "run"]
+
+#: Handlers by the name under which XLA knows them. XLA cannot forget one, so they live as long as the process.
+_handlers: dict[str, Handler] = {}
+_registering = Lock()
+
+
+def run(compiled: Compiled, *arrays: Any) -> Any:
+    """Call a compiled function on arrays of one type, float64 or float32, with the same batch axes.
+
+    JAX cannot differentiate it: it is the value or the derivative of something that can be differentiated.
+    """
+    binding = compiled.binding
+    dtype = arrays[0].dtype
+    batch = arrays[0].shape[: arrays[0].ndim - len(binding.inputs[0].shape)]
+    shapes = [jax.ShapeDtypeStruct((*batch, *operand.shape), dtype) for operand in binding.outputs]
+    call = jax.custom_jvp(jax.ffi.ffi_call(_registered(compiled, dtype.name), shapes, vmap_method="broadcast_all"))
+    call.defjvp(refuse_second_derivatives)
+    return binding.bundled(tuple(call(*arrays)))
+
+
+def _registered(compiled: Compiled, scalar: str) -> str:
+    """The name of a function, which XLA knows from now on. Functions that compute the same have the same name."""
+    name = f"kinetree.{_digest(compiled)}.{scalar}"
+    with _registering:
+        if name not in _handlers:
+            handler = Handler(compiled, scalar)
+            jax.ffi.register_ffi_target(name, _capsule(handler.address), platform="cpu", api_version=1)
+            _handlers[name] = handler
+    return name
+
+
+@lru_cache(maxsize=1024)
+def _digest(compiled: Compiled) -> str:
+    binding = compiled.binding
+    operands = [(operand.name, operand.shape, operand.symmetric) for operand in binding.operands]
+    digest = hashlib.sha256(repr((binding.name, binding.code, operands, binding.workspace)).encode())
+    digest.update(binding.parameters.tobytes())
+    digest.update(binding.tables.tobytes())
+    return f"{binding.name}.{digest.hexdigest()[:24]}"
+
+
+def _capsule(address: int) -> Any:
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return make(address, None, None)
+
+
+class JAX:
+    """JAX's arrays, for `Differentiable`."""
+
+    def run(self, bound: Any, *arrays: Any) -> Any:
+        """Call what `Function.bound` gives."""
+        return run(bound, *arrays)
+
+    def tangent_map(self, robot: Model, q: Any) -> Any:
+        """`Model.tangent_map`, (…, nv, nq)."""
+        return run(robot.tangent_map.bound(), q)
+
+    def apply(self, matrix: Any, vector: Any) -> Any:
+        """Matrices times vectors."""
+        return jnp.einsum("...ij,...j->...i", matrix, vector)
+
+    def transpose(self, matrix: Any) -> Any:
+        """With the last two axes exchanged."""
+        return jnp.swapaxes(matrix, -1, -2)
+
+    def stack(self, vectors: Any) -> Any:
+        """As the rows of a matrix."""
+        return jnp.stack(vectors, axis=-2)

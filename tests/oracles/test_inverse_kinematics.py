@@ -1,0 +1,96 @@
+"""Inverse kinematics of a Panda: poses that it can reach are found, within its limits, with the same bits alone."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control
+from kinetree.errors import InputError, UnknownNameError
+from tests.oracles.pinocchio_twin import robots
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+HAND = "panda_hand_tcp BODY"
+
+
+@cache
+def panda() -> kt.Model:
+    return robots.load("Panda").model
+
+
+@cache
+def reachable(count: int) -> Array:
+    robot = panda()
+    rng = np.random.default_rng(0)
+    return robot.pose(rng.uniform(robot.lower_limits, robot.upper_limits, (count, robot.nq)), HAND)
+
+
+def test_reachable_poses_are_found() -> None:
+    robot, poses = panda(), reachable(300)
+    q, report = control.inverse_kinematics(robot, {HAND: poses})
+    assert report.success.all()
+    np.testing.assert_allclose(robot.pose(q, HAND), poses, atol=2e-6)
+    assert (q >= robot.lower_limits).all()
+    assert (q <= robot.upper_limits).all()
+    assert (report.error <= 1e-6).all()
+    assert float(report.attempts.mean()) < 3.0
+
+
+def test_bits_do_not_depend_on_the_batch() -> None:
+    robot, poses = panda(), reachable(300)[:6].copy()
+    poses[2, :3, 3] = np.nan
+    together, report = control.inverse_kinematics(robot, {HAND: poses.reshape(2, 3, 4, 4)})
+    assert together.shape == (2, 3, robot.nq)
+    assert list(report.success.ravel()) == [True, True, False, True, True, True]
+    for i in (0, 1, 3, 5):
+        alone, _ = control.inverse_kinematics(robot, {HAND: poses[i]})
+        np.testing.assert_array_equal(alone, together.reshape(6, -1)[i])
+
+
+def test_positions_alone_and_several_frames() -> None:
+    robot = kt.zoo.humanoid24()
+    q = robot.random_configuration(1)
+    targets = {"left_hand": robot.pose(q, "left_hand")[:3, 3], "left_foot": robot.pose(q, "left_foot")}
+    found, report = control.inverse_kinematics(robot, targets)
+    assert report.success
+    np.testing.assert_allclose(robot.pose(found, "left_hand")[:3, 3], targets["left_hand"], atol=2e-6)
+    np.testing.assert_allclose(robot.pose(found, "left_foot"), targets["left_foot"], atol=3e-6)
+
+
+def test_a_floating_base_reaches_anything() -> None:
+    robot = kt.zoo.asimo35()
+    target = control.exp([0.3, -0.2, 1.5, 4.0, 2.0, 1.0])
+    q, report = control.inverse_kinematics(robot, {"right_hand": target}, start=robot.neutral())
+    assert report.success
+    assert report.attempts == 1
+    np.testing.assert_allclose(robot.pose(q, "right_hand"), target, atol=2e-6)
+
+
+def test_out_of_reach_is_no_error() -> None:
+    robot = panda()
+    q, report = control.inverse_kinematics(robot, {HAND: np.array([3.0, 0.0, 0.0])}, tries=3)
+    assert not report.success
+    assert report.attempts == 3
+    assert float(report.error) > 1.0
+    assert np.isfinite(q).all()
+
+
+def test_bad_input() -> None:
+    robot = panda()
+    with pytest.raises(UnknownNameError, match="no frame is called 'hand'"):
+        control.inverse_kinematics(robot, {"hand": np.zeros(3)})
+    with pytest.raises(InputError, match="targets maps names of frames to poses or positions"):
+        control.inverse_kinematics(robot, {})
+    with pytest.raises(InputError, match=r"has shape \(2,\); give poses"):
+        control.inverse_kinematics(robot, {HAND: np.zeros(2)})
+    with pytest.raises(InputError, match="is no rotation"):
+        control.inverse_kinematics(robot, {HAND: np.ones((4, 4))})
+    with pytest.raises(InputError, match="start is one configuration"):
+        control.inverse_kinematics(robot, {HAND: np.zeros(3)}, start=np.zeros(2))
+    with pytest.raises(InputError, match="must be positive"):
+        control.inverse_kinematics(robot, {HAND: np.zeros(3)}, tries=0)
