@@ -148,6 +148,7 @@ robot.forward_dynamics.jvp, robot.mass_matrix.engine("reference")
     assert done.returncode == 0, done.stderr
 
 
+#: Checked by hand with pyright in strict mode, too.
 SCRIPT = """
 from collections.abc import Callable
 import numpy as np
@@ -161,9 +162,21 @@ robot.forward_dynamics(q, v, tau, out=tau)
 kinetic = robot.energy(q, v).kinetic
 hand, hands = robot.pose(q, "left_hand"), robot.pose(q, ["left_hand", "right_hand"])
 J = robot.jacobian(q, "left_hand", reference="local_world_aligned")
+twists: np.ndarray = robot.velocity(q, v, ("left_hand", "right_hand"), "world")
 change = robot.forward_dynamics.jvp(q, v, tau, v, v, v)
 M = robot.linearize(q, v, a=v).da
+A: np.ndarray = robot.discretize(q, v, tau, 0.01).A
 gravity: Callable[[np.ndarray], np.ndarray] = robot.gravity_forces.engine("reference")
+tasks = robot.tasks(
+    ["left_hand", kt.Task("right_hand", "position"), kt.RelativeTask("left_hand", "right_hand"), kt.CenterOfMassTask()],
+    singular="truncated",
+    contacts=["left_foot"],
+)
+inertia: np.ndarray = tasks.inertia(q)
+N: np.ndarray = tasks.dynamics(q).nullspace
+state = tasks.at(q, v)
+F: np.ndarray = state.bias
+operations: int = robot.count("efpa", frames=["left_hand"]).total
 """
 
 MISTAKES = {
@@ -173,6 +186,9 @@ MISTAKES = {
     'robot.velocitie(q, v)': "attr-defined",
     'robot.energy(q, v).heat': "attr-defined",
     'robot.mass_matrix.jvp': "attr-defined",
+    'tasks.dynamics(q).mass': "attr-defined",
+    'robot.tasks(3)': "arg-type",
+    'kt.Task(3)': "arg-type",
 }  # fmt: skip
 
 
