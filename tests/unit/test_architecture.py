@@ -1,0 +1,43 @@
+"""What docs/architecture.md says about the first call of a function is what happens."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+TRACED = """
+import os, sys
+import numpy as np
+import kinetree as kt
+
+robot, root, visited = kt.zoo.double_pendulum(), os.path.dirname(kt.__file__), {}
+
+def enter(frame, event, _):
+    if event == "call" and frame.f_code.co_filename.startswith(root):
+        visited.setdefault(os.path.relpath(frame.f_code.co_filename, root).replace(os.sep, "/"))
+
+function, zero = robot.forward_dynamics, np.zeros(2)
+for _ in range(2):
+    visited.clear()
+    sys.setprofile(enter)
+    function(zero, zero, zero)
+    sys.setprofile(None)
+    print(*visited)
+"""
+
+
+def test_the_walk_of_a_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, check=True)
+    first, later = (line.split() for line in done.stdout.split("\n")[:2])
+    section = PAGE.read_text(encoding="utf-8").split("## The life of a call")[1]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    told = [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row.split(" | ")[0])]
+    assert len(told) > 20
+    assert told == [file for file in first if file in told]
+    assert not later  # machine code only
