@@ -277,6 +277,17 @@ def _refused(*_: Any, **__: Any) -> None:
 
 
 @native
+def test_functions_of_tasks_take_the_short_way() -> None:
+    """Their frames are fixed, and arrays that run over frames are inputs like others."""
+    robot = kt.zoo.humanoid24()
+    q, v = robot.random_configuration(0), np.ones(robot.nv)
+    tasks = robot.tasks(["left_hand", "right_hand"])
+    for _ in range(2):
+        assert np.array_equal(tasks.jacobian_dot_v(q, v), tasks.jacobian_dot_v(q, v=v))
+        assert np.array_equal(tasks.inverse_inertia(np.tile(q, (4, 1)))[2], tasks.inverse_inertia(q))
+
+
+@native
 def test_more_choices_than_are_remembered() -> None:
     robot = kt.zoo.humanoid24()
     q = robot.random_configuration(0)

@@ -219,8 +219,9 @@ class Function(Gate, Generic[P, R]):
                 bundle = self._bundle if whole else tuple  # stages of a computation have results of their own
                 if self._engine == "native":
                     bound = bind(algorithm, self.mechanism, sites, self.name, single, bundle)
-                    if self._finish is None and self._is_default(*key):
-                        self.follow(bound, tuple(self._defaults[name] for name in self._names[len(self._arrays) :]))
+                    rest = self._names[len(bound.binding.inputs) :]
+                    if self._finish is None and self._is_default(*key) and set(rest) <= set(self._defaults):
+                        self.follow(bound, tuple(self._defaults[name] for name in rest))
                     else:
                         self.call_from_machine_code()
                 else:
@@ -363,7 +364,7 @@ class FrameFunction(Function[P, R]):
         bound = self._computed(self._bind(sites, self._for(reference), single))
         if isinstance(bound, Compiled) and self._finish is None and isinstance(frames, (str, tuple)):
             given = {"frames": frames, "reference": self._defaults.get("reference") if reference is None else reference}
-            self.follow(bound, tuple(given[name] for name in self._names[len(self._arrays) :]))
+            self.follow(bound, tuple(given[name] for name in self._names[len(bound.binding.inputs) :]))
         if len(self._ready) >= _CHOICES_KEPT:
             self._ready.clear()
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound

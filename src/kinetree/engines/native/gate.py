@@ -219,11 +219,14 @@ class Gate(_Base):
         with _lock:
             rows = vars(self).setdefault("_rows", [])
             known = any(all(map(operator.is_, row, choices)) for _, row in rows)
-            if not known and len(rows) < _MOST_VARIANTS:
+            inputs, parameters = len(description.binding.inputs), self.parameters()
+            count = len(parameters) or inputs
+            fits = count == inputs + len(choices) and count <= code.MAX_PARAMETERS
+            if fits and not known and len(rows) < _MOST_VARIANTS:
                 # what the machine code reads stays as it is, and alive: calls in other threads may be in progress
                 self._gate = description
                 rows.append((description, choices))
-                front = _front(self.parameters(), rows)
+                front = _front(parameters, rows)
                 vars(self).setdefault("_fronts", []).append(front)
                 _field(self, code.FRONT).value = front.ctypes.data
                 self.call_from_machine_code()
