@@ -171,6 +171,50 @@ def test_springs_and_dampers(engine: str) -> None:
     assert_close(stored, 15.0 * q[:, 1] ** 2, 1e-13)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
+def test_derivatives_agree_with_complex_steps(name: str, engine: str) -> None:
+    robot = with_a_bead(stiffness=30.0, damping=2.0)
+    rng = np.random.default_rng(0)
+    q, v, x, dq, dv, dx = rng.normal(size=(6, 2))
+    f_ext, h = {"arm": rng.normal(size=6)}, 1e-30
+    function = getattr(robot, name)
+    reference = function.engine("reference")
+
+    def along(dq: Any, dv: Any, dx: Any) -> Any:
+        return reference(q + 1j * h * dq, v + 1j * h * dv, x + 1j * h * dx, f_ext).imag / h
+
+    expected = along(dq, dv, dx)
+    assert_close(function.engine(engine).jvp(q, v, x, dq, dv, dx, f_ext), expected, 1e-13)
+    linear = getattr(robot, f"{name}_derivatives").engine(engine)(q, v, x, f_ext)
+    zero = np.zeros(2)
+    for i, part in enumerate(linear):
+        steps = [[unit if i == j else zero for j in range(3)] for unit in np.eye(2)]
+        assert_close(part, np.stack([along(*step) for step in steps], axis=-1), 1e-13)
+    w = rng.normal(size=2)
+    gradients = function.engine(engine).vjp(q, v, x, w, f_ext)
+    for gradient, part in zip(gradients, linear):
+        assert_close(gradient, w @ part, 1e-13)
+    assert_close(function.engine(engine).vjp(q, v, np.stack([x, x]), w, f_ext).dv[1], gradients.dv, 1e-13)
+    key = "a" if name == "inverse_dynamics" else "tau"
+    batch = robot.linearize(np.stack([q, v]), v, **{key: x}, f_ext=f_ext)
+    assert type(batch) is type(linear)
+    assert_close(batch.dq[0], linear.dq, 1e-13)
+    out = tuple(np.zeros((2, 2)) for _ in range(3))
+    assert getattr(robot, f"{name}_derivatives")(q, v, x, f_ext, out=out)[0] is out[0]
+    assert_close(out[1], linear.dv, 1e-13)
+
+
+def test_derivatives_behind_outlets(state: Any) -> None:
+    robot, (q, v, a) = on_a_track(), state
+    dq, dv, da = np.random.default_rng(1).normal(size=(3, 8))
+    h = 1e-30
+    moved = robot.integrate.engine("reference")(q.astype(complex), 1j * h * dq, 1.0)
+    for function in (robot.inverse_dynamics, robot.forward_dynamics):
+        expected = function.engine("reference")(moved, v + 1j * h * dv, a + 1j * h * da).imag / h
+        assert_close(function.engine("reference").jvp(q, v, a, dq, dv, da), expected, 1e-12)
+
+
 def test_power_is_the_rate_of_energy() -> None:
     robot = with_a_bead(stiffness=30.0, damping=2.0)
     q, v, a = np.array([0.3, 0.2]), np.array([0.5, -1.0]), np.array([1.0, 2.0])
@@ -285,12 +329,12 @@ def test_singular_nodes_are_named() -> None:
     ) == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("name", ["coriolis_matrix", "center_of_mass", "regressor", "inverse_dynamics.jvp"])
+@pytest.mark.parametrize("name", ["coriolis_matrix", "center_of_mass", "regressor", "inverse_dynamics.hvp"])
 def test_functions_of_rigid_trees_say_so(name: str) -> None:
     robot = with_a_bead()
     q, v = np.zeros(2), np.zeros(2)
     arguments = {"coriolis_matrix": (q, v), "center_of_mass": (q,), "regressor": (q, v, v)}.get(
-        name, (q, v, v, q, v, v)
+        name, (q, v, v, v, q, v, v)
     )
     function: Any = robot
     for part in name.split("."):

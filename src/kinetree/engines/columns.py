@@ -5,14 +5,15 @@ Used for nodes that the recursions of whole matrices do not take. All columns of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
-from kinetree.engines.function import FrameFunction, Function, P, R
+from kinetree.engines.function import ForcedFunction, FrameFunction, Function, P, R
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
@@ -69,3 +70,68 @@ class FrameColumnFunction(FrameFunction[P, R]):
     def count(self, frames: Any = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
         return super().count(frames, reference) * self.mechanism.nv
+
+
+class _Derivatives(ForcedFunction[P, R]):
+    """Functions made of derivatives along all directions of (q, v, x), from a recursion that takes one direction."""
+
+    def _rows(self, arrays: Sequence[Any], f_ext: Any) -> Array:
+        """Change of the result along each direction, (…, 3 nv, nv)."""
+        sites, wrenches = self._wrenches(f_ext)
+        sizes = self.mechanism.nq, self.mechanism.nv, self.mechanism.nv
+        for argument, array, size in zip(self.algorithm.inputs, arrays, sizes, strict=False):
+            arguments.require_shape(f"{self.name}: {argument.name}", np.shape(array), (size,))
+        directions = np.split(np.eye(3 * self.mechanism.nv), 3, axis=-1)
+        states = [np.asarray(array)[..., None, :] for array in arrays]
+        pushed = [wrench[..., None, :, :] for wrench in wrenches]
+        rows: Array = self._run(sites, self.algorithm, (*states, *directions, *pushed), None)
+        return rows
+
+    def _bundled(self, parts: tuple[Array, ...], out: Any) -> Any:
+        parts = tuple(map(np.ascontiguousarray, parts))
+        if out is not None:
+            names = [argument.name for argument in self.algorithm.inputs[3:6]]
+            given = arguments.results(self.name, out, names, [part.shape for part in parts], parts[0].dtype)
+            for place, part in zip(given, parts, strict=True):
+                place[...] = part
+            parts = given
+        return parts if self._bundle is tuple else self._bundle(*parts)
+
+    def _is_default(self, *_: Any) -> bool:
+        return False
+
+    def count(self) -> Count:
+        """Operations of one evaluation."""
+        return super().count() * (3 * self.mechanism.nv)
+
+
+class LinearizedFunction(_Derivatives[P, R]):
+    """Derivatives of a function with respect to q, v and x, (…, nv, nv) each."""
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute all columns."""
+        *arrays, f_ext = self._arguments(inputs, named)
+        parts = np.split(self._rows(arrays, f_ext), 3, axis=-2)
+        return self._bundled(tuple(np.swapaxes(part, -1, -2) for part in parts), out)
+
+
+class GradientFunction(_Derivatives[P, R]):
+    """Gradients of the weighted sum of a function's results with respect to q, v and x, (…, nv) each."""
+
+    def __init__(self, name: str, mechanism: Mechanism, algorithm: Algorithm, **options: Any) -> None:
+        names = [argument.name for argument in algorithm.inputs[:3]]
+        arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in (*names, "w")]
+        f_ext = Parameter("f_ext", Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        signature = Signature([*arrays, f_ext, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+        super().__init__(name, mechanism, algorithm, signature=signature, **options)
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute all directions, and weigh them."""
+        *arrays, w, f_ext = self._arguments(inputs, named)
+        arguments.require_shape(f"{self.name}: w", np.shape(w), (self.mechanism.nv,))
+        # entry by entry in order, so that bits do not depend on a BLAS
+        rows, weights = self._rows(arrays, f_ext), np.asarray(w)[..., None, :]
+        total = rows[..., 0] * weights[..., 0]
+        for i in range(1, self.mechanism.nv):
+            total = total + rows[..., i] * weights[..., i]
+        return self._bundled(tuple(np.split(total, 3, axis=-1)), out)

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from kinetree.engines.columns import ColumnFunction, FrameColumnFunction
+from kinetree.engines.columns import ColumnFunction, FrameColumnFunction, GradientFunction, LinearizedFunction
 from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
@@ -107,13 +107,25 @@ def forced_quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
+    directional: Algorithm | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
-    """Declare a function with external wrenches, of the class `kind`."""
+    """Declare a function with external wrenches.
+
+    Args:
+        algorithm: The recursion.
+        guard: Refuses mechanisms.
+        bundle: Named tuple for several results.
+        kind: Class of the function.
+        directional: For derivatives: differentiates along directions, on nodes of any kind. It is used where there are
+            nodes that are not rigid bodies.
+    """
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         options = {"guard": guard, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> ForcedFunction[P, R]:
+            if directional is not None and o.mechanism.first_general is not None:
+                return LinearizedFunction(declared.__name__, o.mechanism, directional, site=o.site, **options)
             made: Any = kind(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
             return cast("ForcedFunction[P, R]", made)
 
@@ -128,15 +140,20 @@ def differentiable_quantity(
     gradients: type[tuple[Any, ...]],
     *,
     guard: Guard | None = None,
+    any_node: Mapping[str, Algorithm] | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[DifferentiableFunction[P, R]]]:
     """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
 
     def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
         options = {"guard": guard, "derivatives": derivatives, "gradients": gradients, **_described(declared)}
-        return _quantity(
-            declared,
-            lambda o: DifferentiableFunction(declared.__name__, o.mechanism, algorithm, site=o.site, **options),
-        )
+
+        def make(o: Any) -> DifferentiableFunction[P, R]:
+            given = {"site": o.site, **options}
+            if o.mechanism.first_general is not None:
+                given["derivatives"] = {**derivatives, **(any_node or {})}
+            return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given)
+
+        return _quantity(declared, make)
 
     return declare
 
@@ -226,10 +243,13 @@ class DifferentiableFunction(ForcedFunction[P, R]):
         return self._derived("hvp", self._gradients)
 
     def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:
-        derived: ForcedFunction[..., Any] = ForcedFunction(
+        algorithm, kind = self._derivatives[which], ForcedFunction
+        if which == "vjp" and self.mechanism.first_general is not None:
+            algorithm, kind = self._derivatives["jvp"], GradientFunction
+        derived: ForcedFunction[..., Any] = kind(
             f"{self.name}.{which}",
             self.mechanism,
-            self._derivatives[which],
+            algorithm,
             site=self._site,
             guard=self._guard,
             bundle=bundle,

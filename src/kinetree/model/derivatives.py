@@ -14,6 +14,10 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.linearized.jvp_by_weights import (
+    forward_dynamics_jvp_by_weights,
+    inverse_dynamics_jvp_by_weights,
+)
 from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives
 from kinetree.algorithms.regressor import regressor
 from kinetree.algorithms.time_step import semi_implicit_euler
@@ -57,7 +61,9 @@ class Derivatives:
 
         def site(self, frame: str) -> Site: ...
 
-    @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse)
+    @forced_quantity(
+        inverse_dynamics_derivatives, bundle=LinearizedInverse, directional=inverse_dynamics_jvp_by_weights
+    )
     def inverse_dynamics_derivatives(
         self,
         q: ArrayLike,
@@ -77,7 +83,12 @@ class Derivatives:
             out: Three float64 arrays for the results.
         """
 
-    @forced_quantity(forward_dynamics_derivatives, guard=require_invertible, bundle=LinearizedForward)
+    @forced_quantity(
+        forward_dynamics_derivatives,
+        guard=require_invertible,
+        bundle=LinearizedForward,
+        directional=forward_dynamics_jvp_by_weights,
+    )
     def forward_dynamics_derivatives(
         self,
         q: ArrayLike,

@@ -25,6 +25,10 @@ from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics
 from kinetree.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
+from kinetree.algorithms.linearized.jvp_by_weights import (
+    forward_dynamics_jvp_by_weights,
+    inverse_dynamics_jvp_by_weights,
+)
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_product import mass_matrix_product
@@ -77,7 +81,9 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         def site(self, frame: str) -> Site: ...
 
-    @differentiable_quantity(inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients)
+    @differentiable_quantity(
+        inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients, any_node={"jvp": inverse_dynamics_jvp_by_weights}
+    )
     def inverse_dynamics(
         self,
         q: ArrayLike,
@@ -103,7 +109,13 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @differentiable_quantity(forward_dynamics, _FORWARD_DERIVATIVES, ForwardGradients, guard=require_invertible)
+    @differentiable_quantity(
+        forward_dynamics,
+        _FORWARD_DERIVATIVES,
+        ForwardGradients,
+        guard=require_invertible,
+        any_node={"jvp": forward_dynamics_jvp_by_weights},
+    )
     def forward_dynamics(
         self,
         q: ArrayLike,

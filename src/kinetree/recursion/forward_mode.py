@@ -54,7 +54,7 @@ def directional_derivative(
         taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
         algorithm.run(_Tree(tree, arrays[tangent]), *taken, *(_Rates(arrays[r.name]) for r in results))
 
-    return Algorithm(name, run, inputs, results)
+    return Algorithm(name, run, inputs, results, algorithm.any_node)
 
 
 class _Tree:
@@ -87,8 +87,47 @@ class _Node:
         object.__setattr__(self, "_tangent", tangent)
 
     def weight(self, q: Array) -> Any:
-        X = self._role.weight(q)
-        return _joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+        X, (kind, parameters) = self._role.weight(q), self._role.formulas()
+        if not kind.moving:
+            return _joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+        moving = self._moving(q)
+        own = {"q": moving, "H": kind.joint_map(parameters, moving), "M": kind.inertia(parameters, moving)}
+        for name, value in own.items():
+            self._role.keep(_rate_of(name), _parts(value)[1])
+        return kind.weight(parameters, moving)
+
+    # Formulas that depend on q are evaluated on dual numbers.
+
+    def _moving(self, q: Array) -> Any:
+        return _joined(q, self._tangent[self._role])
+
+    @property
+    def H(self) -> Any:
+        return self._configured("H", self._role.H)
+
+    @property
+    def M(self) -> Any:
+        return self._configured("M", self._role.M)
+
+    def _configured(self, name: str, value: Any) -> Any:
+        kind, _ = self._role.formulas()
+        return _joined(value, self._role.kept(_rate_of(name))) if kind.moving else value
+
+    def coriolis(self, velocity: Any, v: Any, carrier: Any = None) -> Any:
+        kind, parameters = self._role.formulas()
+        if not kind.moving:
+            return self._role.coriolis(velocity, v, carrier)
+        return kind.coriolis(parameters, self._configured("q", self._role.kept("q")), v, velocity, carrier)
+
+    def gyroscopic(self, velocity: Any, v: Any) -> Any:
+        kind, parameters = self._role.formulas()
+        if not kind.moving:
+            return self._role.gyroscopic(velocity, v)
+        return kind.gyroscopic(parameters, self._configured("q", self._role.kept("q")), v, velocity)
+
+    def resistance(self, q: Array, v: Any) -> Any:
+        kind, parameters = self._role.formulas()
+        return kind.resistance(parameters, self._moving(q) if kind.moving else q, v)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._role, name)

@@ -71,17 +71,21 @@ class NodeRole:
             )
         return kind
 
+    def formulas(self) -> tuple[NodeKind, Array]:
+        """Internal: the node's kind and constants."""
+        return self._kind("formulas"), self._cell.parameters
+
     @property
     def H(self) -> Any:
         """Joint map, in the node's coordinates."""
         kind = self._kind("H")
-        return self._configured("H") if kind.moving else kind.joint_map(self._cell.parameters)
+        return self.kept("H") if kind.moving else kind.joint_map(self._cell.parameters)
 
     @property
     def M(self) -> Any:
         """Inertia."""
         kind = self._kind("M")
-        return self._configured("M") if kind.moving else kind.inertia(self._cell.parameters)
+        return self.kept("M") if kind.moving else kind.inertia(self._cell.parameters)
 
     @property
     def armature(self) -> Array:
@@ -100,7 +104,7 @@ class NodeRole:
             # Kept in fields, for this loop and later ones. Engines drop those that nothing reads.
             own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
             for name, value in own.items():
-                self._cell.set(_hidden(name), immutable(value))
+                self.keep(name, value)
         return kind.weight(parameters, q)
 
     def coriolis(self, velocity: Any, v: Array, carrier: Any = None) -> Any:
@@ -110,12 +114,12 @@ class NodeRole:
             return kind.coriolis(self._cell.parameters, None, v, velocity, carrier)
         if carrier is None:
             refuse(f"nodes of kind {kind.name} need V_p = parent.V: write k.coriolis(k.V, v[k], V_p)")
-        return kind.coriolis(self._cell.parameters, self._configured("q"), v, velocity, carrier)
+        return kind.coriolis(self._cell.parameters, self.kept("q"), v, velocity, carrier)
 
     def gyroscopic(self, velocity: Any, v: Array) -> Any:
         """b(k), given the node's velocity and its joint velocities."""
         kind = self._kind("gyroscopic")
-        q = self._configured("q") if kind.moving else None
+        q = self.kept("q") if kind.moving else None
         return kind.gyroscopic(self._cell.parameters, q, v, velocity)
 
     def resistance(self, q: Array, v: Array) -> Array:
@@ -126,7 +130,12 @@ class NodeRole:
         """Energy stored in the node's own springs."""
         return self._kind("potential").potential(self._cell.parameters, q)
 
-    def _configured(self, name: str) -> Any:
+    def keep(self, name: str, value: Any) -> None:
+        """Internal: keep something that depends on q and that no algorithm sees as a field."""
+        self._cell.set(_hidden(name), immutable(value))
+
+    def kept(self, name: str) -> Any:
+        """Internal: what `keep` was given."""
         value = self._cell.get(_hidden(name))
         if value is None:
             refuse(f"`{name}` of this node depends on q: call k.weight(q[k]) before reading it")
@@ -207,6 +216,9 @@ SUPPLIED = frozenset(
         "manifold",
         "columns",
         "dimension",
+        "keep",
+        "kept",
+        "formulas",
         "span",
     }
 )

@@ -200,6 +200,10 @@ class Outlet(Value):
             return Transform.from_matrix(carrier.matrix()[self._slot])
         return Motion(carrier[self._slot])
 
+    def rate(self, _motion: Motion) -> Outlet:
+        """It has no numbers that could change."""
+        return self
+
     @property
     def T(self) -> Transposed[Force, Array]:
         """Takes a force on the outlet to the node."""
