@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from kinetree.model.joints.plain import plain
 from kinetree.model.model import Model
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
+from kinetree.model.record import frozen
 from kinetree.recursion.topology import depth_first
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
@@ -110,7 +112,7 @@ class Builder:
 
         owner = f"joint {joint_name!r} of body {name!r}"
         try:
-            expanded = (limits or Limits()).expanded(kind)
+            expanded = _unlimited(kind) if limits is None else limits.expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
         self._joints[name] = Joint(
@@ -316,6 +318,16 @@ def _pitch(kind: JointKind, pitch: Any, owner: str) -> float:
     return float(_numbers(pitch, 1, f"{owner}: pitch")[0])
 
 
+@cache
+def _unlimited(kind: JointKind) -> Limits:
+    return Limits().expanded(kind)
+
+
+@cache
+def _zeros(count: int) -> Array:
+    return frozen(np.zeros(count), (count,))
+
+
 def _numbers(values: Any, count: int, what: str) -> Array:
     """`count` finite numbers; one number stands for all of them."""
     try:
@@ -330,6 +342,8 @@ def _numbers(values: Any, count: int, what: str) -> Array:
 
 
 def _non_negative(values: Any, count: int, what: str) -> Array:
+    if type(values) is float and values == 0.0:
+        return _zeros(count)
     array = _numbers(values, count, what)
     if (array < 0.0).any():
         raise ModelError(f"{what} {values!r} is negative")

@@ -24,7 +24,7 @@ def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[floa
             raise ModelError(f"{owner}: {what} {given!r} is not made of numbers") from None
         if array.shape != shape:
             raise ModelError(f"{owner}: {what} has shape {array.shape}, must be {shape}")
-        if not np.isfinite(array).all():
+        if not all(map(math.isfinite, array.ravel().tolist())):
             raise ModelError(f"{owner}: {what} has NaN or infinite entries")
         checked.append(array)
     return float(checked[0]), checked[1], checked[2]
@@ -52,14 +52,19 @@ def fault(mass: float, inertia: Array) -> str | None:
     """
     if mass < 0.0:
         return f"mass {mass:g} kg is negative"
-    scale = float(np.max(np.abs(inertia)))
+    # plain numbers: NumPy would take ten times as long for so few
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = inertia.tolist()
+    scale = max(map(abs, (xx, xy, xz, yx, yy, yz, zx, zy, zz)))
     if scale == 0.0:
         return None
     if mass == 0.0:
         return "mass is zero but inertia is not; give both or neither (use armature for rotors)"
-    if np.max(np.abs(inertia - inertia.T)) > _ASYMMETRY * scale:
+    if max(abs(xy - yx), abs(xz - zx), abs(yz - zy)) > _ASYMMETRY * scale:
         return "inertia is not symmetric; give the full 3×3 matrix about the centre of mass"
-    low, middle, high = (float(x) for x in np.linalg.eigvalsh((inertia + inertia.T) / 2.0))
+    if xy == yx == xz == zx == yz == zy == 0.0:
+        low, middle, high = sorted((xx, yy, zz))
+    else:
+        low, middle, high = np.linalg.eigvalsh((inertia + inertia.T) / 2.0).tolist()
     moments = f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
     if low < -_NEGATIVE * high or not math.isfinite(high):
         return f"inertia is not positive definite ({moments}); is it about the centre of mass?"
