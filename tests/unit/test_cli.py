@@ -45,9 +45,11 @@ def test_demo(call: Callable[..., Any]) -> None:
     assert str(kt.zoo.humanoid24()) in result.output
     assert "8 random states: passed" in result.output
     rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
+    # angles are plain numbers: they need no normalizing, and these derivatives are constant
+    free = {"normalize", "dintegrate", "ddifference", "tangent_map", "bracket"}
     for name in FUNCTIONS:
         operations, *times = (float(word.replace(",", "")) for word in rows[name])
-        assert operations > 0
+        assert (operations > 0) != (name in free)
         assert len(times) == 5
         assert all(time > 0 for time in times)
     for name in kt.operational_space.METHODS:

@@ -347,8 +347,22 @@ def test_what_is_no_file_of_the_cache_is_a_miss(directory: Path, kind: str) -> N
         path.unlink(missing_ok=True)
 
 
-def test_files_of_writers_that_died_are_removed(directory: Path) -> None:
+def test_a_process_searches_the_directory_once_for_many_files(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing thousands of files for each new one would take longer than compiling it."""
+    searched: list[Path] = []
+    monkeypatch.setattr(cache, "_prune", searched.append)
+    for k in range(20):
+        cache.store(f"k{k}", META, CODE)
+    assert searched == [directory]
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 32 * 10 * len(CODE))
+    for k in range(20):
+        cache.store(f"k{k}", META, CODE)
+    assert len(searched) > 2
+
+
+def test_files_of_writers_that_died_are_removed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("key", META, CODE)
+    monkeypatch.setattr(cache, "_unchecked", {})  # another process
     old, new = directory / ".old.part", directory / ".new.part"
     for path in (old, new):
         path.write_bytes(b"half of")

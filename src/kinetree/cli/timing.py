@@ -24,6 +24,9 @@ MOST_CALLS = 1024
 #: Batches are cut so that no result is larger than this [bytes].
 LARGEST = 2**29
 
+#: What functions of a time step are given [s].
+TIME_STEP = 1e-3
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -57,8 +60,10 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
     """
     function = getattr(robot, name)
     one_frame = isinstance(function, FrameFunction) and function.needs_frames
-    dimensions = [a.dimensions[0] for a in function.algorithm.inputs if "frames" not in a.dimensions]
-    arrays = [states[str(dimension)] for dimension in dimensions]
+    inputs = [argument for argument in function.algorithm.inputs if "frames" not in argument.dimensions]
+    # the only scalars are time steps
+    step = np.full(len(states["q"]), TIME_STEP)
+    arrays = [states[str(argument.dimensions[0])] if argument.dimensions else step for argument in inputs]
     rest = [frame] if one_frame else []
     batch = max(1, min(len(arrays[0]), LARGEST // size(function(*(array[0] for array in arrays), *rest))))
     call = least_time(function, [[*sample, *rest] for sample in zip(*(array[:MOST_CALLS] for array in arrays))])

@@ -90,11 +90,10 @@ class MjcfFile:
             parent = element.getparent()
             if parent is None:
                 raise origin.error("consists only of an <include>; load the included file instead")
-            place = parent.index(element)
-            parent.remove(element)
-            for offset, child in enumerate(list(part)):
+            place, children = parent.index(element), list(part)
+            for child in children:
                 self._files.setdefault(child, included.file)
-                parent.insert(place + offset, child)
+            parent[place : place + 1] = children  # in one step: inserting them one by one would count up to each place
 
     def _read(self, path: Path, origin: Origin) -> Source:
         try:

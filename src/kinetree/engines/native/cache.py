@@ -152,7 +152,7 @@ def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         return
-    _prune(directory)
+    _prune_after(directory, len(body))
 
 
 def _digest(name: str, body: bytes) -> bytes:
@@ -195,6 +195,19 @@ def _is_private(status: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _prune_after(directory: Path, written: int) -> None:
+    """Prune when this process has written so much since it last did that the cache may have become too large."""
+    pending = _unchecked.get(directory, LIMIT_BYTES) + written
+    _unchecked[directory] = pending
+    if pending > LIMIT_BYTES // 32:
+        _unchecked[directory] = 0
+        _prune(directory)
+
+
+# Bytes written to each directory since it was last searched for files to remove.
+_unchecked: dict[Path, int] = {}
 
 
 def _prune(directory: Path) -> None:
