@@ -10,7 +10,8 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.engines.ir import Access, For, Op, Store, verify, walk
+from kinetree.engines.checks import verify
+from kinetree.engines.ir import Access, For, Op, Store, walk
 from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lower import Lowered
 from kinetree.engines.pipeline import lowered, variants_of

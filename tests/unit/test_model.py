@@ -412,8 +412,6 @@ def test_relations_of_a_forest() -> None:
     assert tree.nearest_common_ancestor(2, 4) == 0
     assert tree.nearest_common_ancestor(3, 4) == 3
     assert tree.nearest_common_ancestor(2, 6) == -1
-    assert tree.related(0, 4)
-    assert not tree.related(2, 4)
     assert tree.segments == ((0,), (1, 2), (3, 4), (5, 6))
 
 

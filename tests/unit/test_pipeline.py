@@ -12,9 +12,10 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
+from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, verify, walk
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
 from kinetree.engines.layout import Layout
 from kinetree.engines.lower import lower
 from kinetree.engines.native import libraries

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
-from kinetree.engines.ir import Program, verify
+from kinetree.engines.ir import Program
 from kinetree.engines.layout import Layout
 from kinetree.engines.lower import Lowered, lower
 from kinetree.engines.simplify import fuse, simplify

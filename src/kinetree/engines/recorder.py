@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.checks import canonical
 from kinetree.engines.fold import fold
-from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store, canonical
+from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import author_line, refuse, type_name

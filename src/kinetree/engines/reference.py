@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import require_shape
+from kinetree.engines.arguments import common_batch, require_shape
 from kinetree.errors import ContractError, InputError
 from kinetree.recursion.algorithm import Algorithm, Argument, Entries, places
 from kinetree.recursion.contract import author_line, describe, immutable, refuse, type_name
@@ -171,11 +171,7 @@ def run(
     for array, core, argument in zip(arrays, cores, algorithm.inputs, strict=True):
         require_shape(f"{name}: {argument.name}", array.shape, core)
     batches = [a.shape[: a.ndim - len(core)] for a, core in zip(arrays, cores, strict=True)]
-    try:
-        batch = np.broadcast_shapes(*batches)
-    except ValueError:
-        shapes = ", ".join(f"{a.name} {b}" for a, b in zip(algorithm.inputs, batches, strict=True))
-        raise InputError(f"{name}: batch shapes do not broadcast: {shapes}") from None
+    batch = common_batch(name, [argument.name for argument in algorithm.inputs], batches) if batches else ()
     arrays = [np.broadcast_to(a, batch + core) for a, core in zip(arrays, cores, strict=True)]
     dtype = np.result_type(np.float64, *arrays)
     outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]

@@ -91,11 +91,6 @@ class Algorithm:
         self.run(tree, *arguments)
 
     @property
-    def takes_frames(self) -> bool:
-        """Whether the call needs a choice of frames."""
-        return any("frames" in argument.dimensions for argument in (*self.inputs, *self.outputs))
-
-    @property
     def local_to_frames(self) -> bool:
         """Whether every output is indexed by frames, so that only the nodes supporting these frames matter."""
         return all("frames" in argument.dimensions for argument in self.outputs)

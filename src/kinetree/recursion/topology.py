@@ -96,10 +96,6 @@ class Topology:
                 other = self.parents[other]
         return one
 
-    def related(self, one: int, other: int) -> bool:
-        """Whether one of two nodes supports the other."""
-        return self.nearest_common_ancestor(one, other) in (one, other)
-
     @cached_property
     def segments(self) -> tuple[tuple[int, ...], ...]:
         """The serial chains between branchings, base first, in order of their first node. [J11] §7."""

@@ -74,19 +74,6 @@ def conjugate(q: Array) -> Array:
     return opposite
 
 
-def quaternion_tangent_map(q: Array) -> Array:
-    """Takes a change of a quaternion of any length to the body-frame rotation vector that it is: (…, 4) to (…, 3, 4).
-
-    Twice the vector part of q⁻¹ δq. A change along q itself turns nothing.
-    """
-    with np.errstate(all="ignore"):
-        largest = np.max(np.abs(q), axis=-1, keepdims=True)
-        scaled = q / largest
-        w, x, y, z = np.moveaxis(2.0 * scaled / _square(scaled) / largest, -1, 0)
-    rows = [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
-
-
 def normalized(q: Array) -> Array:
     """Quaternions of length one, (…, 4); a zero one becomes NaN. Analytic, so that complex steps pass through."""
     # scaling by the largest entry first keeps the squares from overflowing and underflowing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 
 class FunctionWriter:
@@ -40,40 +40,36 @@ class FunctionWriter:
         """Element of an array of pointers."""
         return self.let(f"load ptr, ptr {self.at(pointer, index, 'ptr')}, align 8")
 
-    @contextmanager
-    def loop(self, start: str | int, stop: str | int, step: int = 1) -> Iterator[str]:
+    def loop(self, start: str | int, stop: str | int, step: int = 1) -> AbstractContextManager[str]:
         """Repeat the block for an index from `start` while it is below `stop`."""
-        k = self._fresh()
-        before, index = self._block, f"%i{k}"
-        self.do(f"br label %head{k}")
-        self._open(f"head{k}")
-        self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
-        self.do(f"%more{k} = icmp slt i64 {index}, {stop}")
-        self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
-        self._open(f"body{k}")
-        yield index
-        self.do(f"br label %latch{k}")
-        self._open(f"latch{k}")
-        self.do(f"%next{k} = add i64 {index}, {step}")
-        self.do(f"br label %head{k}")
-        self._open(f"exit{k}")
+        return self._repeat(start, f"slt i64 {{}}, {stop}", lambda index: f"add i64 {index}, {step}")
+
+    def chain(self, start: str | int, links: str) -> AbstractContextManager[str]:
+        """Repeat the block for an index from `start` on, following links in an array until one is negative."""
+        load = "load i64, ptr {}, align 8, !invariant.load !0"
+        return self._repeat(start, "sge i64 {}, 0", lambda index: load.format(self.at(links, index, "i64")))
 
     @contextmanager
-    def chain(self, start: str | int, links: str) -> Iterator[str]:
-        """Repeat the block for an index from `start` on, following links in an array until one is negative."""
+    def _repeat(self, start: str | int, more: str, following: Callable[[str], str]) -> Iterator[str]:
+        """Repeat the block for an index.
+
+        Args:
+            start: Its first value.
+            more: Comparison that holds while there is more to do.
+            following: Instruction for the next value.
+        """
         k = self._fresh()
         before, index = self._block, f"%i{k}"
         self.do(f"br label %head{k}")
         self._open(f"head{k}")
         self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
-        self.do(f"%more{k} = icmp sge i64 {index}, 0")
+        self.do(f"%more{k} = icmp {more.format(index)}")
         self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
         self._open(f"body{k}")
         yield index
         self.do(f"br label %latch{k}")
         self._open(f"latch{k}")
-        self.do(f"%link{k} = getelementptr i64, ptr {links}, i64 {index}")
-        self.do(f"%next{k} = load i64, ptr %link{k}, align 8, !invariant.load !0")
+        self.do(f"%next{k} = {following(index)}")
         self.do(f"br label %head{k}")
         self._open(f"exit{k}")
 
