@@ -345,6 +345,23 @@ def test_functions_of_rigid_trees_say_so(name: str) -> None:
         robot.tasks(["arm"]).inverse_inertia(q)
 
 
+def test_everything_that_exists_compiles() -> None:
+    robot = kt.Builder().add_node("bead", Bead(0.5, 2.0)).build()
+    robot.compile()
+    with pytest.raises(kt.errors.UnsupportedError, match="coriolis_matrix"):
+        robot.compile(["coriolis_matrix"])
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics_derivatives", "inverse_dynamics.vjp"])
+def test_matrices_by_columns_are_not_exported(name: str, tmp_path: Any) -> None:
+    robot = with_a_bead()
+    robot.export_c(["forward_dynamics"], tmp_path)
+    with pytest.raises(kt.errors.InputError, match=name):
+        robot.export_c([name], tmp_path)
+    with pytest.raises(kt.errors.UnsupportedError, match="coriolis_matrix exists for trees of rigid bodies only"):
+        robot.export_c(["coriolis_matrix"], tmp_path)
+
+
 class Wrong(Bead):
     def inertia(self, c: Any, q: Any) -> Any:
         return np.eye(3)

@@ -46,6 +46,11 @@ class ColumnFunction(Function[P, R]):
     def _is_default(self, *_: Any) -> bool:
         return False
 
+    @property
+    def is_recursion(self) -> bool:
+        """Whether the recursion alone computes the result."""
+        return False
+
     def count(self) -> Count:
         """Operations of one evaluation."""
         return super().count() * self.mechanism.nv
@@ -65,6 +70,11 @@ class FrameColumnFunction(FrameFunction[P, R]):
         return lambda q, out=None: _columns(self.name, bound, q, self.mechanism.nv, out)
 
     def _is_default(self, *_: Any) -> bool:
+        return False
+
+    @property
+    def is_recursion(self) -> bool:
+        """Whether the recursion alone computes the result."""
         return False
 
     def count(self, frames: Any = None, reference: str | None = None) -> Count:
@@ -98,6 +108,11 @@ class _Derivatives(ForcedFunction[P, R]):
         return parts if self._bundle is tuple else self._bundle(*parts)
 
     def _is_default(self, *_: Any) -> bool:
+        return False
+
+    @property
+    def is_recursion(self) -> bool:
+        """Whether the recursion alone computes the result."""
         return False
 
     def count(self) -> Count:

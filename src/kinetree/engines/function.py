@@ -178,6 +178,7 @@ class Function(Gate, Generic[P, R]):
 
     def require(self) -> None:
         """Raise if the function is not defined for this mechanism."""
+        self.algorithm.require(self.mechanism, self.name)
         if self._guard is not None:
             self._guard(self.mechanism)
 

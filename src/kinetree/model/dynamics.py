@@ -264,15 +264,17 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         If this takes long, processes on the other cores help by filling the cache of compiled code.
 
         Args:
-            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; all of them by default.
+            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; by default all that exist for
+                this robot's kinds of nodes.
             progress: Called with the name of the function that is next, the number of those done, and of all; also at
                 the end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
         """
         if isinstance(functions, str) or not isinstance(functions, Iterable | None):
             raise InputError(f"compile() takes a list of names of functions, or None for all; got {functions!r}")
         names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
-        for name in names:
-            self._function(name)
+        chosen = [self._function(name) for name in names]
+        if functions is None and self.mechanism.first_general is not None:
+            names = tuple(name for name, one in zip(names, chosen, strict=True) if one.algorithm.any_node)
         compile_functions(self, names, progress)
 
     def count(self, function: str, frames: str | Iterable[str] | None = None) -> Count:
