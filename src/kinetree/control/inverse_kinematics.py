@@ -2,13 +2,13 @@
 
 With e the errors of all targets (`pose_error`) and J their Jacobian, a step is
 
-    Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e         λ = c eᵀe                                                    (1)
+    Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e         λ = c eᵀe         [S11]                                      (1)
 
-c shrinks when a step helps and grows when it does not. Joints that are at a limit and would go beyond it are left out
-of J. A target that is not reached is tried again from the next of a fixed sequence of configurations, so that a
-target's result does not depend on the others: it has the same bits alone and in a batch.
+c shrinks when a step helps and grows when it does not. Joints that would go beyond a limit end there; the others take
+over what they leave. A target that is not reached is tried again from the next of a fixed sequence of configurations,
+so that a target's result does not depend on the others: it has the same bits alone and in a batch.
 
-[SWP] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
+[S11] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
       Robotics 27, 2011.
 """
 
@@ -30,8 +30,10 @@ from kinetree.spatial.value import Array
 
 #: c at the start of a try, its bounds, and how it changes with steps that help and steps that do not.
 _DAMPING, _LEAST, _MOST, _BETTER, _WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
-#: Share of the error that a step must take away to be worth it: below it for ten steps, a try has failed.
-_PROGRESS = 1e-3
+#: Share of the error that a step must take away to be worth it, and after how many others a try has failed.
+_PROGRESS, _PATIENCE = 1e-3, 10
+#: How often a step is computed, each time with those joints at their limits that went beyond them before.
+_CLAMPINGS = 3
 
 
 class InverseKinematics(NamedTuple):
@@ -148,7 +150,7 @@ class _Problem:
         cost, damping = _squares(e), np.full(len(q), _DAMPING)
         idle = np.zeros(len(q), dtype=int)
         for _ in range(iterations):
-            open_ = np.flatnonzero((np.abs(e).max(axis=1) > tolerance) & (idle < 10))
+            open_ = np.flatnonzero((np.abs(e).max(axis=1) > tolerance) & (idle < _PATIENCE))
             if not len(open_):
                 break
             step = self._step(q[open_], e[open_], damping[open_] * cost[open_])
@@ -165,19 +167,25 @@ class _Problem:
         return q, np.abs(e).max(axis=1)
 
     def _step(self, q: Array, e: Array, damping: Array) -> Array:
-        """(1), without joints that are at a limit and would go beyond it."""
+        """(1), in which joints that would go beyond a limit end there, and the others make up for it."""
         J = self.jacobian(q)
         slope = times(np.swapaxes(J, -1, -2), e)[:, self._v]
         at = q[:, self._q]
         stuck = ((at <= self._low) & (slope < 0.0)) | ((at >= self._high) & (slope > 0.0))
-        free = np.ones((len(q), J.shape[-1]))
+        free, fixed = np.ones((len(q), J.shape[-1])), np.zeros((len(q), J.shape[-1]))
         free[:, self._v] = np.where(stuck, 0.0, 1.0)
-        J = J * free[:, None, :]
-        back = np.swapaxes(J, -1, -2)
-        A = product(J, back)
-        A = A + (damping + 1e-15)[:, None, None] * np.eye(A.shape[-1])
-        x, _ = solved(A, e, np.diagonal(A, axis1=-2, axis2=-1))
-        return times(back, x)
+        for _ in range(_CLAMPINGS):
+            own = J * free[:, None, :]
+            back = np.swapaxes(own, -1, -2)
+            A = product(own, back)
+            A = A + (damping + 1e-15)[:, None, None] * np.eye(A.shape[-1])
+            x, _ = solved(A, e - times(J, fixed), np.diagonal(A, axis1=-2, axis2=-1))
+            step = fixed + times(back, x)
+            would = at + step[:, self._v]
+            beyond = (free[:, self._v] > 0.0) & ((would < self._low) | (would > self._high))
+            fixed[:, self._v] = np.where(beyond, np.clip(would, self._low, self._high) - at, fixed[:, self._v])
+            free[:, self._v] = np.where(beyond, 0.0, free[:, self._v])
+        return step
 
 
 def _squares(e: Array) -> Array:

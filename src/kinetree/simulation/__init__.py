@@ -1,7 +1,21 @@
-"""Motion in time: integrators on the manifold of configurations, constraints, damping, controllers in the loop."""
+"""Motion in time: integrators on the manifold of configurations, constraints, contacts, controllers in the loop."""
 
+from kinetree.simulation.contact import Points
 from kinetree.simulation.integrators import METHODS
 from kinetree.simulation.results import Film, Rollout, StepInfo
+from kinetree.simulation.shapes import Block, Capsule, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
 
-__all__ = ["METHODS", "Film", "Rollout", "Simulator", "StepInfo"]
+__all__ = [
+    "METHODS",
+    "Block",
+    "Capsule",
+    "Film",
+    "Plane",
+    "Points",
+    "Rollout",
+    "Shape",
+    "Simulator",
+    "Sphere",
+    "StepInfo",
+]

@@ -30,6 +30,8 @@ from kinetree.spatial.value import Array
 
 #: Joint accelerations of configurations and velocities.
 Accelerations = Callable[[Array, Array], Array]
+#: Joint velocities after impulses, of a configuration and velocities without them.
+Impulses = Callable[[Array, Array], Array]
 #: (robot, accelerations, q, v, dt) to q′ and v′.
 Integrator = Callable[[Any, Accelerations, Array, Array, float], tuple[Array, Array]]
 
@@ -39,17 +41,23 @@ _ROUNDS = 6
 _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
 
 
-def semi_implicit_euler(robot: Any, a: Accelerations, q: Array, v: Array, dt: float) -> tuple[Array, Array]:
+def semi_implicit_euler(
+    robot: Any, a: Accelerations, q: Array, v: Array, dt: float, impulses: Impulses | None = None
+) -> tuple[Array, Array]:
     """First order."""
     after = v + dt * a(q, v)
+    after = after if impulses is None else impulses(q, after)
     return robot.integrate(q, after, dt), after
 
 
-def midpoint(robot: Any, a: Accelerations, q: Array, v: Array, dt: float) -> tuple[Array, Array]:
-    """Second order, forces at the middle."""
+def midpoint(
+    robot: Any, a: Accelerations, q: Array, v: Array, dt: float, impulses: Impulses | None = None
+) -> tuple[Array, Array]:
+    """Second order, forces and impulses at the middle."""
     middle = robot.integrate(q, v, 0.5 * dt)
     predicted = v + (0.5 * dt) * a(middle, v)
     after = v + dt * a(middle, predicted)
+    after = after if impulses is None else impulses(middle, after)
     return robot.integrate(middle, after, 0.5 * dt), after
 
 
@@ -75,6 +83,8 @@ def implicit_midpoint(robot: Any, a: Accelerations, q: Array, v: Array, dt: floa
     return robot.integrate(q, middle, dt), 2.0 * middle - v
 
 
+#: Methods that take impulses.
+IMPULSIVE = {"midpoint": midpoint, "semi_implicit_euler": semi_implicit_euler}
 #: What `Simulator(method=…)` takes.
 METHODS: dict[str, Integrator] = {
     "midpoint": midpoint,

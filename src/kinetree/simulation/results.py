@@ -13,10 +13,16 @@ class StepInfo(NamedTuple):
     Attributes:
         acceleration: Mean joint acceleration over the step, (…, nv).
         constraint_forces: Of each constraint, by name, (…, c): on the constrained frame, moment first.
+        contact_forces: Mean forces on the points that may touch, in the world's axes, (…, k, 3) [N].
+        residual: How well the contacts obey the laws of contact and friction, as a share of the largest impulse, (…).
+        penetration: Depth of the deepest point, (…) [m].
     """
 
     acceleration: Array
     constraint_forces: dict[str, Array]
+    contact_forces: Array
+    residual: Array
+    penetration: Array
 
 
 class Rollout(NamedTuple):

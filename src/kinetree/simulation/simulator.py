@@ -7,6 +7,8 @@ Damping D and stiffness K of joints are implicit in the velocity, which keeps an
 
 in O(n). "rk4" and "implicit_midpoint" take −D v − K (q ⊖ q₀) as forces like any others.
 
+Contacts push with impulses at the end of a step: see `kinetree.simulation.contact`.
+
 Constraints are part of the accelerations (`kinetree.model.constraints`); after each step the state is projected back
 onto them, so that they do not drift.
 """
@@ -23,8 +25,10 @@ from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import AnyConstraint, Constraints
 from kinetree.model.model import Model
-from kinetree.simulation.integrators import METHODS
+from kinetree.simulation.contact import Contacts, Impulses, Points
+from kinetree.simulation.integrators import IMPULSIVE, METHODS
 from kinetree.simulation.results import Film, Rollout, StepInfo
+from kinetree.simulation.shapes import Shape
 from kinetree.spatial.value import Array
 
 #: Methods in which damping and springs are implicit by (1).
@@ -45,6 +49,9 @@ class Simulator:
         damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
         stiffness: Of springs in the joints, (nv,) [N m/rad or N/m].
         rest: Configuration at which these springs rest, (nq,); neutral by default.
+        contacts: `Points` of the robot that may touch something.
+        ground: What they may touch: `Plane`, `Block`, `Sphere`, `Capsule`, one or several; a floor by default.
+        sweeps: Of the contact solver. More of them give a smaller residual.
         project: Whether constraints are projected after each step.
 
     Raises:
@@ -63,6 +70,9 @@ class Simulator:
         damping: Any = False,
         stiffness: Any = None,
         rest: Any = None,
+        contacts: Iterable[Points] = (),
+        ground: Shape | Iterable[Shape] = (),
+        sweeps: int = 50,
         project: bool = True,
     ) -> None:
         if method not in METHODS:
@@ -85,6 +95,14 @@ class Simulator:
             added = self.dt * self._damping + self.dt**2 * self._stiffness
             self._plant = robot.with_armature(np.concatenate([j.armature for j in robot.joints]) + added)
         self.constraints = Constraints(self._plant, given, at) if given else None
+        points = tuple(contacts)
+        shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
+        if points and method not in IMPULSIVE:
+            raise InputError(f"contacts need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
+        if shapes and not points:
+            raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
+        held = self.constraints.tasks.tasks if self.constraints else ()
+        self._contacts = Contacts(self._plant, points, shapes, held, sweeps) if points else None
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
@@ -120,12 +138,24 @@ class Simulator:
     def _step(self, q: Array, v: Array, tau: Array, f_ext: Any) -> tuple[Array, Array, StepInfo]:
         felt: list[Array] = []
         accelerations = self._accelerations(q, v, tau, f_ext, felt)
-        q_after, v_after = self._integrate(self._plant, accelerations, q, v, self.dt)
+        touched: list[Impulses] = []
+        if self._contacts is None:
+            q_after, v_after = self._integrate(self._plant, accelerations, q, v, self.dt)
+        else:
+            contacts = self._contacts
+
+            def impulses(q: Array, v: Array) -> Array:
+                touched.append(contacts.apply(q, v, self.dt))
+                return touched[-1].velocity
+
+            q_after, v_after = IMPULSIVE[self.method](self._plant, accelerations, q, v, self.dt, impulses)
         mean = (v_after - v) / self.dt
         if self.constraints is not None and self._project:
             q_after, v_after = self.constraints.project(q_after, v_after)
         forces = self.constraints.split(felt[-1]) if self.constraints is not None else {}
-        return q_after, v_after, StepInfo(mean, forces)
+        none = np.zeros(v.shape[:-1])
+        felt_by = touched[-1][1:] if touched else (np.zeros((*v.shape[:-1], 0, 3)), none, none)
+        return q_after, v_after, StepInfo(mean, forces, *felt_by)
 
     def _accelerations(
         self, q: Array, v: Array, tau: Array, f_ext: Any, felt: list[Array]

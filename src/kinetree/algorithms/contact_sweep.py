@@ -1,0 +1,81 @@
+"""One sweep of projected Gauss–Seidel over frictional contacts. Cost O(r²) for r = 3 rows of each contact.
+
+Contacts have two tangential rows and a normal one. With u = G λ + g the velocities after impulses λ, each contact in
+turn takes
+
+    λ_n ← max(0, λ_n − u_n/G_nn)                                                                 (1)
+    λ_t ← what is left of λ_t − u_t/ρ in the disk of radius μ λ_n, ρ the larger eigenvalue of G_tt (2)
+
+[M88] and [JAJ98]; u is kept up to date. The language has no comparisons: max(0, x) is ½(x + √x²).
+
+[M88]   J. Moreau, "Unilateral contact and dry friction in finite freedom dynamics", 1988.
+[JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
+        Methods in Applied Mechanics and Engineering 155, 1998.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.scalar import sqrt
+
+_NEVER_ZERO = 2.0**-500
+
+
+@algorithm(
+    G=("rows", "rows"),
+    velocity=("rows",),
+    impulse=("rows",),
+    friction=("rows",),
+    after=("rows",),
+    solved=("rows",),
+    outputs=("after", "solved"),
+)
+def contact_sweep(
+    tree: Tree, G: Indexed, velocity: Indexed, impulse: Indexed, friction: Indexed, after: Indexed, solved: Indexed
+) -> None:
+    """Visit every contact once.
+
+    Args:
+        tree: Has the rows, three for each contact; nothing else of it is used.
+        G: Velocity of each row per unit impulse along each row, (r, r).
+        velocity: u = G λ + g, (r,).
+        impulse: λ, (r,).
+        friction: μ of each contact, at its normal row, (r,).
+        after: u after the sweep, (r,).
+        solved: λ after the sweep, (r,).
+    """
+    u, part = tree.array("rows"), tree.array("rows")
+    for row in tree.task_rows():
+        u[row] = velocity[row]
+        part[row] = impulse[row]
+
+    for contact, _, _ in tree.tasks():
+        x, y, n = contact.rows
+        pressed = _positive(part[n] - u[n] / G[n, n])  # (1)
+        change = pressed - part[n]
+        part[n] = pressed
+        for other in tree.task_rows():
+            u[other] = u[other] + G[n, other] * change
+
+        half = 0.5 * (G[x, x] + G[y, y])
+        apart = 0.5 * (G[x, x] - G[y, y])
+        stiff = 1.0 / (half + sqrt(apart * apart + G[x, y] * G[x, y]))
+        along, across = part[x] - stiff * u[x], part[y] - stiff * u[y]  # (2)
+        length = sqrt(along * along + across * across)
+        share = 1.0 - _positive(length - friction[n] * pressed) / (length + _NEVER_ZERO)
+        along_change, across_change = along * share - part[x], across * share - part[y]
+        part[x] = along * share
+        part[y] = across * share
+        for other in tree.task_rows():
+            u[other] = u[other] + G[x, other] * along_change + G[y, other] * across_change
+
+    for row in tree.task_rows():
+        after[row] = u[row]
+        solved[row] = part[row]
+
+
+def _positive(x: Any) -> Any:
+    return 0.5 * (x + sqrt(x * x))

@@ -1,0 +1,171 @@
+"""Contacts: boxes that slide, stick, slide down and drop, with the values that Coulomb's law has for the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import simulation
+from kinetree.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SIZE, MU, DT = (0.2, 0.2, 0.1), 0.5, 1e-3
+CORNERS = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+START = np.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0])
+
+
+def world(slope: float = 0.0, **options: Any) -> simulation.Simulator:
+    """A box on a plane; a slope is a gravity that pulls aside."""
+    angle = np.radians(slope)
+    box = kt.zoo.box(SIZE, 1.0).with_gravity((9.81 * np.sin(angle), 0.0, -9.81 * np.cos(angle)))
+    given = {"contacts": [simulation.Points("box", CORNERS)], "ground": simulation.Plane(friction=MU), **options}
+    return simulation.Simulator(box, dt=DT, **given)
+
+
+def test_a_box_slides_to_rest() -> None:
+    """Euler's steps of v′ = v − μ g dt add up to a way that is known."""
+    floor = world(method="semi_implicit_euler")
+    speed, expected = 2.0, 0.0
+    while speed > 0.0:
+        speed = max(0.0, speed - MU * 9.81 * DT)
+        expected += speed * DT
+    path = floor.rollout(START, [0, 0, 0, 2.0, 0, 0], np.zeros((450, 6)))
+    assert path.q[-1, 0] == pytest.approx(expected, abs=1e-9)
+    np.testing.assert_allclose(path.q[-1, 1:3], START[1:3], atol=1e-12)
+    assert float(np.abs(path.v[-1]).max()) < 1e-12
+
+
+@pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler"])
+def test_a_box_sticks_on_a_slope(method: str) -> None:
+    """Below the angle of friction it does not creep."""
+    path = world(20.0, method=method).rollout(START, np.zeros(6), np.zeros((300, 6)))
+    assert float(np.abs(path.q[-1, :3] - START[:3]).max()) < 1e-11
+
+
+def test_a_box_slides_down_a_steeper_slope() -> None:
+    path = world(30.0).rollout(START, np.zeros(6), np.zeros((200, 6)))
+    a = 9.81 * (np.sin(np.radians(30.0)) - MU * np.cos(np.radians(30.0)))
+    assert path.v[-1, 3] == pytest.approx(a * 0.2, rel=1e-9)
+    assert path.q[-1, 2] == pytest.approx(0.05, abs=1e-12)
+
+
+def test_forces_carry_the_weight_and_obey_the_cone() -> None:
+    _, _, info = world(20.0).step(START, np.zeros(6))
+    angle = np.radians(20.0)
+    expected = 9.81 * np.array([-np.sin(angle), 0.0, np.cos(angle)])
+    np.testing.assert_allclose(info.contact_forces.sum(axis=0), expected, atol=1e-10)
+    tangents = np.hypot(info.contact_forces[:, 0], info.contact_forces[:, 1])
+    assert (tangents <= MU * info.contact_forces[:, 2] + 1e-12).all()
+    assert info.residual < 1e-10
+    assert info.penetration < 1e-15
+
+
+def test_drops_gain_no_energy() -> None:
+    floor = world(sweeps=100)
+    robot = floor.robot
+    rng = np.random.default_rng(0)
+    q, v = np.tile(START, (4, 1)), rng.normal(size=(4, 6))
+    q[:, 2] = 0.25
+    q[:, 3:] = robot.random_configuration(rng, (4,))[:, 3:]
+    deepest, residual = 0.0, 0.0
+    energy = sum(robot.energy(q, v))
+    for _ in range(400):
+        q, v, info = floor.step(q, v)
+        now = sum(robot.energy(q, v))
+        touching = info.contact_forces[..., 2].sum(axis=-1) > 0.0
+        assert float((now - energy)[touching].max(initial=-1.0)) < 1e-4
+        energy = now
+        deepest, residual = max(deepest, float(info.penetration.max())), max(residual, float(info.residual.max()))
+    assert deepest < 5e-3
+    assert residual < 1e-2
+
+
+def test_constraints_are_eliminated() -> None:
+    """Two halves welded together slide as one box does."""
+    half = kt.zoo.box(SIZE, 0.5, "half")
+    both = kt.zoo.box(SIZE, 0.5).attach("world", half)
+    start = np.concatenate([START, START])
+    joined = simulation.Simulator(
+        both, constraints=[kt.Weld("half", "box")], at=start, contacts=[simulation.Points("box", CORNERS)],
+        ground=simulation.Plane(friction=MU), dt=DT,
+    )  # fmt: skip
+    rate = np.array([0, 0, 0, 1.0, 0, 0] * 2)
+    path = joined.rollout(start, rate, np.zeros((100, 12)))
+    alone = world().rollout(START, rate[:6], np.zeros((100, 6)))
+    np.testing.assert_allclose(path.q[-1, :3], alone.q[-1, :3], atol=1e-9)
+    np.testing.assert_allclose(path.q[-1, 7:10], alone.q[-1, :3], atol=1e-9)
+
+
+def test_bits_do_not_depend_on_the_batch() -> None:
+    floor = world(10.0)
+    rng = np.random.default_rng(1)
+    q, v = np.tile(START, (5, 1)), 0.2 * rng.normal(size=(5, 6))
+    q[2] = np.nan
+    together = floor.step(q, v)
+    for i in range(5):
+        alone = floor.step(q[i], v[i])
+        np.testing.assert_array_equal(alone[0], together[0][i])
+        np.testing.assert_array_equal(alone[1], together[1][i])
+        for name in ("contact_forces", "residual", "penetration"):
+            np.testing.assert_array_equal(getattr(alone[2], name), getattr(together[2], name)[i])
+    assert np.isfinite(np.delete(together[0], 2, axis=0)).all()
+
+
+SHAPES: dict[str, simulation.Shape] = {
+    "plane": simulation.Plane((0.3, -0.2, 1.0), 0.1),
+    "sphere": simulation.Sphere((0.1, 0.2, 0.3), 0.4),
+    "capsule": simulation.Capsule((0.0, 0.0, 0.0), (0.5, 0.2, 0.1), 0.2),
+    "block": simulation.Block((0.1, 0.0, 0.2), (0.6, 0.4, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_normals_are_the_slopes_of_gaps(name: str) -> None:
+    shape = SHAPES[name]
+    points = np.random.default_rng(2).uniform(-1.0, 1.0, (200, 3))
+    gap, normal = shape.gap(points)
+    np.testing.assert_allclose(np.linalg.norm(normal, axis=-1), 1.0, atol=1e-12)
+    step = 1e-6
+    for i in range(3):
+        ahead, behind = (shape.gap(points + sign * step * np.eye(3)[i])[0] for sign in (1.0, -1.0))
+        np.testing.assert_allclose((ahead - behind) / (2.0 * step), normal[:, i], atol=1e-4)
+    # along its normal, a point is on the surface after the gap: exactly outside of convex shapes
+    outside = gap > 0.0
+    np.testing.assert_allclose(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, atol=1e-12)
+
+
+def test_a_box_slides_off_a_ball() -> None:
+    """A box balanced beside the top of a sphere slides off it and lands on the floor."""
+    ground = [simulation.Plane(friction=MU), simulation.Sphere((0.0, 0.0, 0.2), 0.2, friction=0.0)]
+    box = kt.zoo.box(SIZE, 1.0)
+    both = simulation.Simulator(box, contacts=[simulation.Points("box", [*CORNERS, (0, 0, -0.05)])], ground=ground)
+    start = np.array([0.05, 0.0, 0.45, 1.0, 0.0, 0.0, 0.0])
+    path = both.rollout(start, np.zeros(6), np.zeros((600, 6)))
+    assert path.q[-1, 0] > 0.1
+    assert path.q[-1, 2] < 0.4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: world(method="rk4"), "contacts need one of the methods midpoint, semi_implicit_euler; got 'rk4'"),
+        (lambda: world(contacts=["box"]), "contacts holds simulation.Points, got str"),
+        (lambda: world(ground=[3]), "ground holds shapes such as simulation.Plane, got int"),
+        (lambda: world(contacts=[]), "there is ground, but no contacts="),
+        (lambda: world(sweeps=0), "sweeps=0 is not a positive number of sweeps"),
+        (lambda: simulation.Points("box", np.zeros((2, 2))), r"positions are \(k, 3\), finite; got shape \(2, 2\)"),
+        (lambda: simulation.Points("box", "corner"), "positions are not numbers"),
+        (lambda: world(contacts=[simulation.Points("crate", CORNERS)]), "no frame is called 'crate'"),
+        (lambda: simulation.Plane(normal=(0, 0, 0)), "a plane needs a normal other than zero"),
+        (lambda: simulation.Plane(friction=-1.0), "friction=-1.0 is not a number from zero on"),
+        (lambda: simulation.Sphere((0, 0), 1.0), r"center takes three numbers, got \(0, 0\)"),  # type: ignore[arg-type]
+        (lambda: simulation.Block((0, 0, np.nan), (1, 1, 1)), "center must be finite"),
+    ],
+)
+def test_refused(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
