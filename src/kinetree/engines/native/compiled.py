@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.engines import arguments
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import threads
+from kinetree.engines.native import pool, threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_code import SMALLEST_BATCH
@@ -97,7 +97,7 @@ class Compiled(Gate):
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
                     self.open_gate(self.binding, driver, kernel, width, self._width)
-                self._single = self._runners.get(1)
+                self._single = None if self.binding.has_big_results else self._runners.get(1)
             return self._runners[width]
 
     def _general(self, inputs: tuple[Any, ...], out: Any) -> Any:
@@ -164,7 +164,7 @@ class Compiled(Gate):
         outputs = self.binding.outputs
         shapes = [batch + operand.shape for operand in outputs]
         if out is None:
-            return tuple(np.empty(shape) for shape in shapes)
+            return tuple(pool.empty(shape) for shape in shapes)
         return arguments.results(self.binding.name, out, [operand.name for operand in outputs], shapes)
 
 

@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from kinetree.engines.llvm.target import Target
 from kinetree.engines.llvm.writer import FunctionWriter, transpose
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
+from kinetree.engines.native.pool import pool_text
 
 _ALIGNMENT = 64
 
@@ -45,7 +46,7 @@ def driver_text(width: int, target: Target) -> str:
     lanes = f"<{width} x double>"
     block = max(2, target.width)
     mirror = _mirror_lanes(width) if width > 1 else _mirror(block)
-    parts = [_take(width), _put(width), mirror, _drive(width), _standard(target), _restore(target)]
+    parts = [_take(width), _put(width), mirror, _drive(width), _standard(target), _restore(target), pool_text()]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",
@@ -309,7 +310,8 @@ def _drive(width: int) -> str:
         pass
 
     size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {_ALIGNMENT}")
-    memory = f.let(f"call ptr @malloc(i64 {size})")
+    slots = f.address("%plan", PlanWord.POOL)
+    memory = f.let(f"call ptr @grab(ptr {slots}, i64 {size})")
     with f.returning_when(f.let(f"icmp eq ptr {memory}, null")):
         state = f.let("call i32 @PyGILState_Ensure()")
         f.let("call ptr @PyErr_NoMemory()")
@@ -383,5 +385,5 @@ def _drive(width: int) -> str:
                 f.do(f"call void @put(ptr {area}, ptr {sink}, {arguments})")
 
     f.do(f"call void @restore(i64 {found})")
-    f.do(f"call void @free(ptr {memory})")
+    f.do(f"call void @drop(ptr {slots}, ptr {memory}, i64 {size})")
     return f.text()

@@ -28,7 +28,7 @@ from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import gate_code as code
-from kinetree.engines.native import threads
+from kinetree.engines.native import pool, threads
 from kinetree.engines.native.gate_code import Word
 from kinetree.engines.native.gufunc import c_table
 from kinetree.engines.native.libraries import Library, find_or_compile
@@ -195,7 +195,7 @@ class Gate(_Base):
             width: The lane width: 1 for single samples, or that of batches.
             batch_width: The lane width of batches.
         """
-        if not NATIVE or len(binding.operands) > code.MAX_OPERANDS:
+        if not NATIVE or len(binding.operands) > code.MAX_OPERANDS or binding.has_big_results:
             return
         with _lock:
             description = vars(self).get("_gate") or _Description(binding)
@@ -273,7 +273,10 @@ class _Description:
         words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
         words[Word.FOOTPRINT] = max(1, binding.footprint)
         words[Word.BUNDLE], words[Word.FLOAT_TYPE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(float), id(tuple)
-        words[Word.MOST_SAMPLES] = max(1, (threads.NUMBERS_PER_THREAD - 1) // max(1, binding.footprint))
+        # more samples are worth threads, or have results that memory is kept for
+        largest = max(operand.size for operand in binding.outputs)
+        most = min(threads.NUMBERS_PER_THREAD // max(1, binding.footprint), pool.SMALLEST_RESULT // (8 * largest))
+        words[Word.MOST_SAMPLES] = max(1, most - 1)
         for k, operand in enumerate(operands):
             entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)

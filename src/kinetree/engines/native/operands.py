@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.native import pool
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HEADER_WORDS = 8
@@ -96,6 +98,11 @@ class Binding:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
+    @property
+    def has_big_results(self) -> bool:
+        """Whether memory is kept for results of a single sample."""
+        return any(8 * operand.size >= pool.SMALLEST_RESULT for operand in self.outputs)
+
     @cached_property
     def footprint(self) -> int:
         """Numbers touched by one sample: scratch memory, inputs and outputs."""
@@ -112,6 +119,7 @@ class PlanWord(IntEnum):
     OUTPUTS = 4
     SCRATCH_BYTES = 5
     WORKSPACE = 6
+    POOL = 7
 
 
 class OperandWord(IntEnum):
@@ -164,6 +172,7 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
         offset += operand.size * lane_bytes
         first_step += len(operand.shape)
     words[PlanWord.KERNEL] = kernel
+    words[PlanWord.POOL] = pool.slots.ctypes.data
     words[PlanWord.PARAMETERS] = binding.parameters.ctypes.data
     words[PlanWord.TABLES] = binding.tables.ctypes.data
     words[PlanWord.INPUTS] = len(binding.inputs)

@@ -1,0 +1,157 @@
+"""Memory that is kept from call to call, so that the kernel need not map and clear fresh pages each time.
+
+Scratch from 64 KiB on comes from a few slots that all threads share without locks: machine code takes a block out of a
+slot and puts it back, or leaves it in place of another if all slots are taken. Results from 256 KiB on are views of
+buffers that each thread keeps; a buffer is used again once no array refers to it. What is kept is bounded: four blocks
+of scratch, and four buffers for each thread that asks for such results, of at most 64 MiB each.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import sysconfig
+import threading
+from typing import Any
+
+import numpy as np
+
+SLOTS = 4
+#: Bytes from which on scratch is kept, and beyond which nothing is.
+SMALLEST, LARGEST = 1 << 16, 1 << 26
+#: Bytes from which on results are kept: fresh memory of this size is mapped and given back by the C library.
+SMALLEST_RESULT = 1 << 18
+
+#: Addresses of kept scratch, 0 where there is none.
+slots = np.zeros(SLOTS, dtype=np.int64)
+_kept = threading.local()
+
+
+def _idle() -> int:
+    """References that `empty` sees to a buffer that nobody else uses."""
+    buffers = [np.empty(1)]
+    for buffer in buffers:
+        return sys.getrefcount(buffer)
+    raise AssertionError
+
+
+# Without a global lock, or on other interpreters, the number of references says nothing.
+_COUNTABLE = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+_IDLE = _idle() if _COUNTABLE else 0
+
+
+def empty(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]:
+    """An array of float64 for results, in memory that may have been used before."""
+    size = 8 * math.prod(shape)
+    if not SMALLEST_RESULT <= size <= LARGEST or not _COUNTABLE:
+        return np.empty(shape)
+    buffers: list[Any] = _kept.__dict__.setdefault("buffers", [])
+    for buffer in buffers:
+        if size <= buffer.nbytes <= 2 * size and sys.getrefcount(buffer) == _IDLE:
+            return buffer[: size // 8].reshape(shape)  # type: ignore[no-any-return]
+    fresh = np.empty(size // 8)
+    if len(buffers) == SLOTS:
+        del buffers[0]
+    buffers.append(fresh)
+    return fresh.reshape(shape)
+
+
+def pool_text() -> str:
+    """LLVM assembly of `grab` and `drop`: scratch of some bytes, aligned to a cache line if it is from the pool.
+
+    In front of a kept block stand its capacity and the address that `free` takes.
+    """
+    return f"""
+define internal ptr @grab(ptr %slots, i64 %size) {{
+entry:
+  %big = icmp uge i64 %size, {SMALLEST}
+  br i1 %big, label %look, label %small
+small:
+  %plain = call ptr @malloc(i64 %size)
+  ret ptr %plain
+look:
+  %i = phi i64 [0, %entry], [%next, %on]
+  %slot = getelementptr i64, ptr %slots, i64 %i
+  %found = atomicrmw xchg ptr %slot, i64 0 acquire
+  %none = icmp eq i64 %found, 0
+  br i1 %none, label %on, label %measure
+measure:
+  %block = inttoptr i64 %found to ptr
+  %head = getelementptr i64, ptr %block, i64 -2
+  %capacity = load i64, ptr %head, align 8
+  %fits = icmp uge i64 %capacity, %size
+  br i1 %fits, label %take, label %back
+take:
+  ret ptr %block
+back:
+  %exchange = cmpxchg ptr %slot, i64 0, i64 %found release monotonic
+  %put = extractvalue {{i64, i1}} %exchange, 1
+  br i1 %put, label %on, label %lost
+lost:
+  %lost_raw_at = getelementptr ptr, ptr %block, i64 -1
+  %lost_raw = load ptr, ptr %lost_raw_at, align 8
+  call void @free(ptr %lost_raw)
+  br label %on
+on:
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, {SLOTS}
+  br i1 %more, label %look, label %fresh
+fresh:
+  %bytes = add i64 %size, 128
+  %raw = call ptr @malloc(i64 %bytes)
+  %failed = icmp eq ptr %raw, null
+  br i1 %failed, label %nothing, label %made
+nothing:
+  ret ptr null
+made:
+  %number = ptrtoint ptr %raw to i64
+  %beyond = add i64 %number, 127
+  %aligned = and i64 %beyond, -64
+  %start = inttoptr i64 %aligned to ptr
+  %start_head = getelementptr i64, ptr %start, i64 -2
+  store i64 %size, ptr %start_head, align 8
+  %start_raw = getelementptr ptr, ptr %start, i64 -1
+  store ptr %raw, ptr %start_raw, align 8
+  ret ptr %start
+}}
+
+define internal void @drop(ptr %slots, ptr %block, i64 %size) {{
+entry:
+  %big = icmp uge i64 %size, {SMALLEST}
+  br i1 %big, label %measure, label %small
+small:
+  call void @free(ptr %block)
+  ret void
+measure:
+  %head = getelementptr i64, ptr %block, i64 -2
+  %capacity = load i64, ptr %head, align 8
+  %number = ptrtoint ptr %block to i64
+  %huge = icmp ugt i64 %capacity, {LARGEST}
+  br i1 %huge, label %release, label %look
+look:
+  %i = phi i64 [0, %measure], [%next, %on]
+  %slot = getelementptr i64, ptr %slots, i64 %i
+  %exchange = cmpxchg ptr %slot, i64 0, i64 %number release monotonic
+  %put = extractvalue {{i64, i1}} %exchange, 1
+  br i1 %put, label %kept, label %on
+kept:
+  ret void
+on:
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, {SLOTS}
+  br i1 %more, label %look, label %full
+full:
+  %other = atomicrmw xchg ptr %slots, i64 %number acq_rel
+  %none = icmp eq i64 %other, 0
+  br i1 %none, label %kept, label %replace
+replace:
+  %old = inttoptr i64 %other to ptr
+  br label %release
+release:
+  %gone = phi ptr [%block, %measure], [%old, %replace]
+  %raw_at = getelementptr ptr, ptr %gone, i64 -1
+  %raw = load ptr, ptr %raw_at, align 8
+  call void @free(ptr %raw)
+  ret void
+}}
+"""

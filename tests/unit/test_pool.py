@@ -1,0 +1,100 @@
+"""Memory that is kept: used again when nobody refers to it, never before, and not without bound."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.native import pool
+
+SHAPE = (200, 200)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    """Start without buffers of earlier tests."""
+    pool._kept.__dict__.clear()
+
+
+counted = pytest.mark.skipif(not pool._COUNTABLE, reason="references are not counted here")
+
+
+@counted
+def test_memory_is_used_again_when_nobody_refers_to_it() -> None:
+    first = pool.empty(SHAPE)
+    place = first.ctypes.data
+    del first
+    again = pool.empty(SHAPE)
+    assert again.ctypes.data == place
+    smaller = pool.empty((190, 200))
+    assert not np.shares_memory(again, smaller)
+
+
+@counted
+@pytest.mark.parametrize(
+    "refer", [lambda a: a, lambda a: a[3:4], lambda a: a.T[0], memoryview, lambda a: [a.reshape(-1)]]
+)
+def test_memory_is_not_used_while_anything_refers_to_it(refer: object) -> None:
+    first = pool.empty(SHAPE)
+    first[...] = 1.0
+    kept = refer(first)  # type: ignore[operator]
+    place = first.ctypes.data
+    del first
+    gc.collect()
+    for _ in range(10):
+        pool.empty(SHAPE)[...] = np.nan
+        assert pool.empty(SHAPE).ctypes.data != place
+    assert np.all(np.asarray(kept) == 1.0)
+
+
+def test_kept_memory_is_bounded() -> None:
+    for n in range(40_000, 40_000 + 50 * 2_000, 2_000):
+        pool.empty((n,))
+    assert len(pool._kept.__dict__["buffers"]) <= pool.SLOTS if pool._COUNTABLE else True
+    assert pool.empty((pool.LARGEST // 8 + 1,)).base is None
+    assert pool.empty((10,)).base is None
+
+
+def test_results_of_one_call_and_of_threads_are_apart() -> None:
+    robot = kt.zoo.humanoid24()
+    q, v = robot.random_configuration(0, 512), np.ones((512, robot.nv))
+    expected = [part.copy() for part in robot.inverse_dynamics_derivatives(q, v, v)]
+    wrong: list[int] = []
+
+    def work() -> None:
+        held = []
+        for i in range(6):
+            held.append(robot.inverse_dynamics_derivatives(q, v, v))
+            wrong.extend(i for got in held for a, b in zip(got, expected, strict=True) if not np.array_equal(a, b))
+            held = held[-2:]
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
+def test_many_calls_do_not_grow() -> None:
+    robot, chain = kt.zoo.humanoid24(), kt.zoo.chain(300)
+    q, v = robot.random_configuration(0, 256), np.ones((256, robot.nv))
+    single, long = q[0].copy(), chain.random_configuration(0)
+
+    def run(times: int) -> int:
+        for _ in range(times):
+            robot.inverse_dynamics_derivatives(q, v, v)
+            robot.inverse_dynamics(single, v[0], v[0])
+            chain.mass_matrix_inverse(long)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = run(30)
+    assert run(300) - before < 8_000  # kB
+    assert np.count_nonzero(pool.slots) <= pool.SLOTS
