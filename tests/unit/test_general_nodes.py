@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -343,6 +344,14 @@ def test_functions_of_rigid_trees_say_so(name: str) -> None:
         function(*arguments)
     with pytest.raises(kt.errors.UnsupportedError, match="'bead' is a general node"):
         robot.tasks(["arm"]).inverse_inertia(q)
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "jacobian", "inverse_dynamics_derivatives", "forward_dynamics.vjp"])
+def test_matrices_by_columns_have_no_kernel(name: str) -> None:
+    """Bridges to other frameworks call kernels: they must not take the one that multiplies for the matrix."""
+    function = attrgetter(name)(with_a_bead())
+    with pytest.raises(kt.errors.UnsupportedError, match=f"{name} has no kernel of its own.*'bead'"):
+        function.bound("arm") if name == "jacobian" else function.bound()
 
 
 def test_everything_that_exists_compiles() -> None:

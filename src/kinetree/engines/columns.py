@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function, P, R
+from kinetree.errors import UnsupportedError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
@@ -30,6 +31,13 @@ def _columns(name: str, multiply: Callable[..., Any], q: Any, nv: int, out: Any)
     (given,) = arguments.results(name, out, ("result",), (columns.shape,), columns.dtype)
     given[...] = columns
     return given
+
+
+def _refuse_kernel(function: Function[..., Any]) -> NoReturn:
+    raise UnsupportedError(
+        f"{function.name} has no kernel of its own on robots with general nodes, such as "
+        f"{function.mechanism.first_general!r}: it is computed column by column, in NumPy only"
+    )
 
 
 class ColumnFunction(Function[P, R]):
@@ -50,6 +58,10 @@ class ColumnFunction(Function[P, R]):
     def is_recursion(self) -> bool:
         """Whether the recursion alone computes the result."""
         return False
+
+    def bound(self, *_: Any, **__: Any) -> NoReturn:
+        """There is no kernel that computes the result alone."""
+        _refuse_kernel(self)
 
     def count(self) -> Count:
         """Operations of one evaluation."""
@@ -76,6 +88,10 @@ class FrameColumnFunction(FrameFunction[P, R]):
     def is_recursion(self) -> bool:
         """Whether the recursion alone computes the result."""
         return False
+
+    def bound(self, *_: Any, **__: Any) -> NoReturn:
+        """There is no kernel that computes the result alone."""
+        _refuse_kernel(self)
 
     def count(self, frames: Any = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
@@ -114,6 +130,10 @@ class _Derivatives(ForcedFunction[P, R]):
     def is_recursion(self) -> bool:
         """Whether the recursion alone computes the result."""
         return False
+
+    def bound(self, *_: Any, **__: Any) -> NoReturn:
+        """There is no kernel that computes the result alone."""
+        _refuse_kernel(self)
 
     def count(self) -> Count:
         """Operations of one evaluation."""
