@@ -143,7 +143,9 @@ def test_what_moves_both_ends_does_not_move_the_task(name: str) -> None:
     for task in TASKS[name]:
         rows = 6 if isinstance(task, str) else len(task.rows)
         if isinstance(task, kt.RelativeTask):
-            support = [set(robot.topology.support(robot.site(frame).node)) for frame in (task.frame_a, task.frame_b)]
+            support = [
+                set(robot.mechanism.topology.support(robot.site(frame).node)) for frame in (task.frame_a, task.frame_b)
+            ]
             for k in support[0] & support[1]:
                 own = slice(*robot.mechanism.v_starts[k : k + 2])
                 assert not J[:, first : first + rows, own].any()

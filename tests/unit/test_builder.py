@@ -211,7 +211,7 @@ def test_bodies_may_come_in_any_order_and_are_numbered_depth_first() -> None:
         builder.add_body(name, parent=parent, **SOLID)
     robot = builder.build()
     assert [body.name for body in robot.bodies] == ["b", "c", "f", "e", "d"]
-    assert robot.topology.parents == (-1, 0, 1, 0, -1)
+    assert robot.mechanism.topology.parents == (-1, 0, 1, 0, -1)
 
 
 def test_a_builder_can_go_on_after_build() -> None:

@@ -201,7 +201,7 @@ def universal(first: tuple[float, ...], second: tuple[float, ...]) -> Model:
 
 def test_universal_is_two_revolutes() -> None:
     robot = universal((1, 0, 0), (0, 1, 1))
-    assert (robot.nq, robot.nv, len(robot.joints), len(robot.topology)) == (2, 2, 1, 2)
+    assert (robot.nq, robot.nv, len(robot.joints), len(robot.mechanism.topology)) == (2, 2, 1, 2)
     first, second = robot.mechanism.kinds
     assert first == second == JointedBody(KINDS["revolute"].stages[0])
     massless = first.inertia(robot.mechanism.parameters[0])

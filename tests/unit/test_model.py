@@ -31,7 +31,7 @@ def frame_transform(robot: Model, q: Array, frame: str) -> Transform:
     """From world coordinates to a frame's, straight from the nodes."""
     mechanism, site = robot.mechanism, robot.site(frame)
     X = Transform.identity()
-    for node in robot.topology.support(site.node):
+    for node in robot.mechanism.topology.support(site.node):
         own = q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]
         X = mechanism.kinds[node].weight(mechanism.parameters[node], own) @ X
     return Transform(site.placement) @ X
@@ -42,7 +42,7 @@ def total_inertia(robot: Model, q: Array) -> Array:
     total = RigidInertia.zero()
     X: list[Transform] = []
     mechanism = robot.mechanism
-    for node, parent in enumerate(robot.topology.parents):
+    for node, parent in enumerate(robot.mechanism.topology.parents):
         own = q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]
         local = mechanism.kinds[node].weight(mechanism.parameters[node], own)
         X.append(local if parent < 0 else local @ X[parent])
@@ -214,7 +214,7 @@ def test_bodies_fixed_to_the_world_carry_others_but_do_not_move() -> None:
     builder = Builder().add_body("table", joint="fixed", placement=(np.eye(3), (0, 0, 1)), **SOLID)
     builder.add_body("arm", parent="table", **SOLID)
     robot = builder.build()
-    assert robot.topology.parents == (-1,)
+    assert robot.mechanism.topology.parents == (-1,)
     assert robot.site("table").node == -1
     assert robot.mass == 2.0
     np.testing.assert_array_equal(frame_transform(robot, np.zeros(1), "arm").r, [0, 0, 1])
@@ -363,7 +363,7 @@ def test_locked_joints_merge_their_bodies() -> None:
     named = robot.q_to_dict(q)
     keep = {"torso_joint", "left_arm_3_joint"}
     smaller = robot.reduced({name: value for name, value in named.items() if name not in keep})
-    assert (smaller.nv, len(smaller.topology)) == (7, 2)
+    assert (smaller.nv, len(smaller.mechanism.topology)) == (7, 2)
     rest = smaller.q_from_dict({name: named[name] for name in keep})
     np.testing.assert_allclose(total_inertia(smaller, rest), total_inertia(robot, q), rtol=1e-13, atol=1e-12)
     assert total_inertia(smaller, rest)[5, 5] == pytest.approx(robot.mass, rel=1e-14)
@@ -373,7 +373,7 @@ def test_locking_everything_and_nothing() -> None:
     robot = zoo.random_tree(9, seed=1)
     q = robot.random_configuration(1)
     statue = robot.reduced(robot.q_to_dict(q))
-    assert (statue.nv, len(statue.topology), statue.frames) == (0, 0, robot.frames)
+    assert (statue.nv, len(statue.mechanism.topology), statue.frames) == (0, 0, robot.frames)
     np.testing.assert_allclose(
         frame_transform(statue, np.zeros(0), "tip").data, frame_transform(robot, q, "tip").data, rtol=0, atol=1e-14
     )

@@ -140,7 +140,7 @@ def test_fixed_links_are_merged_and_stay_frames() -> None:
     model = kt.load(text)
     assert model.nv == 1
     assert model.mass == 6.0
-    assert len(model.topology) == 1
+    assert len(model.mechanism.topology) == 1
     # 0.1 each, and 2 kg at a metre from an axis along x, which it is on
     np.testing.assert_allclose(model.mass_matrix([0.0]), [[0.2]], rtol=1e-13)
     np.testing.assert_allclose(model.pose([0.0], ["hand"])[0, :3, 3], [1, 0, 0], rtol=1e-13)
@@ -210,7 +210,7 @@ def test_a_floating_base() -> None:
 def test_several_roots_make_a_forest() -> None:
     model = kt.load(FOREST)
     assert [found.name for found in model.joints] == ["ja", "jb"]
-    assert model.topology.parents == (-1, -1)
+    assert model.mechanism.topology.parents == (-1, -1)
     floating = kt.load(FOREST, floating_base=True)
     assert [found.name for found in floating.joints] == ["a_root_joint", "ja", "b_root_joint", "jb"]
 

@@ -26,7 +26,7 @@ SIZES = {
 
 
 def supporting_dofs(robot: Model, node: int) -> int:
-    return sum(robot.mechanism.kinds[k].nv for k in robot.topology.support(node))
+    return sum(robot.mechanism.kinds[k].nv for k in robot.mechanism.topology.support(node))
 
 
 def zeros_in_mass_matrix(robot: Model) -> float:
@@ -61,7 +61,7 @@ def test_asimo_has_the_published_sparsity() -> None:
     assert zeros_in_mass_matrix(robot) == 0.5575
     assert zeros_in_jacobian(robot, zoo.asimo35_tasks()) == pytest.approx(0.675, abs=1e-15)
     assert round(zeros_in_mass_matrix(zoo.asimo35("two_arms_two_legs")), 4) == 0.7302
-    assert max(robot.topology.depths) == 9
+    assert max(robot.mechanism.topology.depths) == 9
 
 
 def test_unknown_variant_is_refused_with_the_choices() -> None:
@@ -75,7 +75,7 @@ def test_humanoid_has_24_links_and_two_hands() -> None:
     assert {joint.kind for joint in robot.joints} == {"revolute"}
     assert robot.site("right_foot").node == -1
     hands = robot.site("left_hand").node, robot.site("right_hand").node
-    assert robot.mechanism.names[robot.topology.nearest_common_ancestor(*hands)] == "waist_pitch_link"
+    assert robot.mechanism.names[robot.mechanism.topology.nearest_common_ancestor(*hands)] == "waist_pitch_link"
     q = robot.random_configuration(0, (100,))
     limits = np.array([[joint.limits.lower[0], joint.limits.upper[0]] for joint in robot.joints])
     assert (limits[:, 0] <= q).all()
@@ -85,7 +85,7 @@ def test_humanoid_has_24_links_and_two_hands() -> None:
 
 def test_chain_is_a_chain() -> None:
     robot = zoo.chain(7)
-    assert robot.topology.parents == tuple(range(-1, 6))
+    assert robot.mechanism.topology.parents == tuple(range(-1, 6))
     assert robot.frames == ("world", *(f"body{i}" for i in range(1, 8)), "tip")
     assert robot == zoo.chain(7)
     assert robot != zoo.chain(7, seed=1)
@@ -95,7 +95,7 @@ def test_chain_is_a_chain() -> None:
 def test_random_tree_has_every_kind_and_as_many_roots_as_asked(seed: int) -> None:
     robot = zoo.random_tree(20, seed=seed, roots=3, armature=True)
     assert {joint.kind for joint in robot.joints} == set(zoo.MOVING_KINDS)
-    assert sum(parent == -1 for parent in robot.topology.parents) == 3
+    assert sum(parent == -1 for parent in robot.mechanism.topology.parents) == 3
     assert any(joint.armature.any() for joint in robot.joints)
     assert not all(joint.armature.any() for joint in robot.joints)
     require_invertible(robot.mechanism)
@@ -112,7 +112,7 @@ def test_random_tree_refuses_nonsense() -> None:
 def test_pendulums_are_invertible_point_masses(make: object) -> None:
     robot = make()  # type: ignore[operator]
     require_invertible(robot.mechanism)
-    assert robot.site("tip").node == len(robot.topology) - 1
+    assert robot.site("tip").node == len(robot.mechanism.topology) - 1
 
 
 def test_pendulum_in_closed_form() -> None:

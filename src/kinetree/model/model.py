@@ -23,7 +23,6 @@ from kinetree.model.operational import Operational
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.record import frozen
 from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.recursion.topology import Topology
 from kinetree.spatial.value import Array
 
 
@@ -131,11 +130,6 @@ class Model(Dynamics, Operational, Editing):
     def nv(self) -> int:
         """Number of degrees of freedom."""
         return self._coordinates.nv
-
-    @property
-    def topology(self) -> Topology:
-        """Internal. Parents and children of nodes."""
-        return self.mechanism.topology
 
     @property
     def frames(self) -> tuple[str, ...]:
