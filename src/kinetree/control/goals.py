@@ -119,7 +119,8 @@ class Bounds:
     Attributes:
         position: Rate k at which joints may approach their limits [1/s]: k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v.
             None leaves them out.
-        velocity: Rate k at which joints may approach their greatest velocity [1/s]: |a ± k v| ≤ k v_max.
+        velocity: Rate k at which joints may approach their greatest velocity [1/s]:
+            −k (v_max + v) ≤ a ≤ k (v_max − v).
         torque: Scale commands down to the effort limits: first all goals alike, then the posture, so that what is left
             of the motion has the same direction.
     """
