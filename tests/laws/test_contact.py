@@ -35,7 +35,7 @@ def test_a_box_slides_to_rest() -> None:
         expected += speed * DT
     path = floor.rollout(START, [0, 0, 0, 2.0, 0, 0], np.zeros((450, 6)))
     assert path.q[-1, 0] == pytest.approx(expected, abs=1e-9)
-    np.testing.assert_allclose(path.q[-1, 1:3], START[1:3], atol=1e-12)
+    np.testing.assert_allclose(path.q[-1, 1:3], START[1:3], rtol=0.0, atol=1e-12)
     assert float(np.abs(path.v[-1]).max()) < 1e-12
 
 
@@ -57,7 +57,7 @@ def test_forces_carry_the_weight_and_obey_the_cone() -> None:
     _, _, info = world(20.0).step(START, np.zeros(6))
     angle = np.radians(20.0)
     expected = 9.81 * np.array([-np.sin(angle), 0.0, np.cos(angle)])
-    np.testing.assert_allclose(info.contact_forces.sum(axis=0), expected, atol=1e-10)
+    np.testing.assert_allclose(info.contact_forces.sum(axis=0), expected, rtol=0.0, atol=1e-10)
     tangents = np.hypot(info.contact_forces[:, 0], info.contact_forces[:, 1])
     assert (tangents <= MU * info.contact_forces[:, 2] + 1e-12).all()
     assert info.residual < 1e-10
@@ -96,8 +96,8 @@ def test_constraints_are_eliminated() -> None:
     rate = np.array([0, 0, 0, 1.0, 0, 0] * 2)
     path = joined.rollout(start, rate, np.zeros((100, 12)))
     alone = world().rollout(START, rate[:6], np.zeros((100, 6)))
-    np.testing.assert_allclose(path.q[-1, :3], alone.q[-1, :3], atol=1e-9)
-    np.testing.assert_allclose(path.q[-1, 7:10], alone.q[-1, :3], atol=1e-9)
+    np.testing.assert_allclose(path.q[-1, :3], alone.q[-1, :3], rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(path.q[-1, 7:10], alone.q[-1, :3], rtol=0.0, atol=1e-9)
 
 
 def test_bits_do_not_depend_on_the_batch() -> None:
@@ -128,14 +128,14 @@ def test_normals_are_the_slopes_of_gaps(name: str) -> None:
     shape = SHAPES[name]
     points = np.random.default_rng(2).uniform(-1.0, 1.0, (200, 3))
     gap, normal = shape.gap(points)
-    np.testing.assert_allclose(np.linalg.norm(normal, axis=-1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(normal, axis=-1), 1.0, rtol=0.0, atol=1e-12)
     step = 1e-6
     for i in range(3):
         ahead, behind = (shape.gap(points + sign * step * np.eye(3)[i])[0] for sign in (1.0, -1.0))
-        np.testing.assert_allclose((ahead - behind) / (2.0 * step), normal[:, i], atol=1e-4)
+        np.testing.assert_allclose((ahead - behind) / (2.0 * step), normal[:, i], rtol=0.0, atol=1e-4)
     # along its normal, a point is on the surface after the gap: exactly outside of convex shapes
     outside = gap > 0.0
-    np.testing.assert_allclose(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, atol=1e-12)
+    np.testing.assert_allclose(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, rtol=0.0, atol=1e-12)
 
 
 def test_a_box_slides_off_a_ball() -> None:

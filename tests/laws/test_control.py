@@ -205,8 +205,8 @@ def test_a_squeeze_presses_on_the_object() -> None:
     across = robot.pose(q, HANDS)[1, :3, 3] - robot.pose(q, HANDS)[0, :3, 3]
     across /= np.linalg.norm(across)
     # the box pushes the left hand away from itself, that is, away from the right hand
-    np.testing.assert_allclose([left @ -across, right @ across], 30.0, atol=1e-9)
-    np.testing.assert_allclose(left + right, [0.0, 0.0, -4.0 * 9.81], atol=1e-8)
+    np.testing.assert_allclose([left @ -across, right @ across], 30.0, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(left + right, [0.0, 0.0, -4.0 * 9.81], rtol=0.0, atol=1e-8)
 
 
 def test_squeezing_moves_nothing() -> None:
@@ -305,7 +305,7 @@ def test_torque_limits_scale_and_keep_the_direction() -> None:
     assert float(np.abs(near.tau / robot.effort_limits).max()) <= 1.0 + 1e-12
     J = robot.jacobian(q, "left_hand", LWA)[3:]
     wanted, given = J @ far.acceleration, J @ robot.forward_dynamics(q, v, near.tau)
-    np.testing.assert_allclose(given, near.scale[0] * wanted, atol=1e-8)
+    np.testing.assert_allclose(given, near.scale[0] * wanted, rtol=0.0, atol=1e-8)
     assert 0.0 < near.scale[0] < 1.0
     easy = bounded(q, v)
     np.testing.assert_array_equal(easy.tau, free(q, v).tau)
@@ -323,14 +323,14 @@ def test_a_force_pushes_along_its_row() -> None:
     command = arm(q, v, {"press": control.Target(force=20.0)})
     wall = [kt.Task("right_hand", (3,))]
     _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
-    np.testing.assert_allclose(felt, [-20.0], atol=1e-8)
+    np.testing.assert_allclose(felt, [-20.0], rtol=0.0, atol=1e-8)
     command = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, dt=0.01)
     _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
-    np.testing.assert_allclose(felt, [-(20.0 + 0.5 * 2.0 + 2.0 * 0.02)], atol=1e-8)
+    np.testing.assert_allclose(felt, [-(20.0 + 0.5 * 2.0 + 2.0 * 0.02)], rtol=0.0, atol=1e-8)
     assert command.state is not None
     again = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, state=command.state, dt=0.01)
     assert again.state is not None
-    np.testing.assert_allclose(again.state.integrals["press"], [0.04])
+    np.testing.assert_allclose(again.state.integrals["press"], [0.04], rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", ["hands", "box", "limits", "torque"])

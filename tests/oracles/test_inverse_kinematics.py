@@ -34,7 +34,7 @@ def test_reachable_poses_are_found() -> None:
     robot, poses = panda(), reachable(300)
     q, report = control.inverse_kinematics(robot, {HAND: poses})
     assert report.success.all()
-    np.testing.assert_allclose(robot.pose(q, HAND), poses, atol=2e-6)
+    np.testing.assert_allclose(robot.pose(q, HAND), poses, rtol=0.0, atol=2e-6)
     assert (q >= robot.lower_limits).all()
     assert (q <= robot.upper_limits).all()
     assert (report.error <= 1e-6).all()
@@ -58,8 +58,8 @@ def test_positions_alone_and_several_frames() -> None:
     targets = {"left_hand": robot.pose(q, "left_hand")[:3, 3], "left_foot": robot.pose(q, "left_foot")}
     found, report = control.inverse_kinematics(robot, targets)
     assert report.success
-    np.testing.assert_allclose(robot.pose(found, "left_hand")[:3, 3], targets["left_hand"], atol=2e-6)
-    np.testing.assert_allclose(robot.pose(found, "left_foot"), targets["left_foot"], atol=3e-6)
+    np.testing.assert_allclose(robot.pose(found, "left_hand")[:3, 3], targets["left_hand"], rtol=0.0, atol=2e-6)
+    np.testing.assert_allclose(robot.pose(found, "left_foot"), targets["left_foot"], rtol=0.0, atol=3e-6)
 
 
 def test_a_floating_base_reaches_anything() -> None:
@@ -68,7 +68,7 @@ def test_a_floating_base_reaches_anything() -> None:
     q, report = control.inverse_kinematics(robot, {"right_hand": target}, start=robot.neutral())
     assert report.success
     assert report.attempts == 1
-    np.testing.assert_allclose(robot.pose(q, "right_hand"), target, atol=2e-6)
+    np.testing.assert_allclose(robot.pose(q, "right_hand"), target, rtol=0.0, atol=2e-6)
 
 
 def test_out_of_reach_is_no_error() -> None:
