@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class _Group:
     v: Array
     lower: Array
     upper: Array
+
+    @cached_property
+    def interval(self) -> tuple[Array, Array] | None:
+        """Where random coordinates lie; None where they are no plain numbers."""
+        return self.kind.interval(self.lower, self.upper) if self.kind.limited else None
 
 
 class Coordinates:
@@ -59,7 +65,10 @@ class Coordinates:
         q = np.zeros((*shape, self.nq))
         for group in self._groups:
             count = (*shape, len(group.q))
-            q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
+            if group.interval is None:
+                q[..., group.q] = group.kind.random(generator, count, group.lower, group.upper)
+            else:
+                q[..., group.q] = group.kind.within(*group.interval, generator.random((*count, group.kind.nq)))
         return q
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:

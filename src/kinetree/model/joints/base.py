@@ -86,14 +86,24 @@ class JointKind(PlainCoordinates, ABC):
             lower: Lower limits, infinite if there is none; broadcast against the result.
             upper: Upper limits, likewise.
         """
+        low, high = self.interval(lower, upper)
+        return self.within(low, high, rng.random((*shape, self.nq)))
+
+    def interval(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """The interval of random coordinates within limits."""
         reach = np.where(self.angles, np.pi, 1.0)
         # an interval with one finite limit has the usual width
         low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 2.0 * reach, -reach))
         high = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower + 2.0 * reach, reach))
-        share = rng.random((*shape, self.nq))
+        return low, high
+
+    @staticmethod
+    def within(low: Array, high: Array, share: Array) -> Array:
+        """The numbers at some shares of the way from low to high."""
         width = high - low
         # the width may overflow
-        return np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
+        numbers: Array = np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
+        return numbers
 
 
 class Stage(JointKind):
