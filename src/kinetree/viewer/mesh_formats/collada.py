@@ -40,7 +40,7 @@ def _parsed(data: bytes) -> _Element:
     from lxml import etree
 
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise LoadError("document types and entities are not read; export it again")
+        raise LoadError("document types and entities are not supported; export it again")
     if data.count(b"<") > _MOST_TAGS:
         raise LoadError(f"has more than {_MOST_TAGS} elements; simplify it")
     # arrays of numbers are longer than the usual limit of ten million characters
