@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -219,3 +220,40 @@ def test_results_are_fresh_arrays(function: Function) -> None:
     kept = tuple(np.array(part) for part in first)
     function(model, q[1], v[1], x[1])
     assert_same_bits(first, kept)
+
+
+INTERRUPTED = """
+import faulthandler, itertools, signal, time
+faulthandler.dump_traceback_later(100, exit=True)
+import kinetree as kt
+from kinetree.engines.native import threads
+class Stop(BaseException):
+    pass
+def stop(*_):
+    raise Stop
+kt.set_threads(3)
+threads.NUMBERS_PER_THREAD = 1 << 8
+robot = kt.zoo.double_pendulum()
+q = robot.random_configuration(0, 400)
+right = robot.mass_matrix(q).tobytes()
+signal.signal(signal.SIGALRM, stop)
+start = time.process_time()
+for i in itertools.count():
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-6 + (i % 97) * 1e-5)
+        for _ in range(3):
+            robot.mass_matrix(q)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+    except Stop:
+        if time.process_time() - start > 1.0:
+            break
+signal.setitimer(signal.ITIMER_REAL, 0.0)
+assert robot.mass_matrix(q).tobytes() == right
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_large_batches_go_on_after_interrupts() -> None:
+    """Whatever the main thread is doing when Ctrl-C comes, the threads take further batches."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 
 from kinetree.engines.locks import Lock
 from kinetree.errors import InputError
@@ -18,7 +19,39 @@ NUMBERS_PER_THREAD = 1 << 20
 
 _lock = Lock()
 _count: int | None = None
-_pool: ThreadPoolExecutor | None = None
+_pool: Pool | None = None
+
+
+class Pool:
+    """Threads that run tasks.
+
+    Its queue is one that a signal cannot interrupt half-way. Those of `concurrent.futures` are made of locks in Python:
+    a handler that raises, as that of Ctrl-C does, may leave them locked, and the next large batch waits for ever.
+
+    Args:
+        count: Number of threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._tasks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        for number in range(count):
+            Thread(target=_work, args=(self._tasks,), name=f"kinetree_{number}", daemon=True).start()
+
+    def submit(self, task: Callable[[], object]) -> None:
+        """Let a thread run a task, which must not raise."""
+        self._tasks.put(task)
+
+    def shutdown(self) -> None:
+        """End the threads once the tasks submitted so far are done."""
+        for _ in range(self._count):
+            self._tasks.put(None)
+
+
+def _work(tasks: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # and the arrays with it
 
 
 def get_threads() -> int:
@@ -41,40 +74,56 @@ def set_threads(count: int | None) -> None:
     with _lock:
         _count = count
         pool, _pool = _pool, None
-    if pool is not None:
-        pool.shutdown(wait=False)
+        if pool is not None:
+            pool.shutdown()
 
 
 def run(tasks: Sequence[Callable[[], object]]) -> None:
     """Run tasks concurrently, the first one in this thread, and wait for all of them."""
-    futures: list[Future[object]] = []
-    rest = list(tasks[1:])
-    try:
+    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    rest, submitted = list(tasks[1:]), 0
+    with _lock:  # no task may come after the end of its pool
         pool = _get_pool()
-        while rest:
-            futures.append(pool.submit(rest[0]))
-            del rest[0]
-    except RuntimeError:
-        # the pool has been shut down, or the interpreter is exiting: do the work here
-        pass
+        while rest and pool is not None:
+            pool.submit(_reporting(rest.pop(), done))
+            submitted += 1
     try:
         for task in (*tasks[:1], *rest):
             task()
     finally:
-        for future in futures:
-            future.result()
+        errors = [done.get() for _ in range(submitted)]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _reporting(task: Callable[[], object], done: SimpleQueue[BaseException | None]) -> Callable[[], object]:
+    """The task, with its outcome put into a queue."""
+
+    def run_and_report() -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 (raised again by the thread that waits)
+            done.put(error)
+        else:
+            done.put(None)
+
+    return run_and_report
 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int)
 
 
-def _get_pool() -> ThreadPoolExecutor:
+def _get_pool() -> Pool | None:
+    """The threads; None if there can be none because the interpreter is exiting."""
     global _pool
-    with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(max(1, get_threads() - 1), thread_name_prefix="kinetree")
-        return _pool
+    if _pool is None:
+        try:
+            _pool = Pool(max(1, get_threads() - 1))
+        except RuntimeError:
+            return None
+    return _pool
 
 
 def _default_count() -> int:
