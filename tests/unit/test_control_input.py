@@ -35,7 +35,7 @@ def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
         ),
         (
             lambda: controller(["left_hand"], [control.Goal(kt.Task("left_hand", (3,)), name="height")]),
-            r"rows \[3\] of the task of frame 'left_hand' are asked for twice",
+            r"rows \[3\] of the task of frame 'left_hand' are given twice",
         ),
         (lambda: controller(singular="damped"), "no policy for singular tasks is called 'damped'"),
         (lambda: controller(cut=2.0), 'cut is "auto" or an eigenvalue between 0 and 1; got 2.0'),

@@ -212,8 +212,8 @@ WRONG: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "v_from_dict([1])": (lambda r: r.v_from_dict([1]), "mapping of joint names"),
     "q_from_dict(number key)": (lambda r: r.q_from_dict({3: 1.0}), "no joint is called 3"),
     "q_to_dict(None)": (lambda r: r.q_to_dict(None), "dtype object"),
-    "reduced(None)": (lambda r: r.reduced(None), "reduced.. takes a mapping"),
-    "reduced(list)": (lambda r: r.reduced(["a"]), "reduced.. takes a mapping"),
+    "reduced(None)": (lambda r: r.reduced(None), "reduced.. needs a mapping"),
+    "reduced(list)": (lambda r: r.reduced(["a"]), "reduced.. needs a mapping"),
     "joint_indices(None)": (lambda r: r.joint_indices(None), "list of joint names"),
     "joint_indices(str)": (lambda r: r.joint_indices("joint"), "list of joint names"),
     "joint_indices([None])": (lambda r: r.joint_indices([None]), "no moving joint is called None"),
@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "joint(None)": (lambda r: r.joint(None), "no joint is called None"),
     "body(3)": (lambda r: r.body(3), "no body is called 3"),
     "subtree(None)": (lambda r: r.subtree(None), "no body is called None"),
-    "attach(other)": (lambda r: r.attach("tip", None), "attach.. takes a Model"),
+    "attach(other)": (lambda r: r.attach("tip", None), "attach.. needs a Model"),
     "attach(frame)": (lambda r: r.attach(None, r), "no frame is called None"),
     "attach(prefix)": (lambda r: r.attach("tip", r, prefix=None), "prefix is put in front of names"),
     "with_payload(mass)": (lambda r: r.with_payload("tip", None), "mass has NaN"),
@@ -266,8 +266,8 @@ def test_wrong_types_given_to_a_model(call: str) -> None:
 BUILT_WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "name": (lambda: kt.Builder(None), "name of a model is a string"),
     "gravity": (lambda: kt.Builder("r", None), "gravity"),
-    "body": (lambda: kt.Builder().add_body(5), "a body needs a name, a string"),
-    "empty": (lambda: kt.Builder().add_body(""), "a body needs a name, a string"),
+    "body": (lambda: kt.Builder().add_body(5), "a body needs a name, which must be a non-empty string"),
+    "empty": (lambda: kt.Builder().add_body(""), "a body needs a name, which must be a non-empty string"),
     "parent": (lambda: kt.Builder().add_body("b", parent=None), "parent is a name"),
     "joint": (lambda: kt.Builder().add_body("b", joint=["revolute"]), "joint is a name"),
     "joint_name": (lambda: kt.Builder().add_body("b", joint_name=7), "joint_name is a name"),
@@ -280,9 +280,9 @@ BUILT_WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "armature": (lambda: kt.Builder().add_body("b", armature="x"), "armature"),
     "damping": (lambda: kt.Builder().add_body("b", damping=None), "damping"),
     "pitch": (lambda: kt.Builder().add_body("b", joint="helical", pitch="x"), "pitch"),
-    "frame": (lambda: kt.Builder().add_frame(None), "a frame needs a name, a string"),
+    "frame": (lambda: kt.Builder().add_frame(None), "a frame needs a name, which must be a non-empty string"),
     "frame's body": (lambda: kt.Builder().add_frame("f", body=None), "body is a name"),
-    "limits of letters": (lambda: kt.Limits("a"), "lower='a' is no number"),
+    "limits of letters": (lambda: kt.Limits("a"), "lower='a' is neither a number nor a list of numbers"),
 }
 
 

@@ -191,7 +191,7 @@ def test_encodings_that_are_read(data: Any) -> None:
     ("data", "message"),
     [
         (SIMPLE.encode("utf-32"), "UTF-32 is not supported; save it as UTF-8"),
-        (SIMPLE.encode("latin-1"), "is not encoded as utf-8"),
+        (SIMPLE.encode("latin-1"), "is not valid utf-8; save it as UTF-8"),
         (SIMPLE.replace("é", "\0").encode(), "invalid character"),
         (SIMPLE.replace("é", "\ud800"), "lone surrogate"),
         (b"", "is empty"),

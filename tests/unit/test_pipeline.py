@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ ALGORITHMS = _algorithms()
 def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
     """The pipeline traces the package's own algorithms without the checks that are made here."""
     one = ALGORITHMS[name]
-    variants = variants_of(one, ROBOT.mechanism, SITES)
+    sites = tuple(replace(site, rows=(3, 4, 5)) for site in SITES) if name == "contact_sweep" else SITES
+    variants = variants_of(one, ROBOT.mechanism, sites)
     assert is_own(one, variants)
     program = trace(one, variants, checked=True)
     for stage in (simplify, fuse):
