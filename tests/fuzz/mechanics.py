@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
+from kinetree.model.joints.screw import ScrewStage
 from kinetree.model.placement import alignment
 from tests.tolerance import EPS
 from tests.trees import KINDS, random_rotation, unit
@@ -398,7 +399,9 @@ def manifold(model: kt.Model, q: Array, rng: np.random.Generator, bound: float) 
     d = np.zeros(model.nv)
     for joint in model.joints:
         own = rng.standard_normal(joint.nv)
-        angular = [i for i, part in enumerate(joint.type.screw) if part < 3] if joint.type.screw else []
+        angular = (
+            [i for i, part in enumerate(joint.type.screw) if part < 3] if isinstance(joint.type, ScrewStage) else []
+        )
         if angular:
             wanted = min(float(rng.choice(ANGLES)), np.pi - 1e-6)
             own[angular] *= wanted / max(float(np.linalg.norm(own[angular])), 1e-300)
