@@ -75,8 +75,8 @@ def _figure_5(axes: Any, robot: kt.Model, q: Array, size: tuple[float, float, fl
         axes.plot(*corners[list(edge)].T, color="saddlebrown", linewidth=1.4)
     ground = np.meshgrid([-0.5, 0.8], [-0.5, 0.7])
     axes.plot_surface(*ground, np.zeros((2, 2)), alpha=0.12, color="gray")
-    axes.set(xlim=(-0.45, 0.75), ylim=(-0.5, 0.7), zlim=(0.0, 1.6), xticks=[], yticks=[], zticks=[])
-    axes.set_box_aspect((1.2, 1.2, 1.6), zoom=1.35)
+    axes.set(xlim=(-0.45, 0.75), ylim=(-0.5, 0.7), zlim=(0.0, 1.65), xticks=[], yticks=[], zticks=[])
+    axes.set_box_aspect((1.2, 1.2, 1.6), zoom=1.12)
     axes.view_init(12.0, -62.0)
 
 
