@@ -149,7 +149,8 @@ def _joined(parts: Any) -> Any:
 
 
 def _split(function: Differentiable, joined: Any) -> list[Any]:
-    return jnp.split(joined, np.cumsum(function.sizes)[:-1], axis=-1)
+    parts: list[Any] = jnp.split(joined, np.cumsum(function.sizes)[:-1], axis=-1)
+    return parts
 
 
 CHANGE = _primitive("change", Differentiable.change, lambda function: function.robot.nv)
