@@ -1,4 +1,4 @@
-"""Every exception and warning that Kinetree raises on purpose.
+"""The exceptions and warnings that Kinetree raises deliberately.
 
 Each message names the cause, its location and the fix; the data behind it are attributes.
 """
@@ -9,7 +9,7 @@ import difflib
 
 
 class KinetreeError(Exception):
-    """Base of all errors of this library."""
+    """Base class of all Kinetree errors."""
 
 
 class ModelError(KinetreeError, ValueError):
@@ -34,7 +34,7 @@ class UnknownNameError(InputError, KeyError):
         self.what, self.name, self.choices = what, name, choices
         self.nearest = _nearest(name, choices)
         meant = f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else "."
-        # names come from files: what a terminal would obey is escaped
+        # names come from files: escape terminal control characters
         shown = ", ".join(c if c.isprintable() else repr(c) for c in choices[:20]) + (
             f", … ({len(choices)} in all)" if len(choices) > 20 else ""
         )
@@ -48,7 +48,7 @@ class UnknownNameError(InputError, KeyError):
 
 
 def _nearest(name: object, choices: tuple[str, ...]) -> tuple[str, ...]:
-    """Up to three choices that contain a name or are contained in it, then those spelt alike."""
+    """Up to three choices: those that contain the name or are contained in it, then those with similar spelling."""
     if not isinstance(name, str) or not 0 < len(name) <= 100:
         return ()
     folded = {choice: choice.casefold() for choice in choices if choice}
@@ -60,12 +60,12 @@ def _nearest(name: object, choices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class LoadError(KinetreeError, ValueError):
-    """A file from which no robot can be loaded.
+    """A robot file that cannot be loaded.
 
     Attributes:
         problem: What is wrong, and how to fix it.
         file: Path of the file; "<string>" for content given as a string.
-        line: Line number, from one; None if the problem concerns the whole file.
+        line: Line number, counted from one; None if the problem concerns the whole file.
     """
 
     def __init__(self, problem: str, file: str = "<string>", line: int | None = None) -> None:
@@ -82,7 +82,7 @@ class SingularMechanismError(KinetreeError, ArithmeticError):
 
 
 class SingularTaskError(KinetreeError, ArithmeticError):
-    """A task that cannot move in all its directions at some sample; raised with `singular="raise"`.
+    """A task that is singular at some sample: it cannot move in all of its directions. Raised with `singular="raise"`.
 
     Attributes:
         rows: Total number of task rows.
@@ -103,11 +103,11 @@ class SingularTaskError(KinetreeError, ArithmeticError):
 
 
 class UnsupportedError(KinetreeError, NotImplementedError):
-    """A function that does not exist for robots of this kind."""
+    """A function that is not available for this kind of robot."""
 
 
 class UnderactuatedError(KinetreeError, ValueError):
-    """A joint without a motor that no constraint carries, so that its motion cannot be commanded.
+    """A joint with neither a motor nor a constraint that carries it, so its motion cannot be commanded.
 
     Attributes:
         joints: Names of the joints.
@@ -126,7 +126,7 @@ class UnderactuatedError(KinetreeError, ValueError):
 
 
 class SecondDerivativeError(KinetreeError, NotImplementedError):
-    """JAX or PyTorch tried to differentiate a derivative again."""
+    """JAX or PyTorch requested a second derivative."""
 
 
 class ViewerError(KinetreeError, OSError):
@@ -138,8 +138,8 @@ class ContractError(KinetreeError, TypeError):
 
 
 class ModelWarning(UserWarning):
-    """A usable model with a property that its author should know about."""
+    """A usable model with a questionable property that its author should know about."""
 
 
 class CacheWarning(UserWarning):
-    """Compiled code cannot be cached on disk; everything works, but each process compiles anew."""
+    """Compiled code cannot be cached on disk; everything still works, but each process recompiles."""

@@ -1,7 +1,7 @@
-"""The arctangent in additions, multiplications, one division and choices, so that its bits are the same everywhere.
+"""Arctangent from additions, multiplications, one division and selections: bitwise identical on every machine.
 
-Of the two coordinates the smaller is divided by the larger; beyond tan π/8 the angle is measured from π/4. What is left
-is at most tan π/8 long, and a polynomial takes over. Within 2 ulp.
+The smaller coordinate is divided by the larger; for ratios above tan π/8 the angle is measured from π/4. The reduced
+argument is at most tan π/8 in magnitude and goes into a polynomial. Accurate to 2 ulp.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from kinetree.spatial.scalar import select
 
 _TAN_PI_8 = float.fromhex("0x1.a827999fcef32p-2")
-# π/2 and π/4: the number, and what rounding took from it.
+# π/2 and π/4: the rounded value and its rounding error.
 _HALF_PI = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
 _QUARTER_PI = 0.5 * _HALF_PI[0], 0.5 * _HALF_PI[1]
 # P in arctan u ≈ u + u³ P(u²), lowest power first: interpolated at Chebyshev nodes to 8e-18.

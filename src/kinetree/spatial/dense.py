@@ -1,7 +1,7 @@
-"""Weights, joint maps and inertias of nodes with any number of dimensions: dense matrices, whatever their structure.
+"""Weights, joint maps and inertias of nodes of any dimension, as dense matrices whatever their structure.
 
-Velocities and forces of such nodes are plain arrays. Towards a rigid parent a weight speaks the language of spatial
-vectors; an `Outlet` does so towards rigid children.
+Velocities and forces of such nodes are plain arrays. A weight converts to spatial vectors towards a rigid parent, an
+`Outlet` towards rigid children.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kinetree.spatial.value import Array, Linear, Transposed, Value
 
 
 class Matrix(Linear):
-    """A dense matrix, kept row by row."""
+    """A dense matrix, stored row by row."""
 
     __slots__ = ("shape",)
 
@@ -32,7 +32,7 @@ class Matrix(Linear):
 
     @classmethod
     def of(cls, matrix: Any) -> Any:
-        """From an array with two axes."""
+        """From a two-dimensional array."""
         return cls(matrix, *np.shape(matrix))
 
     @property
@@ -45,24 +45,24 @@ class Matrix(Linear):
         return rows * columns
 
     def matrix(self) -> Array:
-        """With two axes."""
+        """As a two-dimensional array."""
         matrix: Array = self.data.reshape(self.shape)
         return matrix
 
 
 class Pose(Matrix):
-    """W C of a node, for its weight W and its parent's pose C: takes motions of the tree's frame to the node."""
+    """W C of a node with weight W and parent pose C: maps motions in the tree's frame to the node."""
 
     __slots__ = ()
 
     def moment_of(self, inertia: DenseInertia) -> Array:
-        """First moment of the node's mass in the frame that the pose comes from, (3,) [kg m]."""
-        felt = self.matrix().T @ (inertia.matrix() @ self.matrix())  # a rigid inertia: joints are locked
+        """First mass moment of the node in the pose's source frame, (3,) [kg m]."""
+        felt = self.matrix().T @ (inertia.matrix() @ self.matrix())  # rigid-body inertia, joints locked
         return np.array([felt[2, 4], felt[0, 5], felt[1, 3]])
 
 
 class DenseWeight(Matrix):
-    """A*(p, k) of a node on another one of the same family."""
+    """A*(p, k) of a node whose parent belongs to the same family."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class DenseWeight(Matrix):
 
     @property
     def T(self) -> Transposed[Array, Any]:
-        """Takes forces to the parent."""
+        """Maps forces to the parent."""
         return Transposed(self._force_back)
 
     def _force_back(self, force: Array) -> Any:
@@ -86,7 +86,7 @@ class DenseWeight(Matrix):
 
 
 class RootWeight(DenseWeight):
-    """A*(p, k) of a node on a rigid body or on the world, m×6."""
+    """A*(p, k) of a node whose parent is a rigid body or the world, m×6."""
 
     __slots__ = ()
 
@@ -99,7 +99,7 @@ class RootWeight(DenseWeight):
 
 
 class DenseInertia(Linear):
-    """A symmetric matrix, kept as its upper triangle, row by row."""
+    """A symmetric matrix, stored as its upper triangle, row by row."""
 
     __slots__ = ("order",)
 
@@ -112,7 +112,7 @@ class DenseInertia(Linear):
 
     @classmethod
     def of(cls, matrix: Any) -> DenseInertia:
-        """From a symmetric matrix, of which the upper triangle is read."""
+        """From the upper triangle of a symmetric matrix."""
         matrix = np.asarray(matrix)
         return cls(matrix[np.triu_indices(len(matrix))], len(matrix))
 
@@ -126,7 +126,7 @@ class DenseInertia(Linear):
         return order * (order + 1) // 2
 
     def matrix(self) -> Array:
-        """Both triangles."""
+        """The full matrix, both triangles."""
         at = np.zeros((self.order, self.order), dtype=np.intp)
         rows, columns = np.triu_indices(self.order)
         at[rows, columns] = at[columns, rows] = np.arange(len(rows))
@@ -137,12 +137,12 @@ class DenseInertia(Linear):
         return self.matrix() @ motion
 
     def articulated(self) -> DenseInertia:
-        """The same inertia: it has room for what articulation adds."""
+        """This inertia itself: it can already represent an articulated inertia."""
         return self
 
 
 class DenseMap(Matrix):
-    """H: joint velocities to a node's velocity; also G, joint forces to a node's force."""
+    """H, mapping joint velocities to a node's velocity; also G, mapping joint forces to a node's force."""
 
     __slots__ = ()
 
@@ -151,7 +151,7 @@ class DenseMap(Matrix):
 
     @property
     def T(self) -> Transposed[Array, Array]:
-        """Takes a force of the node to its joint forces."""
+        """Maps a force on the node to its joint forces."""
         return Transposed(lambda vector: self.matrix().T @ vector)
 
     def hinge(self, P: DenseInertia, armature: Array) -> RiccatiStep:
@@ -169,11 +169,11 @@ class DenseMap(Matrix):
 
 
 class Outlet(Value):
-    """The weight of an exit: picks a body twist out of a node's velocity.
+    """The weight of an exit: extracts a body twist from a node's velocity.
 
     Args:
-        start: Where its six components start.
-        dimension: Of the node's velocity.
+        start: Index of the first of its six components.
+        dimension: Dimension of the node's velocity.
     """
 
     __slots__ = ("dimension", "start")
@@ -201,12 +201,12 @@ class Outlet(Value):
         return Motion(carrier[self._slot])
 
     def rate(self, _motion: Motion) -> Outlet:
-        """It has no numbers that could change."""
+        """The outlet itself: it has no components that could change."""
         return self
 
     @property
     def T(self) -> Transposed[Force, Array]:
-        """Takes a force on the outlet to the node."""
+        """Maps a force on the outlet to the node."""
         return Transposed(self._force_back)
 
     def _force_back(self, force: Force) -> Array:
@@ -214,7 +214,7 @@ class Outlet(Value):
         return np.concatenate([np.zeros(self.start), force.data, after])
 
     def congruence(self, inertia: ArticulatedInertia) -> DenseInertia:
-        """An inertia that the outlet carries, as one of the node."""
+        """An inertia carried by the outlet, as an inertia of the node."""
         felt = np.zeros((self.dimension, self.dimension), dtype=inertia.data.dtype)
         felt[self._slot, self._slot] = inertia.matrix()
         return DenseInertia.of(felt)

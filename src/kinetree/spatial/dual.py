@@ -1,4 +1,4 @@
-"""Dual numbers x + ε x′ with ε² = 0: arithmetic on them differentiates whatever is computed."""
+"""Dual numbers x + ε x′ with ε² = 0: forward-mode differentiation by arithmetic."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kinetree.spatial import scalar
 
 
 class Dual:
-    """A scalar and its rate of change. Plain scalars beside it are constants.
+    """A scalar and its rate of change. Plain scalars are treated as constants.
 
-    Both parts may be of any scalar type, the symbols of a tracer among them.
+    Both parts may be of any scalar type, including a tracer's symbols.
 
     Args:
         value: The scalar.
         rate: Its rate of change.
-        level: Which derivative it belongs to, where one is taken inside another; numbers of lower levels are constants.
+        level: Level of differentiation, for nested derivatives; duals of lower levels are constants.
     """
 
     __slots__ = ("level", "rate", "value")
@@ -26,14 +26,14 @@ class Dual:
         self.value, self.rate, self.level = value, rate, level
 
     def _other(self, other: Any) -> tuple[Any, Any]:
-        """Value and rate of an operand: no rate (None) if it is a constant, no value (None) if it knows better."""
+        """Value and rate of an operand: rate None for a constant, value None if its own operator must handle it."""
         if isinstance(other, Dual):
             if other.level == self.level:
                 return other.value, other.rate
             if other.level > self.level:
                 return None, None
         elif isinstance(other, np.ndarray):
-            return None, None  # arrays go entry by entry
+            return None, None  # arrays are handled entry by entry
         return other, None
 
     def __add__(self, other: Any) -> Any:
@@ -77,7 +77,7 @@ class Dual:
         quotient = other / self.value
         return Dual(quotient, -(quotient / self.value) * self.rate, self.level)
 
-    # NumPy's functions of arrays of objects call these.
+    # Called by NumPy's functions on object arrays.
 
     def sin(self) -> Dual:
         s, c = scalar.sincos(self.value)

@@ -1,11 +1,11 @@
-"""Products and elementary functions of NumPy arrays whose bits do not depend on the machine.
+"""Products and elementary functions of NumPy arrays, bitwise identical on every machine.
 
-NumPy hands `@` to a BLAS, and sines to vector libraries, that choose their order of sums and their polynomials by the
-processor. What ends up in a model's constants or in a result goes through here instead: every step is an addition, a
-multiplication, a division or a square root of whole arrays, which IEEE 754 fixes to the last bit.
+NumPy delegates `@` to a BLAS, and sines to vector libraries, whose summation order and polynomials depend on the
+processor. Anything that ends up in a model's constants or in a result is computed here instead: every step is an
+addition, multiplication, division or square root of whole arrays, which IEEE 754 specifies to the last bit.
 
-Sines, cosines, arctangents and logarithms are within 2 ulp. Arguments that are not float64, such as those of
-complex-step derivatives, go to NumPy.
+Sines, cosines, arctangents and logarithms are accurate to 2 ulp. Arguments other than float64, such as those of
+complex-step derivatives, are passed to NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PIO2 = (
 )
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 _SPLITTER = 2.0**27 + 1.0
-# ln 2, with zeros behind its first 32 bits so that small multiples are exact, and the rest.
+# ln 2: a leading part with only its first 32 bits set, so that small multiples are exact, and the remainder.
 _LN2 = (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33"))
 
 
@@ -46,7 +46,7 @@ def apply(a: Array, x: Array) -> Array:
 
 
 def length(x: Array) -> Array:
-    """Euclidean lengths of vectors, (…, n) to (…); for numbers whose squares neither overflow nor underflow."""
+    """Euclidean norms of vectors, (…, n) to (…), provided that squares neither overflow nor underflow."""
     total = x[..., 0] * x[..., 0]
     for i in range(1, x.shape[-1]):
         total = total + x[..., i] * x[..., i]
@@ -61,7 +61,7 @@ def sincos(angle: Array) -> tuple[Array, Array]:
         return np.sin(angle), np.cos(angle)
     x = np.where(np.abs(angle) <= LARGEST_ANGLE, angle, np.nan)
     count = np.rint(x * _TWO_OVER_PI)
-    # x − count π/2 = r + low, however close x is to a multiple
+    # x − count π/2 = r + low, accurate however close x is to a multiple of π/2
     first, first_error = _exact_product(count, _PIO2[0])
     second, second_error = _exact_product(count, _PIO2[1])
     r, error = _exact_sum(x - first, -first_error)
@@ -81,7 +81,7 @@ def sincos(angle: Array) -> tuple[Array, Array]:
 
 @scalar.sincos.register(np.float64)
 def _sincos_of_one(angle: np.float64) -> tuple[np.float64, np.float64]:
-    """So that joints locked by `Model.reduced` have the same bits everywhere, too."""
+    """Makes joints locked by `Model.reduced` bitwise reproducible, too."""
     sin, cos = sincos(np.array(angle))
     return np.float64(sin), np.float64(cos)
 
@@ -94,7 +94,7 @@ def arctan2(y: Array, x: Array) -> Array:
 
 
 def log(x: Array) -> Array:
-    """Natural logarithms: −∞ at zero, NaN below."""
+    """Natural logarithms; −∞ at zero, NaN for negative arguments."""
     x = np.asarray(x)
     if x.dtype != np.float64:
         return np.asarray(np.log(x))
@@ -116,7 +116,7 @@ def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _exact_product(a: Array, b: float) -> tuple[Array, Array]:
-    """a b, rounded, and what rounding took from it. Dekker's product."""
+    """The rounded product a b and its rounding error, by Dekker's algorithm."""
     a_high, b_high = _SPLITTER * a - (_SPLITTER * a - a), _SPLITTER * b - (_SPLITTER * b - b)
     a_low, b_low, rounded = a - a_high, b - b_high, a * b
     return rounded, ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -129,7 +129,7 @@ def _series(z: Array, coefficients: tuple[float, ...]) -> Array:
     return total
 
 
-# sin r = r + r³ S(r²), cos r = 1 − r²/2 + r⁴ C(r²) on [−π/4, π/4]: Taylor's series, which eight terms exhaust.
+# sin r = r + r³ S(r²), cos r = 1 − r²/2 + r⁴ C(r²) on [−π/4, π/4]: Taylor series; eight terms suffice.
 def _factorials(first: int, sign: float, terms: int) -> tuple[float, ...]:
     found, factorial = [], 1.0
     for n in range(1, first + 2 * terms):

@@ -1,7 +1,7 @@
-"""Joint maps H and what a joint does to the articulated inertia behind it.
+"""Joint maps H, and the effect of a joint on the articulated inertia outboard of it.
 
 A joint map is a 6×n matrix whose columns are the motions that the joint allows. For most joints they are unit vectors
-of the body frame, and then P H is a choice of columns of P, and P⁺ = P − P H D⁻¹ Hᵀ P has rows of exact zeros.
+of the body frame; then P H selects columns of P, and P⁺ = P − P H D⁻¹ Hᵀ P has rows of exact zeros.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RiccatiStep(NamedTuple):
 
 
 class Columns(Linear):
-    """n spatial vectors side by side, a 6×n matrix, kept column by column."""
+    """n spatial vectors side by side: a 6×n matrix, stored column by column."""
 
     __slots__ = ("count",)
 
@@ -59,7 +59,7 @@ class Columns(Linear):
 
 
 class ForceColumns(Columns):
-    """Columns that are forces: takes generalised coordinates to a force, and (transposed) motions to numbers."""
+    """Force columns: maps generalised coordinates to a force and, transposed, a motion to scalars."""
 
     __slots__ = ()
 
@@ -71,39 +71,39 @@ class ForceColumns(Columns):
 
     @property
     def T(self) -> Transposed[Motion, Array]:
-        """Gᵀ: takes a motion to one number per column."""
+        """Gᵀ: maps a motion to one scalar per column."""
         return Transposed(self._components)
 
     def map(self, function: Callable[[Force], Motion]) -> MotionColumns:
-        """The columns after a function of each."""
+        """Apply a function to each column."""
         results = [function(self.column(i)).data for i in range(self.count)]
         return MotionColumns(stack(*results), self.count)
 
 
 class JointMap(Protocol):
-    """H, 6×n: what algorithms may ask of a joint's motions."""
+    """H, 6×n: the interface through which algorithms use a joint's motions."""
 
     @property
     def translates(self) -> float:
-        """1 if no motion has an angular part, whatever the joint's numbers are; else 0."""
+        """1 if no motion of this kind of joint has an angular part, whatever its constants; else 0."""
 
     def __matmul__(self, x: Array) -> Motion:
-        """H x: the motion that joint velocities x give."""
+        """H x: the motion due to joint velocities x."""
 
     @property
     def T(self) -> Transposed[Force, Array]:
-        """Hᵀ: takes a force to the generalised forces of the joint."""
+        """Hᵀ: maps a force to the generalised forces of the joint."""
 
     def column(self, index: int) -> Motion:
         """One allowed motion."""
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
-        """The columns after a function of each."""
+        """Apply a function to each column."""
 
     def basis(self, X: Transform, armature: Array) -> AxisMap | Columns:
-        """The same motions in the frame that X comes from, by whichever columns span them with the fewest numbers.
+        """A basis of the same motion subspace in the source frame of X, with as few non-constant entries as possible.
 
-        Joints with armature keep their own columns, since armature belongs to coordinates and not to motions.
+        Joints with armature keep their own columns, since armature belongs to the coordinates, not to the subspace.
         """
 
     def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
@@ -130,7 +130,7 @@ class MotionColumns(Columns):
         return Motion(self.data[6 * index : 6 * index + 6])
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
-        """The columns after a function of each, as columns of what it gives."""
+        """Apply a function to each column; its results, motions or forces, become the new columns."""
         results = [function(self.column(i)) for i in range(self.count)]
         kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
         return kind(stack(*(result.data for result in results)), self.count)
@@ -147,7 +147,7 @@ class MotionColumns(Columns):
 
 
 class AxisMap(Value):
-    """A joint map whose columns are unit vectors of the body frame: 0–2 turn about x, y, z; 3–5 slide along them."""
+    """A joint map whose columns are unit vectors of the body frame: 0–2 rotate about x, y, z; 3–5 translate."""
 
     __slots__ = ("axes",)
     size = 0
@@ -203,7 +203,7 @@ class AxisMap(Value):
         if not _no_rotor(armature):
             G = D.solve(U.T).T
             return RiccatiStep(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G))
-        # Without armature the rows of G along the joint are those of the identity, and those of P⁺ are zero.
+        # Without armature, the rows of G along the joint axes are rows of the identity, and those of P⁺ are zero.
         others = [i for i in range(6) if i not in axes]
         G = np.zeros((6, len(axes)), dtype=dense.dtype)
         G[axes] = np.eye(len(axes))
@@ -223,9 +223,9 @@ def _with_armature(D: Array, armature: Array) -> Array:
 
 
 def _no_rotor(armature: Array) -> bool:
-    """Whether the zeros of the armature are part of a kind's formulas, and not of one node's constants.
+    """Whether the armature is zero for every node of the kind, not just in the constants of one node.
 
-    A traced constant is a symbol, whatever its number.
+    A traced constant is a symbol, whatever its value.
     """
     return all(isinstance(value, float) and value == 0.0 for value in armature)
 

@@ -1,4 +1,4 @@
-"""Spatial inertias about a frame's origin, in its coordinates."""
+"""Spatial inertias about a frame's origin, in that frame's coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
 
 
 def spread(com: Array) -> Array:
-    """c·c 1 − c cᵀ: inertia of unit point masses about the origin, (…, 3) to (…, 3, 3) [m²]. Nothing cancels."""
+    """c·c 1 − c cᵀ: inertia of unit point masses about the origin, (…, 3) to (…, 3, 3) [m²]. Free of cancellation."""
     x, y, z = np.moveaxis(com, -1, 0)
     rows = [[y * y + z * z, -x * y, -x * z], [-x * y, x * x + z * z, -y * z], [-x * z, -y * z, x * x + y * y]]
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
@@ -52,13 +52,13 @@ class RigidInertia(Linear):
         return Force.of(self.rotational @ w + cross(h, v), self.mass * v - cross(h, w))
 
     def articulated(self) -> ArticulatedInertia:
-        """The same inertia with room for what articulation adds."""
+        """The same inertia as an `ArticulatedInertia`."""
         mass = self.mass
         linear = np.array([[mass, 0.0, 0.0], [0.0, mass, 0.0], [0.0, 0.0, mass]])
         return ArticulatedInertia.of(self.rotational, skew(self.first_moment), linear)
 
     def matrix(self) -> Array:
-        """The dense 6×6 inertia, for looking at."""
+        """The dense 6×6 inertia, for inspection."""
         return self.articulated().matrix()
 
 
@@ -76,7 +76,7 @@ class ArticulatedInertia(Linear):
 
     @classmethod
     def from_matrix(cls, matrix: Array) -> ArticulatedInertia:
-        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        """From the upper triangle of a symmetric 6×6 matrix."""
         return cls(matrix[_ROWS6, _COLUMNS6])
 
     def matrix(self) -> Array:
@@ -100,9 +100,9 @@ class ArticulatedInertia(Linear):
 
 
 class CoriolisInertia(Linear):
-    """B(I, V) = ½ [(V ×*) I − I (V ×) + (I V) ×̄*]: twice the part of İ that a factor C of Ṁ = C + Cᵀ takes. 12 numbers.
+    """B(I, V) = ½ [(V ×*) I − I (V ×) + (I V) ×̄*]: twice the share of İ in the C of Ṁ = C + Cᵀ. 12 numbers.
 
-    For a rigid inertia I = (m, h, J) and a motion V = (w, u), both about one point,
+    For a rigid inertia I = (m, h, J) and a motion V = (w, u) about the same point,
 
         B = [[ −ŵ (½ tr J − J) − ĥ û , 0 ],      b = m u + w × h
              [ −b̂                    , 0 ]]
@@ -116,7 +116,7 @@ class CoriolisInertia(Linear):
 
     @classmethod
     def of(cls, inertia: RigidInertia, motion: Motion) -> CoriolisInertia:
-        """For a body of the given inertia that moves with the given motion."""
+        """For a body with the given inertia, moving with the given twist."""
         w, u, J, h = motion.angular, motion.linear, inertia.rotational, inertia.first_moment
         half_trace = 0.5 * (J[0, 0] + J[1, 1] + J[2, 2])
         complement = np.array([[half_trace - J[i, j] if i == j else -J[i, j] for j in range(3)] for i in range(3)])
@@ -135,7 +135,7 @@ class CoriolisInertia(Linear):
         return Force.of(self.block @ motion.angular, -cross(self.lever, motion.angular))
 
     def angular_columns(self) -> Array:
-        """The three columns that are not zero, (6, 3): B m is what they make of the angular part of m."""
+        """The three non-zero columns, (6, 3): B m is their product with the angular part of m."""
         return np.concatenate([self.block, -skew(self.lever)])
 
     def transposed(self, motion: Motion) -> Force:
@@ -151,7 +151,7 @@ class Compliance(Linear):
 
     @classmethod
     def from_matrix(cls, matrix: Array) -> Compliance:
-        """From a symmetric 6×6 matrix, of which the upper triangle is read."""
+        """From the upper triangle of a symmetric 6×6 matrix."""
         return cls(matrix[_ROWS6, _COLUMNS6])
 
     def matrix(self) -> Array:

@@ -1,4 +1,4 @@
-"""Spatial motion and force vectors, angular part first, in the coordinates of one frame."""
+"""Spatial motion and force vectors, angular part first, in the coordinates of a single frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SpatialVector(Linear):
 
     @classmethod
     def of(cls, angular: Any, linear: Any) -> Self:
-        """Join the two halves."""
+        """From the angular and the linear part."""
         return cls(stack(angular, linear))
 
     @property
@@ -40,12 +40,12 @@ class Force(SpatialVector):
 
     @classmethod
     def unit(cls, component: int) -> Force:
-        """The unit vector along a component."""
+        """The unit vector of a component."""
         return cls(np.eye(6)[component])
 
     @staticmethod
     def is_linear(component: int) -> bool:
-        """Whether a component belongs to the force, not to the moment."""
+        """Whether a component belongs to the force rather than to the moment."""
         return component >= 3
 
 
@@ -59,7 +59,7 @@ class Motion(SpatialVector):
     @overload
     def cross(self, other: Force) -> Force: ...
     def cross(self, other: Motion | Force) -> Motion | Force:
-        """Rate of change of `other`, when it is fixed in a frame that moves with this twist."""
+        """Rate of change of `other` if it is fixed in a frame moving with this twist."""
         w, v = self.angular, self.linear
         if isinstance(other, Force):
             return Force.of(cross(w, other.angular) + cross(v, other.linear), cross(w, other.linear))

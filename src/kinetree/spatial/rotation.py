@@ -1,8 +1,8 @@
 """Rotations: unit quaternions w, x, y, z, rotation matrices and rotation vectors.
 
-The first two functions build kernels: they take scalars of any type and never branch. The others serve coordinates:
-they take NumPy arrays with any leading axes. A quaternion stands for the rotation that it is proportional to; a zero
-one gives NaN. Kernels square it, so there a length outside 1e-144 … 1e154 gives NaN too.
+The first two functions are traced into kernels: they accept scalars of any type and never branch. The others work on
+coordinates: they accept NumPy arrays with any leading axes. Quaternions need not be normalised; a zero quaternion
+yields NaN. Kernels square the components, so there a norm outside 1e-144 … 1e154 yields NaN too.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import numpy as np
 from kinetree.spatial.fixed import arctan2, sincos
 from kinetree.spatial.value import Array
 
-# Below this squared angle the closed forms lose digits or divide by zero, and series of five terms are exact.
+# Below this squared angle, closed forms lose digits or divide by zero, while five-term series are exact to rounding.
 _SMALL_SQUARE = 1e-2
 
 
 def turn_about_z(E: Array, sin: Any, cos: Any) -> Array:
-    """Coordinates of a frame turned about its own z: mixes the first two rows of E, (3, 3)."""
+    """Coordinate transform to a frame rotated about its own z axis: mixes the first two rows of E, (3, 3)."""
     return np.array([E[0] * cos + E[1] * sin, E[1] * cos - E[0] * sin, E[2]])
 
 
 def rotation_of_quaternion(q: Array) -> Array:
-    """The matrix that takes turned coordinates to those before the turn, (3, 3), for any non-zero q, (4,)."""
+    """The matrix from rotated to original coordinates, (3, 3), for any non-zero q, (4,)."""
     return np.array(_rotation_entries(*q))
 
 
 def _rotation_entries(w: Any, x: Any, y: Any, z: Any) -> list[list[Any]]:
     ww, xx, yy, zz = w * w, x * x, y * y, z * z
     one, other = ww + xx, yy + zz
-    # Squares that overflow meet a reciprocal of zero below, ∞·0. Those that have lost digits to underflow make this
-    # infinite, and the difference of its halves NaN; else the powers of two are exact.
+    # If the squares overflow, the reciprocal is zero and the entries below are ∞·0. If they lose digits to underflow,
+    # the reciprocal is infinite and the difference below NaN. Otherwise the powers of two are exact.
     reciprocal = 2.0**61 / (one + other)
     double = reciprocal * 2.0**-59 - reciprocal * 2.0**-60
     scale = 0.5 * double
@@ -47,14 +47,14 @@ def _rotation_entries(w: Any, x: Any, y: Any, z: Any) -> list[list[Any]]:
 
 
 def matrix_of(q: Array) -> Array:
-    """Rotation matrices of quaternions of any length but zero: (…, 4) to (…, 3, 3)."""
+    """Rotation matrices of non-zero quaternions of any norm: (…, 4) to (…, 3, 3)."""
     with np.errstate(all="ignore"):
         entries = _rotation_entries(*np.moveaxis(normalized(q), -1, 0))
     return np.stack([np.stack(row, axis=-1) for row in entries], axis=-2)
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """Quaternion product a b: first turn by a, then by b about the turned axes; (…, 4)."""
+    """Quaternion product a b: rotation by a, then by b about the rotated axes; (…, 4)."""
     aw, ax, ay, az = np.moveaxis(a, -1, 0)
     bw, bx, by, bz = np.moveaxis(b, -1, 0)
     return np.stack(
@@ -69,14 +69,14 @@ def multiply(a: Array, b: Array) -> Array:
 
 
 def conjugate(q: Array) -> Array:
-    """The opposite rotation of a unit quaternion, (…, 4)."""
+    """The inverse rotation of a unit quaternion, (…, 4)."""
     opposite: Array = q * np.array([1.0, -1.0, -1.0, -1.0])
     return opposite
 
 
 def normalized(q: Array) -> Array:
-    """Quaternions of length one, (…, 4); a zero one becomes NaN. Analytic, so that complex steps pass through."""
-    # scaling by the largest entry first keeps the squares from overflowing and underflowing
+    """Unit quaternions, (…, 4); a zero quaternion becomes NaN. Analytic, so that complex steps pass through."""
+    # scale by the largest entry first, so that squares neither overflow nor underflow
     with np.errstate(all="ignore"):
         q = q / np.max(np.abs(q), axis=-1, keepdims=True)
         unit: Array = q / np.sqrt(_square(q))
@@ -84,7 +84,7 @@ def normalized(q: Array) -> Array:
 
 
 def exp_quaternion(rotation_vector: Array) -> Array:
-    """Unit quaternions that turn by |r| radians about r: (…, 3) to (…, 4). Analytic."""
+    """Unit quaternions of rotations by |r| radians about r: (…, 3) to (…, 4). Analytic."""
     square = _square(rotation_vector)
     angle, small = _angle(square)
     sin, cos = sincos(0.5 * angle)
@@ -96,10 +96,10 @@ def exp_quaternion(rotation_vector: Array) -> Array:
 
 
 def log_quaternion(q: Array) -> Array:
-    """Rotation vectors, of length at most π, of any non-zero quaternions: (…, 4) to (…, 3) [rad]. Real input only."""
+    """Rotation vectors, at most π long, of any non-zero quaternions: (…, 4) to (…, 3) [rad]. Real input only."""
     q = normalized(q)
     w, vector = q[..., :1], q[..., 1:]
-    # q and −q are the same rotation: take the one that turns by less
+    # q and −q are the same rotation: take the one with the smaller angle
     vector = np.where(w < 0.0, -vector, vector)
     cosine, square = np.abs(w), _square(vector)
     small = ~(square > 1e-4)
@@ -111,7 +111,7 @@ def log_quaternion(q: Array) -> Array:
 
 
 def exp_matrix(rotation_vector: Array) -> Array:
-    """Rotation matrices that turn by |r| radians about r: (…, 3) to (…, 3, 3). Analytic."""
+    """Rotation matrices of rotations by |r| radians about r: (…, 3) to (…, 3, 3). Analytic."""
     return matrix_of(exp_quaternion(rotation_vector))
 
 
@@ -126,7 +126,7 @@ def quaternion_of(matrix: Array) -> Array:
     xx, yy, zz = m[..., 0, 0], m[..., 1, 1], m[..., 2, 2]
     yz, zx, xy = m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]
     sxy, sxz, syz = m[..., 0, 1] + m[..., 1, 0], m[..., 0, 2] + m[..., 2, 0], m[..., 1, 2] + m[..., 2, 1]
-    # 4 q qᵀ; its row of largest diagonal entry is proportional to q without loss of digits
+    # 4 q qᵀ; its row with the largest diagonal entry is proportional to q without loss of digits
     rows = [
         [1.0 + xx + yy + zz, yz, zx, xy],
         [yz, 1.0 + xx - yy - zz, sxy, sxz],
@@ -140,9 +140,9 @@ def quaternion_of(matrix: Array) -> Array:
 
 
 def screw_displacement(angular: Array, linear: Array) -> Array:
-    """Where a frame's origin goes, in the starting frame, under a constant body twist for unit time; (…, 3). Analytic.
+    """Displacement of a frame's origin, in the initial frame, by a constant body twist in unit time; (…, 3). Analytic.
 
-    With `exp_quaternion(angular)` this is the exponential of SE(3).
+    Together with `exp_quaternion(angular)` this is the exponential map of SE(3).
     """
     square = _square(angular)
     angle, small = _angle(square)
@@ -157,7 +157,7 @@ def screw_displacement(angular: Array, linear: Array) -> Array:
 
 
 def screw_velocity(angular: Array, displacement: Array) -> Array:
-    """The linear twist that `screw_displacement` takes to a displacement, (…, 3), for |angular| < 2π. Analytic."""
+    """Inverse of `screw_displacement`: the linear part of the twist, (…, 3), for |angular| < 2π. Analytic."""
     factor = inverse_factor(_square(angular))
     turned = np.cross(angular, displacement)
     linear: Array = displacement - 0.5 * turned + factor * np.cross(angular, turned)
@@ -165,7 +165,7 @@ def screw_velocity(angular: Array, displacement: Array) -> Array:
 
 
 def inverse_factor(square: Array) -> Array:
-    """(1 − ½θ cot ½θ)/θ² of squared angles θ²: what the inverse of a rotation's Jacobian takes of (θ×)². Analytic."""
+    """(1 − ½θ cot ½θ)/θ² of squared angles θ²: coefficient of (θ×)² in the inverse Jacobian of SO(3). Analytic."""
     angle, small = _angle(square)
     series = 1.0 / 12.0 + square * (1.0 / 720.0 + square * (1.0 / 30240.0 + square / 1209600.0))
     half = 0.5 * angle
@@ -174,7 +174,7 @@ def inverse_factor(square: Array) -> Array:
 
 
 def _square(x: Array) -> Array:
-    """Sums of squares, in the order of the components, with an axis left: (…, n) to (…, 1)."""
+    """Sums of squares, in the order of the components, keeping the axis: (…, n) to (…, 1)."""
     total = x[..., :1] * x[..., :1]
     for i in range(1, x.shape[-1]):
         total = total + x[..., i : i + 1] * x[..., i : i + 1]
@@ -183,6 +183,6 @@ def _square(x: Array) -> Array:
 
 
 def _angle(square: Array) -> tuple[Array, Array]:
-    """The angle of a squared angle, harmless where it is small, and where that is."""
+    """Square root of a squared angle, replaced by 1 where the angle is small, and a mask of those entries."""
     small = np.abs(square) < _SMALL_SQUARE
     return np.sqrt(np.where(small, 1.0, square)), small

@@ -1,7 +1,7 @@
-"""Elementary functions of one scalar, whatever its type.
+"""Elementary functions of a single scalar of any type.
 
-Floats and complex numbers go to NumPy. Traced symbols bring their own methods. Other scalars (mpmath, sympy, dual
-numbers) are taught with `register_scalar`.
+Floats and complex numbers are passed to NumPy. Traced symbols have methods of their own. Other scalar types (mpmath,
+sympy, dual numbers) are registered with `register_scalar`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-#: Beyond this angle (radians) neighbouring float64 numbers are 1/64 rad apart: sin and cos mean nothing, and are NaN.
+#: Beyond this angle [rad], adjacent float64 numbers are 1/64 rad apart: sin and cos are meaningless, and NaN.
 LARGEST_ANGLE = 2.0**46
 
 
@@ -42,9 +42,9 @@ def arctan2(y: Any, x: Any) -> Any:
 
 @singledispatch
 def select(a: Any, b: Any, x: Any, y: Any) -> Any:
-    """x where a < b, else y. Both are computed; complex numbers are compared by their real parts.
+    """x where a < b, else y. Both are evaluated; complex numbers are compared by their real parts.
 
-    The type of `a` decides how.
+    Dispatches on the type of `a`.
     """
     return x if np.real(a) < np.real(b) else y
 
@@ -66,13 +66,14 @@ def register_scalar(
     sqrt: Callable[[Any], Any],
     arctan2: Callable[[Any, Any], Any] | None = None,
 ) -> None:
-    """Teach a scalar type its elementary functions, so that the reference engine can compute with it.
+    """Register the elementary functions of a scalar type, so that the reference engine can compute with it.
 
     Args:
         kind: The scalar's class, for example `mpmath.mpf`.
-        sincos: Gives the sine and the cosine of an angle in radians.
-        sqrt: Gives the square root.
-        arctan2: Gives the angle of y and x, both at least 0. `difference` and `ddifference` need it.
+        sincos: Returns the sine and the cosine of an angle in radians.
+        sqrt: Returns the square root.
+        arctan2: Returns the angle of the point (x, y), called with y and x, both at least 0. Required by `difference`
+            and `ddifference`.
     """
     _sincos_of.register(kind, sincos)
     _sqrt_of.register(kind, sqrt)

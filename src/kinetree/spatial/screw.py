@@ -1,6 +1,6 @@
-"""Finite rotations and screw motions, in scalars of any type: the coordinates of joints that turn freely.
+"""Finite rotations and screw motions in scalars of any type, for the coordinates of joints that rotate freely.
 
-A rotation vector w turns by θ = |w| about itself. With W = w×, s = θ² and
+A rotation vector w is a rotation by θ = |w| about w. With W = w×, s = θ² and
 
     A = sin θ / θ        B = (1 − cos θ) / θ²        C = (θ − sin θ) / θ³
 
@@ -11,12 +11,11 @@ the matrices of the exponential map of SO(3) are polynomials 1 + f₁(s) W + f�
     inverse of the Jacobian      f₁ = ½      f₂ = −B′/B,  which is (1 − ½θ cot ½θ) / θ²
 
 Those of SE(3) at a twist (w, v), angular part first, are [[F, 0], [Ḟ, F]], where Ḟ is the derivative of F along v.
-Everything is exact to rounding at any angle up to `scalar.LARGEST_ANGLE`, NaN beyond. The inverse of the Jacobian has a
+All are accurate to rounding for angles up to `scalar.LARGEST_ANGLE`, and NaN beyond. The inverse of the Jacobian has a
 pole at a full turn.
 
-Functions take and give flat arrays of scalars and never branch, so that they run on numbers, complex numbers and traced
-symbols. A quaternion w, x, y, z of any length but zero stands for the rotation that it is proportional to; a zero one
-gives NaN.
+Functions take and return flat arrays of scalars and never branch, so they run on real numbers, complex numbers and
+traced symbols. Quaternions w, x, y, z need not be normalised; a zero quaternion yields NaN.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ import numpy as np
 from kinetree.spatial.scalar import arctan2, magnitude, select, sincos, sqrt
 from kinetree.spatial.value import Array
 
-# Added to a squared angle or sine. It changes nothing that depends on it, for all of it is smooth there, and keeps
-# quotients such as sin ½θ / θ defined at 0.
+# Added to a squared angle or sine to keep quotients such as sin ½θ / θ defined at 0. All functions of it are smooth
+# there, so results do not change.
 _TINY = 2.0**-100
-# Below this squared angle closed forms lose digits to cancellation, and series of this many terms do not.
+# Below this squared angle, closed forms lose digits to cancellation; series with this many terms do not.
 _SMALL = 4.0
 _TERMS = 12
 
@@ -70,7 +69,7 @@ class Angle:
         return cls(square, sine / angle, cosine)
 
     def _either(self, coefficients: tuple[float, ...], numerator: Any) -> Any:
-        """A series for small angles, and a numerator over s for others."""
+        """A series for small angles, and numerator over s for all others."""
         series = coefficients[-1] * self.square + coefficients[-2]
         for coefficient in reversed(coefficients[:-2]):
             series = series * self.square + coefficient
@@ -100,7 +99,7 @@ class Angle:
 
 
 def within_half_turn(angle: Any) -> Any:
-    """The angle in [−π, π] that is the same rotation about a fixed axis; itself if it is there already."""
+    """The equivalent angle in [−π, π] about a fixed axis; unchanged if already in that range."""
     sine, cosine = sincos(angle)
     acute = arctan2(magnitude(sine), magnitude(cosine))
     upper = select(cosine, 0.0, np.pi - acute, acute)
@@ -111,7 +110,7 @@ def within_half_turn(angle: Any) -> Any:
 
 
 def dot(a: Array, b: Array) -> Any:
-    """Scalar product, from the first term to the last."""
+    """Scalar product, summed from the first term to the last."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:]):
         total = total + x * y
@@ -132,7 +131,7 @@ def _skew(w: Array) -> Array:
 
 
 def scaled(q: Array) -> tuple[Array, Any]:
-    """The quaternion divided by its largest component, whose squares neither overflow nor underflow; and that one."""
+    """The quaternion over its largest component, so that squares neither overflow nor underflow; and that component."""
     first, second = _larger(q[0], q[1]), _larger(q[2], q[3])
     largest = _larger(first, second)
     return q / largest, largest
@@ -144,46 +143,46 @@ def _larger(x: Any, y: Any) -> Any:
 
 
 def normalized(q: Array) -> Array:
-    """The quaternion of length one, (4,)."""
+    """The unit quaternion, (4,)."""
     q, _ = scaled(q)
     unit: Array = q / sqrt(dot(q, q))
     return unit
 
 
 def composed(a: Array, b: Array) -> Array:
-    """Quaternion product a b: a turn by a, then by b about the turned axes."""
+    """Quaternion product a b: rotation by a, then by b about the rotated axes."""
     vector = a[0] * b[1:] + b[0] * a[1:] + cross(a[1:], b[1:])
     return np.array([a[0] * b[0] - dot(a[1:], b[1:]), *vector])
 
 
 def conjugate(q: Array) -> Array:
-    """The opposite rotation, of the same length."""
+    """The inverse rotation, of the same norm."""
     return np.array([q[0], -q[1], -q[2], -q[3]])
 
 
 def rotated(q: Array, x: Array) -> Array:
-    """A vector turned by a unit quaternion, (3,)."""
+    """A vector rotated by a unit quaternion, (3,)."""
     t = cross(q[1:], x)
     result: Array = x + 2.0 * (q[0] * t + cross(q[1:], t))
     return result
 
 
 def turned(q: Array, w: Array) -> Array:
-    """A unit quaternion followed by the turn of a rotation vector in its moving axes; of unit length, (4,)."""
+    """A unit quaternion followed by the rotation of a rotation vector about the rotated axes; of unit norm, (4,)."""
     angle = Angle.of(w)
     product = composed(q, np.array([angle.cosine, *(w * angle.half)]))
-    # of length 1 but for rounding: one step of Newton's method is exact
+    # its norm is 1 up to rounding, so one Newton step is exact
     unit: Array = product * (1.5 - 0.5 * dot(product, product))
     return unit
 
 
 def turn_between(a: Array, b: Array) -> tuple[Array, Angle]:
-    """The rotation vector, at most π long, from one quaternion to another in the first one's axes; and its angle.
+    """The rotation vector, at most π long, from one quaternion to another in the first one's axes; and its `Angle`.
 
-    Of any lengths whose products neither overflow nor underflow.
+    The quaternions may have any norms whose products neither overflow nor underflow.
     """
     q = composed(conjugate(a), b)
-    # q and −q are the same rotation: take the one that turns by less
+    # q and −q are the same rotation: take the one with the smaller angle
     vector = np.array([select(q[0], 0.0, -x, x) for x in q[1:]])
     cosine, sine = magnitude(q[0]), sqrt(dot(vector, vector) + _TINY)
     theta, length = 2.0 * arctan2(sine, cosine), sqrt(dot(q, q))
@@ -191,9 +190,9 @@ def turn_between(a: Array, b: Array) -> tuple[Array, Angle]:
 
 
 def tangent_of_quaternion(q: Array) -> Array:
-    """Takes a change of a quaternion of any length to the rotation vector that it is in the moving axes, (3, 4).
+    """Maps a change of a quaternion of any norm to the rotation vector in body axes, (3, 4).
 
-    Twice the vector part of q⁻¹ δq. A change along q itself turns nothing.
+    Twice the vector part of q⁻¹ δq. A change along q itself is no rotation.
     """
     q, largest = scaled(q)
     w, x, y, z = 2.0 * q / dot(q, q) / largest
@@ -204,14 +203,14 @@ def tangent_of_quaternion(q: Array) -> Array:
 
 
 def displacement(w: Array, v: Array) -> Array:
-    """Where the origin of a frame goes, in the starting frame, under a constant body twist for unit time, (3,)."""
+    """Displacement of a frame's origin, in the initial frame, by a constant body twist in unit time, (3,)."""
     angle, turning = Angle.of(w), cross(w, v)
     moved: Array = v + angle.B * turning + angle.C * cross(w, turning)
     return moved
 
 
 def linear_velocity(w: Array, angle: Angle, moved: Array) -> Array:
-    """The linear part of the twist of which `displacement` is `moved`, (3,), for |w| < 2π."""
+    """Inverse of `displacement`: the linear part of the twist, (3,), for |w| < 2π."""
     turning = cross(w, moved)
     linear: Array = moved - 0.5 * turning + angle.D * cross(w, turning)
     return linear
@@ -223,7 +222,7 @@ def bracket(u: Array) -> Array:
 
 
 def transport(u: Array) -> Array:
-    """Ad of exp(−u): takes twists from where a screw motion starts to where it ends, (6, 6)."""
+    """Ad of exp(−u): transforms twists from the initial to the final frame of a screw motion, (6, 6)."""
     angle = Angle.of(u[:3])
     return _polynomial(u, -angle.A, angle.B, -angle.dA, angle.dB)
 
@@ -235,7 +234,7 @@ def right_jacobian(u: Array) -> Array:
 
 
 def inverse_right_jacobian(u: Array) -> Array:
-    """The inverse of `right_jacobian`, for twists that turn by less than a full turn, (6, 6)."""
+    """The inverse of `right_jacobian`, for rotations of less than a full turn, (6, 6)."""
     angle = Angle.of(u[:3])
     return _polynomial(u, 0.5, angle.D, 0.0, angle.dD)
 

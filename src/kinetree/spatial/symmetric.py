@@ -10,7 +10,7 @@ from kinetree.spatial.value import Array, Value
 
 
 class Factor(Value):
-    """D = L d Lᵀ with unit lower triangular L, kept as 1/d and the strict lower triangle; n(n+1)/2 numbers.
+    """D = L d Lᵀ with unit lower triangular L, stored as 1/d and the strict lower triangle; n(n+1)/2 numbers.
 
     One division per row, no square roots, no pivoting: D is positive definite wherever forward dynamics exists.
     """
@@ -35,7 +35,7 @@ class Factor(Value):
 
     @classmethod
     def of(cls, matrix: Array) -> Factor:
-        """Factor a symmetric matrix, of which the lower triangle is read."""
+        """Factor a symmetric matrix; only its lower triangle is read."""
         order = len(matrix)
         lower: list[list[Any]] = [[None] * order for _ in range(order)]
         reciprocal: list[Any] = []

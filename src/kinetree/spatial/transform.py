@@ -13,10 +13,10 @@ from kinetree.spatial.vector3 import cross, rotate_symmetric, skew, stack, symme
 
 
 class Transform(Value):
-    """Takes spatial quantities from frame A to frame B.
+    """Transforms spatial quantities from frame A to frame B.
 
-    `E` turns A's coordinates into B's, `r` is B's origin seen from A, in A's coordinates [m]. For a body B behind a
-    joint on A this is the motion transform ᴮX_A, Jain's A*(p, k).
+    `E` rotates A's coordinates into B's; `r` is the position of B's origin relative to A's, in A's coordinates [m]. For
+    a body B connected to A by a joint this is the motion transform ᴮX_A, Jain's A*(p, k).
     """
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Transform(Value):
 
     @classmethod
     def of(cls, E: Any, r: Any) -> Transform:
-        """Join rotation and origin."""
+        """From rotation and origin."""
         return cls(stack(E, r))
 
     @classmethod
@@ -33,7 +33,7 @@ class Transform(Value):
 
     @classmethod
     def from_matrix(cls, matrix: Array) -> Transform:
-        """From the 6×6 matrix of a motion transform, as `matrix` gives it."""
+        """From the 6×6 matrix of a motion transform, as returned by `matrix`."""
         E = matrix[:3, :3]
         lever = -(E.T @ matrix[3:, :3])  # r×
         return cls.of(E, np.array([lever[2, 1], lever[0, 2], lever[1, 0]]))
@@ -48,7 +48,7 @@ class Transform(Value):
 
     @property
     def T(self) -> Transposed[Force, Force]:
-        """Takes forces from frame B back to frame A."""
+        """Transforms forces from frame B back to frame A."""
         return Transposed(self._force_back)
 
     def _force_back(self, force: Force) -> Force:
@@ -67,12 +67,12 @@ class Transform(Value):
         return NotImplemented
 
     def back(self, motion: Motion) -> Motion:
-        """Takes a motion from frame B to frame A: X⁻¹ m, without forming X⁻¹."""
+        """Transform a motion from frame B to frame A: X⁻¹ m, without forming X⁻¹."""
         angular = self.E.T @ motion.angular
         return Motion.of(angular, self.E.T @ motion.linear + cross(self.r, angular))
 
     def rate(self, motion: Motion) -> Transform:
-        """Rates of change of the 12 numbers while frame B moves with a twist, in its own coordinates."""
+        """Rates of change of the 12 numbers while frame B moves with a twist, given in B's coordinates."""
         return Transform.of(-(skew(motion.angular) @ self.E), self.E.T @ motion.linear)
 
     def inverse(self) -> Transform:
@@ -84,7 +84,7 @@ class Transform(Value):
     @overload
     def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
     def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
-        """Xᵀ I X: an inertia of frame B, seen from frame A."""
+        """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
         if isinstance(inertia, RigidInertia):
             return self._rigid_congruence(inertia)
         return self._articulated_congruence(inertia)
@@ -107,11 +107,11 @@ class Transform(Value):
         return ArticulatedInertia.of(unpack3(angular), coupling + lever, unpack3(linear))
 
     def moment_of(self, inertia: RigidInertia) -> Array:
-        """First moment of mass of a body at frame B, about A's origin and in A's axes, (3,) [kg m]."""
+        """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""
         moment: Array = self.E.T @ inertia.first_moment + self.r * inertia.mass
         return moment
 
     def matrix(self) -> Array:
-        """The dense 6×6 motion transform, for looking at."""
+        """The dense 6×6 motion transform, for inspection."""
         zero = np.zeros((3, 3))
         return np.block([[self.E, zero], [-self.E @ skew(self.r), self.E]])

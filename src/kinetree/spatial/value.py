@@ -1,8 +1,8 @@
-"""The common shape of every spatial quantity: a flat, immutable array of scalars with a meaning.
+"""The base of every spatial quantity: a flat, immutable array of scalars with a meaning.
 
-The scalars may be floats, complex numbers, extended or arbitrary precision numbers, or the symbols of a tracer: nothing
-here asks. Keeping each quantity as few scalars as its structure allows (10 for a rigid inertia, 21 for an articulated
-one) is what makes the recursions cheap.
+The scalars may be floats, complex numbers, extended or arbitrary precision numbers, or a tracer's symbols: nothing here
+depends on their type. Storing each quantity in as few scalars as its structure allows (10 for a rigid inertia, 21 for
+an articulated one) is what makes the recursions cheap.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _Result = TypeVar("_Result")
 
 
 class Value:
-    """A quantity made of `size` scalars. Subclasses say what they mean."""
+    """A quantity made of `size` scalars. Subclasses define their meaning."""
 
     __slots__ = ("data",)
 
     size: ClassVar[int]
-    #: The class that says what the scalars mean; subclasses that add no meaning keep their parent's.
+    #: The class that defines the meaning of the scalars; subclasses that do not redefine it keep their parent's.
     plain: ClassVar[type[Value]]
     data: Array
 
@@ -42,7 +42,7 @@ class Value:
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """What `from_components` needs besides the scalars; empty for quantities of fixed size."""
+        """Arguments of `from_components` besides the scalars; empty for quantities of fixed size."""
         return ()
 
     @classmethod

@@ -19,7 +19,7 @@ def cross(a: Array, b: Array) -> Array:
 
 
 def sum_with_error(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b, rounded, and what rounding took from it: their sum is exact. Knuth's TwoSum."""
+    """The rounded sum a + b and its rounding error, which add up to the exact sum. Knuth's TwoSum."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
@@ -37,7 +37,7 @@ def pack3(matrix: Array) -> Array:
 
 
 def unpack3(packed: Array) -> Array:
-    """The symmetric 3×3 matrix whose upper triangle was packed."""
+    """The symmetric 3×3 matrix with this packed upper triangle."""
     matrix: Array = packed[SYMMETRIC3]
     return matrix
 
@@ -59,5 +59,5 @@ def symmetric_product(left: Array, right: Array) -> Array:
 
 
 def stack(*parts: Any) -> Array:
-    """Join vectors into one flat array."""
+    """Concatenate arrays into a single flat one."""
     return np.concatenate([np.asarray(part).reshape(-1) for part in parts])
