@@ -1,4 +1,4 @@
-"""Controllers, and what they are made of: goals, poses and the twists between them, paths in time.
+"""Controllers and their building blocks: goals, poses and the twists between them, paths in time.
 
 Poses are 4×4 matrices, twists six numbers, angular part first. All functions take leading batch axes.
 """

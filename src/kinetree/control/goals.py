@@ -1,4 +1,4 @@
-"""What a controller is asked for: goals with their gains, a posture, bounds, and where the goals should be now."""
+"""Inputs of a controller: goals with their gains, a posture, bounds, and the current targets of the goals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetree.errors import InputError
 from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.value import Array
 
-#: What goals of the centre of mass are called, unless they have a name.
+#: Default name of centre-of-mass goals.
 CENTER_OF_MASS = "center_of_mass"
 
 
@@ -21,10 +21,10 @@ class Goal:
     """A task whose motion is controlled: ẍ = ẍ_d + kd (ẋ_d − ẋ) + kp e.
 
     Attributes:
-        task: Name of a frame, or a task. Motions of single frames are seen in the world's axes.
+        task: Name of a frame, or a task. Motions of single frames are expressed in world axes.
         kp: Stiffness per unit of mass [1/s²]: one number, or one per row.
         kd: Damping per unit of mass [1/s]; critical, 2√kp, by default.
-        name: What its targets are called: by default the frame, or "center_of_mass".
+        name: Key of its targets; by default the frame, or "center_of_mass".
     """
 
     task: str | AnyTask
@@ -51,9 +51,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Force:
-    """A task along whose rows the robot pushes with a given force, instead of following a motion.
+    """A task along whose rows the robot exerts a given force instead of tracking a motion.
 
-    push = F_d + kp (F_d − F) + ki ∫(F_d − F) dt, F being the force that the robot exerts on its surroundings, if it is
+    push = F_d + kp (F_d − F) + ki ∫(F_d − F) dt, where F is the force that the robot exerts on its environment, if
     measured. The rows are damped.
 
     Attributes:
@@ -61,7 +61,7 @@ class Force:
         kd: Damping per unit of mass [1/s].
         kp: Gain of the force error.
         ki: Gain of its integral [1/s].
-        name: What its targets are called, as for `Goal`.
+        name: Key of its targets, as for `Goal`.
     """
 
     task: str | AnyTask
@@ -86,13 +86,13 @@ class Force:
 
 @dataclass(frozen=True, eq=False)
 class Posture:
-    """What all goals leave: a₀ = kp (q_ref ⊖ q) − kd v.
+    """Joint accelerations in the null space of all goals: a₀ = kp (q_ref ⊖ q) − kd v.
 
     Attributes:
         q: Configuration, (nq,).
         kp: Stiffness per unit of mass [1/s²].
-        kd: Damping per unit of mass [1/s]; critical, 2√kp, by default. Without damping the null space would never come
-            to rest, so it is positive.
+        kd: Damping per unit of mass [1/s]; critical, 2√kp, by default. Must be positive: without damping, motion in the
+            null space would never come to rest.
     """
 
     q: Any
@@ -114,15 +114,15 @@ class Posture:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits that a controller keeps, all of them the robot's own.
+    """Limits of the robot that a controller respects.
 
     Attributes:
         position: Rate k at which joints may approach their limits [1/s]: k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v.
-            None leaves them out.
-        velocity: Rate k at which joints may approach their greatest velocity [1/s]:
+            None ignores them.
+        velocity: Rate k at which joints may approach their velocity limit [1/s]:
             −k (v_max + v) ≤ a ≤ k (v_max − v).
-        torque: Scale commands down to the effort limits: first all goals alike, then the posture, so that what is left
-            of the motion has the same direction.
+        torque: Scale commands down to the effort limits: one factor for all goals, then one for the posture, so that
+            the direction of motion is preserved.
     """
 
     position: float | None = None
@@ -139,14 +139,14 @@ class Bounds:
 
 
 class Target(NamedTuple):
-    """Where a goal should be.
+    """Desired state of a goal.
 
     Attributes:
-        pose: (…, 4, 4), or a position (…, 3), with which the orientation stays as it was at the start.
+        pose: (…, 4, 4), or a position (…, 3), in which case the orientation stays as it was at the start.
         velocity: Twist, angular part first, (…, 6), or linear velocity (…, 3); zero by default.
-        acceleration: Its rate, of the same form.
-        force: For goals `Force`: the force that the robot should exert along the rows, (…, r) [N or N m].
-        measured: The force that it does exert, of the same form.
+        acceleration: Its time derivative, of the same shape.
+        force: For `Force` goals, the force that the robot should exert along the rows, (…, r) [N or N m].
+        measured: The force that it actually exerts, of the same shape.
     """
 
     pose: Any = None
@@ -157,7 +157,7 @@ class Target(NamedTuple):
 
 
 def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
-    """Levels from what users write: goals, names of frames and tasks, alone or in sequences."""
+    """Normalise the user's levels: goals, frame names and tasks, single or in sequences."""
     found = []
     for level in levels:
         alone = isinstance(level, (str, Goal, Force, Task, RelativeTask, CenterOfMassTask))
@@ -175,7 +175,7 @@ def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
 
 
 def _complete(goal: Any) -> None:
-    """Turn the name of a frame into a task, and name the goal."""
+    """Turn a frame name into a task, and name the goal."""
     task = Task(goal.task) if isinstance(goal.task, str) else goal.task
     if not isinstance(task, (Task, RelativeTask, CenterOfMassTask)):
         raise InputError(f"a {type(goal).__name__} takes the name of a frame or a task, got {type(task).__name__}")
@@ -189,7 +189,7 @@ def _complete(goal: Any) -> None:
 
 def rows_of(goal: Goal | Force) -> int:
     """Number of rows of a goal's task."""
-    task: Any = goal.task  # not a name any more: see `_complete`
+    task: Any = goal.task  # no longer a name: see `_complete`
     return len(task.rows)
 
 

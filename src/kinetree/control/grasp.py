@@ -1,12 +1,12 @@
 """Several hands on one object as one augmented object [KC86].
 
-W takes the object's twist ν to those of the hands, ω_i = ω and v_i = v + ω × r_i. With Λ_e and bias_e of all hands
+W maps the object's twist ν to those of the hands, ω_i = ω and v_i = v + ω × r_i. With Λ_e and bias_e of all hands
 together, contacts included,
 
     Λ_⊕ = Λ_L + WᵀΛ_e W          bias_⊕ = b_L + Wᵀ(Λ_e Ẇν + bias_e)          Λ_⊕ ν̇ + bias_⊕ = Wᵀf_e
 
-The couplings between hands on one branching robot are blocks of Λ_e, so they are part of it. `OperationalSpace` arrives
-at the same motion by eliminating the grasps; this is the form of the textbook.
+On a branching robot, the coupling between hands is in the off-diagonal blocks of Λ_e. `OperationalSpace` obtains the
+same motion by eliminating the grasps; this is the textbook form.
 
 [KC86] O. Khatib, "Augmented object and reduced effective inertia in robot systems", American Control Conference, 1988.
 """
@@ -26,7 +26,7 @@ from kinetree.spatial.value import Array
 
 
 class AugmentedObject(NamedTuple):
-    """An object and the hands that hold it, as one body. Twists and wrenches are at its frame, in the world's axes.
+    """An object and the hands that hold it, as one body. Twists and wrenches are at its frame, in world axes.
 
     Attributes:
         inertia: Λ_⊕, (…, 6, 6).
@@ -50,17 +50,17 @@ def augmented_object(
     inertia: Any,
     contacts: Iterable[Any] = (),
 ) -> AugmentedObject:
-    """Inertia and bias of an object that some hands hold firmly.
+    """Inertia and bias of an object held rigidly by several hands.
 
     Args:
         robot: The robot, without the object.
         q: Configuration, (…, nq).
-        v: Joint velocities with which the hands move as the object does, (…, nv).
+        v: Joint velocities, consistent with the hands moving with the object, (…, nv).
         hands: Frames that hold the object.
-        pose: Of the object, with its origin at its centre of mass, (…, 4, 4).
-        mass: Of the object [kg].
-        inertia: About its centre of mass, in its axes, (3, 3) [kg m²].
-        contacts: What else holds the robot, as for `robot.tasks`.
+        pose: Pose of the object, with its origin at its centre of mass, (…, 4, 4).
+        mass: Mass of the object [kg].
+        inertia: Inertia about its centre of mass, in its axes, (3, 3) [kg m²].
+        contacts: Further contacts of the robot, as for `robot.tasks`.
     """
     if isinstance(hands, str) or len(hands) < 1:
         raise InputError(f"hands is a sequence of names of frames, got {hands!r}")
@@ -69,7 +69,7 @@ def augmented_object(
     T = np.asarray(pose, dtype=float)
     places = robot.pose(q, list(hands))
     with standard_arithmetic():
-        # the hands are fixed to the object: any of them has its angular velocity
+        # the hands are fixed to the object, so each has its angular velocity
         omega = robot.velocity(q, v, hands[0], "local_world_aligned")[..., :3]
         R, p = T[..., :3, :3], T[..., :3, 3]
         turned = product(product(R, np.asarray(inertia, dtype=float)), np.swapaxes(R, -1, -2))

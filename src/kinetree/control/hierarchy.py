@@ -1,23 +1,23 @@
 """Strict priorities: a block LDLᵀ factorisation of the one Λ⁻¹ of all rows, level by level.
 
-With A = Λ⁻¹ of all rows in the order of their priority, and r what the rows lack,
+With A = Λ⁻¹ of all rows in order of priority, and r the residual acceleration of the rows,
 
-    for level k:   G_k stands in for A_kk⁻¹                                                     (1)
+    for level k:   G_k replaces A_kk⁻¹                                                          (1)
                    for rows after:  C = A_·k G_k,   r_· −= C r_k,   A_·· −= C A_k·              (2)
     backwards:     f_k = G_k (r_k − A_k· f_·)                                                    (3)
 
-which is the recursion over null spaces of [SK05] without a matrix of the size of the robot. What remains of A after (2)
-is the inverse inertia of the lower levels with all levels above at rest. If every level can be followed, all of this is
-the solution of A f = r.
+which is the null-space recursion of [SK05] without matrices of the robot's size. What remains of A after (2) is the
+inverse inertia of the lower levels with all higher levels at rest. If every level is feasible, the result solves
+A f = r.
 
-Eigenvalues λ of A_kk, with rows weighted as in `kinetree.operational_space.singular` by what they were *before* (2),
-tell what a level can still do. G has its eigenvectors, and for eigenvalues
+The eigenvalues λ of A_kk, with rows weighted as in `kinetree.operational_space.singular` by their values *before* (2),
+show which directions are left to a level. G has its eigenvectors, and the eigenvalues
 
     "truncated"    1/λ for λ > ε, else 0
     "blend"        ω/λ with ω = s²(3 − 2s), s = clip((λ − ε₀)/(ε − ε₀), 0, 1), ε₀ = ε/100
 
-Both leave what a level gives up to the levels below, the second continuously. Damping would not: a direction that is
-blocked from above would still be pushed.
+Both hand the directions that a level gives up to the levels below, the second one continuously. Damping would not: it
+would still push along a direction that a higher level blocks.
 
 [SK05] L. Sentis, O. Khatib, "Synthesis of whole-body behaviors through hierarchical control of behavioral primitives",
        International Journal of Humanoid Robotics 2, 2005.
@@ -34,7 +34,7 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.singular import composed, spectrum
 from kinetree.spatial.value import Array
 
-#: What controllers take as `singular=`.
+#: Values of a controller's `singular=`.
 POLICIES = ("blend", "truncated")
 
 
@@ -42,10 +42,10 @@ class Level(NamedTuple):
     """Rows of one priority.
 
     Attributes:
-        rows: Which of all rows.
-        cut: ε, eigenvalue at which directions begin to be singular.
+        rows: Indices of its rows.
+        cut: ε, the eigenvalue below which directions are treated as singular.
         policy: One of `POLICIES`.
-        mean: Takes a number for each row to the mean of those of its kind, (k, k).
+        mean: Maps a number per row to the mean over rows of the same kind, (k, k).
         reach: Added to the weights, (k,).
     """
 
@@ -57,7 +57,7 @@ class Level(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What the levels agreed on.
+    """Result of all levels.
 
     Attributes:
         force: f along all rows, (…, r).
@@ -73,8 +73,8 @@ def solve(A: Array, r: Array, levels: Sequence[Level]) -> Solution:
 
     Args:
         A: Λ⁻¹ of all rows, (…, r, r).
-        r: What the rows lack, (…, r).
-        levels: Together all rows, highest priority first.
+        r: Residual acceleration of the rows, (…, r).
+        levels: Levels that partition the rows, highest priority first.
     """
     own = np.diagonal(A, axis1=-2, axis2=-1).copy()
     A, r = A.copy(), r.copy()
@@ -100,7 +100,7 @@ def solve(A: Array, r: Array, levels: Sequence[Level]) -> Solution:
 
 
 def reciprocals(values: Array, cut: float, policy: str) -> Array:
-    """What stands in for 1/λ, of the shape of λ; NaN stays NaN."""
+    """Regularised 1/λ, of the shape of λ; NaN stays NaN."""
     if policy == "truncated":
         share = np.where(values > cut, 1.0, 0.0)
     else:

@@ -1,12 +1,12 @@
-"""Configurations at which frames are where they should be: Levenberg–Marquardt with restarts, for many targets at once.
+"""Inverse kinematics by Levenberg–Marquardt with restarts, for many targets at once.
 
 With e the errors of all targets (`pose_error`) and J their Jacobian, a step is
 
     Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e         λ = c eᵀe         [S11]                                      (1)
 
-c shrinks when a step helps and grows when it does not. Joints that would go beyond a limit end there; the others take
-over what they leave. A target that is not reached is tried again from the next of a fixed sequence of configurations,
-so that a target's result does not depend on the others: it has the same bits alone and in a batch.
+c shrinks when a step reduces the error and grows when it does not. Joints that would exceed a limit stop there; the
+others make up for them. A target that is not reached is retried from the next of a fixed sequence of configurations,
+so a target's result does not depend on the others: it has the same bits alone and in a batch.
 
 [S11] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
       Robotics 27, 2011.
@@ -28,21 +28,21 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.singular import solved
 from kinetree.spatial.value import Array
 
-#: c at the start of a try, its bounds, and how it changes with steps that help and steps that do not.
+#: Initial c of an attempt, its bounds, and its factors after steps that do and do not reduce the error.
 _DAMPING, _LEAST, _MOST, _BETTER, _WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
-#: Share of the error that a step must take away to be worth it, and after how many others a try has failed.
+#: Relative error reduction that counts as progress, and the number of steps without progress that ends an attempt.
 _PROGRESS, _PATIENCE = 1e-3, 10
-#: How often a step is computed, each time with those joints at their limits that went beyond them before.
+#: How often a step is recomputed, each time with the joints that exceeded their limits clamped.
 _CLAMPINGS = 3
 
 
 class InverseKinematics(NamedTuple):
-    """How the search went.
+    """Report of the search.
 
     Attributes:
         error: Largest component of the errors, (…) [rad or m].
         success: Whether it is within the tolerance, (…), booleans.
-        attempts: Configurations from which the search started, (…), integers.
+        attempts: Number of starting configurations tried, (…), integers.
     """
 
     error: Array
@@ -61,26 +61,26 @@ def inverse_kinematics(
     limits: bool = True,
     seed: int = 0,
 ) -> tuple[Array, InverseKinematics]:
-    """Configurations at which frames have given poses, and how the search for them went.
+    """Configurations at which frames have given poses, and a report of the search.
 
-    Targets out of reach are no error: `success` is False there, and q is the best that was found.
+    Unreachable targets are not an error: `success` is False there, and q is the best configuration found.
 
     Args:
         robot: The robot.
-        targets: By name of a frame: poses (…, 4, 4), or positions (…, 3), of the frame in the world.
-        start: Where the first try starts, (nq,); the middle of the joint limits by default.
-        tries: How often the search starts, at most; from random configurations after the first.
-        iterations: Steps of each try, at most.
+        targets: Poses (…, 4, 4) or positions (…, 3) in the world, by frame name.
+        start: Starting configuration of the first attempt, (nq,); the middle of the joint limits by default.
+        tries: Maximum number of attempts; those after the first start from random configurations.
+        iterations: Maximum number of steps per attempt.
         tolerance: Largest component of the errors at which a target counts as reached [rad or m].
-        limits: Whether joint limits are kept.
-        seed: Of the configurations at which tries start.
+        limits: Whether joint limits are respected.
+        seed: Seed of the random starting configurations.
 
     Returns:
         Configurations, (…, nq), and the report.
 
     Raises:
         UnknownNameError: No such frame.
-        InputError: A target that is no pose, or of another shape.
+        InputError: A target that is not a pose, or has the wrong shape.
     """
     problem = _Problem(robot, targets, limits)
     if tries < 1 or iterations < 1 or not tolerance > 0.0:
@@ -95,7 +95,7 @@ def inverse_kinematics(
         for first in starts:
             attempts[left] += 1
             q, found = problem.search(np.repeat(first[None], len(left), axis=0), left, iterations, tolerance)
-            better = ~(found >= error[left])  # NaN replaces nothing but infinity
+            better = ~(found >= error[left])  # NaN replaces only infinity
             best[left[better]], error[left[better]] = q[better], found[better]
             left = left[~(error[left] <= tolerance) & ~np.isnan(error[left])]
             if not len(left):
@@ -127,7 +127,7 @@ class _Problem:
         self._low, self._high = robot.lower_limits[self._q], robot.upper_limits[self._q]
 
     def middle(self) -> Array:
-        """Joints with limits at their middle, all others neutral."""
+        """Joints with limits at mid-range, all others neutral."""
         q = self.robot.neutral()
         bounded = np.isfinite(self._low) & np.isfinite(self._high)
         q[self._q[bounded]] = 0.5 * (self._low + self._high)[bounded]
@@ -145,7 +145,7 @@ class _Problem:
         return J.reshape(len(q), -1, J.shape[-1])[:, self._rows]
 
     def search(self, q: Array, which: Array, iterations: int, tolerance: float) -> tuple[Array, Array]:
-        """One try of some targets: where it ends, and the errors there."""
+        """One attempt at some targets: final configurations and their errors."""
         e = self.errors(q, which)
         cost, damping = _squares(e), np.full(len(q), _DAMPING)
         idle = np.zeros(len(q), dtype=int)
@@ -167,7 +167,7 @@ class _Problem:
         return q, np.abs(e).max(axis=1)
 
     def _step(self, q: Array, e: Array, damping: Array) -> Array:
-        """(1), in which joints that would go beyond a limit end there, and the others make up for it."""
+        """(1), with joints that would exceed a limit stopped there, and the others making up for it."""
         J = self.jacobian(q)
         slope = times(np.swapaxes(J, -1, -2), e)[:, self._v]
         at = q[:, self._q]
@@ -194,7 +194,7 @@ def _squares(e: Array) -> Array:
 
 
 def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
-    """A target as a pose, and the rows that it asks for."""
+    """A target as a pose, and the rows that it constrains."""
     array = np.asarray(arguments.numbers("inverse_kinematics", f"the target of {name!r}", value), dtype=np.float64)
     if array.shape[-2:] == (4, 4):
         return checked_poses(f"the target of {name!r}", array), (0, 1, 2, 3, 4, 5)

@@ -1,14 +1,13 @@
 """Joint limits as rows of a level between constraints and goals, switched by an active set.
 
-A joint may approach its limits only so fast that it comes to rest there, at a rate k:
+A joint may approach a limit only as fast as still lets it come to rest there, at a rate k:
 
     k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v         k(−v_max − v) ≤ a ≤ k(v_max − v)        (1)
 
 Each round solves all levels. Joints whose accelerations violate (1) become rows of the level, and rows whose force
-pulls instead of pushing are released; later on only one at a time, and at last none, so that the rounds end. When
-nothing is left to change, the motion is that of the quadratic programme with bounds (1) above the goals. A sample's
-rounds depend on nothing but itself: samples with the same active rows are solved together, with the bits that they
-would have alone.
+pulls instead of pushing are released; in later rounds only one at a time, and finally none, so that the iteration
+terminates. At convergence, the motion is that of the quadratic programme with bounds (1) above the goals. The rounds of
+a sample depend on that sample only: samples with the same active rows are solved together, with the same bits as alone.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from kinetree.control.goals import Bounds
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
-#: Rounds of the active set, at most. Two to four are usual.
+#: Maximum number of active-set rounds. Two to four are typical.
 ROUNDS = 60
-#: Rounds that release all rows that pull; after these one at a time, and after those none.
+#: Rounds that release all pulling rows; the next ones release one at a time, and the rest none.
 _ALL, _ONE = 10, 50
-# Accelerations may exceed a bound by this much of the bound's own scale [rad/s²].
+# Tolerance on acceleration bounds, relative to the bound's own scale [rad/s²].
 _SLACK = 1e-6
 # A row that pulls back with more than this is released [N m].
 _PULL = 1e-9
 
-#: Solves samples with the same active joints: sample indices, joints and their accelerations to a, f of the joints.
+#: Solves samples with the same active joints: maps sample indices, joints and their accelerations to a and f.
 Solve = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 
 class Limits:
-    """The limits of a robot's joints, as far as they are kept.
+    """The joint limits that are enforced.
 
     Attributes:
         columns: Degrees of freedom that have limits, (l,).
@@ -56,7 +55,7 @@ class Limits:
         self._low, self._high, self._fastest = low[bounded], high[bounded], fastest[bounded]
 
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Least and greatest accelerations of the joints, (…, l), by (1)."""
+        """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
         at, rate = q[..., self._q], v[..., self.columns]
         least, most = np.full(at.shape, -np.inf), np.full(at.shape, np.inf)
         if self._position is not None:
@@ -67,19 +66,19 @@ class Limits:
             k = self._velocity
             least = np.maximum(least, k * (-self._fastest - rate))
             most = np.minimum(most, k * (self._fastest - rate))
-            # beyond a position limit and fast towards it at once: coming back matters more
+            # bounds conflict beyond a position limit, moving fast towards it: returning takes precedence
             least, most = np.minimum(least, most), np.maximum(least, most)
         return least, most
 
     def keep(self, least: Array, most: Array, a: Array, solve: Solve, given: Array | None = None) -> Array:
-        """Make accelerations keep the limits, in place; which rows are active, −1, 0 or 1 for each joint, (n, l).
+        """Enforce the limits on accelerations, in place; return the active rows, −1, 0 or 1 for each joint, (n, l).
 
         Args:
             least: From `accelerations`, (n, l).
             most: From `accelerations`, (n, l).
             a: Joint accelerations without limits, (n, nv).
             solve: Solves samples with some joints at given accelerations.
-            given: Rows that are active, (n, l); by default they are searched for.
+            given: Active rows, (n, l); determined by the active-set iteration by default.
         """
         active = np.zeros(least.shape, dtype=np.int8)
         force = np.zeros(least.shape)
@@ -105,7 +104,7 @@ class Limits:
     def _solve_patterns(
         self, active: Array, open_: Array, least: Array, most: Array, a: Array, force: Array, solve: Solve
     ) -> None:
-        """Solve open samples, those with the same active joints together."""
+        """Solve the remaining samples, those with the same active joints together."""
         samples = np.flatnonzero(open_)
         patterns, group = np.unique(active[samples], axis=0, return_inverse=True)
         for i, pattern in enumerate(patterns):

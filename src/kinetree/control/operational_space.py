@@ -1,14 +1,14 @@
-"""Operational-space control: joint torques that make tasks follow their goals, level by level.
+"""Operational-space control: joint torques that make tasks track their goals, level by level.
 
-    b  = ẍ_d + kd (ẋ_d − J v) + kp e                    accelerations wanted of the rows          (1)
+    b  = ẍ_d + kd (ẋ_d − J v) + kp e                    commanded accelerations of the rows       (1)
     a₀ = kp₀ (q_ref ⊖ q) − kd₀ v                        the posture, as joint accelerations       (2)
     Λ⁻¹ f = b − J̇v − J a₀                               forces along the rows, level by level     (3)
     ID(q, v, a) = ID(q, v, a₀) + Jᵀ f = τ + J_cᵀ λ      motors, and constraints                   (4)
 
-Rows are, in the order of their priority: constraints, joint limits, the goals of each level; the posture has what they
-leave. Without limits and away from singularities (1), (3) and the first half of (4) are one kernel
-(`kinetree.algorithms.operational_space.control_law`); otherwise kernels for Λ⁻¹, J and M⁻¹ are followed by small dense
-solves (`hierarchy`). `sharing` solves the second half of (4) where there are constraints.
+In order of priority, the rows are constraints, joint limits, and the goals of each level; the posture acts in the
+remaining null space. Without active limits and away from singularities, (1), (3) and the first half of (4) are one
+kernel (`kinetree.algorithms.operational_space.control_law`); otherwise kernels for Λ⁻¹, J and M⁻¹ are followed by small
+dense solves (`hierarchy`). With constraints, `sharing` solves the second half of (4).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.singular import means, solved, weights
 from kinetree.spatial.value import Array
 
-#: Eigenvalues of joint limits below which a limit cannot be kept.
+#: Eigenvalue below which a joint limit cannot be enforced.
 _STUCK = 1e-8
 #: Bounds of `cut="auto"`.
 _LEAST_CUT, _LARGEST_CUT = 1e-6, 1e-2
 
 
 class Command(NamedTuple):
-    """What a controller wants.
+    """Output of a controller.
 
     Attributes:
         tau: Joint torques, zero where there is no motor, (…, nv) [N m or N].
-        acceleration: Joint accelerations that follow, (…, nv).
+        acceleration: Resulting joint accelerations, (…, nv).
         forces: f of each goal along its rows, by name, (…, r).
         constraint_forces: λ of each constraint, by name, (…, c): on the constrained frame, moment first.
         limited: Which degrees of freedom are held at a limit, (…, nv), booleans.
-        scale: Shares of goals and posture that the effort limits leave, (…, 2).
-        margin: A lower bound of the least eigenvalue of the goals' levels, by `cut`, (…). Below 1, some direction is
-            being given up.
+        scale: Factors of goals and posture within the effort limits, (…, 2).
+        margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
+            direction is being given up.
         state: Integrals of force errors, for the next call; None without `Force` goals that integrate.
     """
 
@@ -66,25 +66,25 @@ class Command(NamedTuple):
 
 
 class OperationalSpace:
-    """A controller of a robot's tasks. Frozen; call it with states and targets, single or in batches.
+    """An operational-space controller. Frozen; call it with states and targets, single or in batches.
 
     Args:
         robot: The robot, or a scene of a robot and objects (`robot.attach("world", box)`).
         levels: Goals of each priority, highest first: `Goal`, `Force`, names of frames or tasks.
-        posture: What the goals leave. By default nothing but damping, 2√25 per second.
-        constraints: `Weld`, names of frames and tasks that something holds: feet, grasps, loops.
-        at: Configuration at which constraints hold, and goals without targets stay. By default that of the posture.
-        bounds: Which limits of the robot are kept.
-        squeeze: For objects, by name of one of their frames, the force with which all grasps press on them [N].
+        posture: Posture in the null space of all goals. By default damping only, 2√25 per second.
+        constraints: `Weld`, frame names and tasks that are held fixed: feet, grasps, loops.
+        at: Configuration at which constraints hold and goals without targets stay. By default that of the posture.
+        bounds: Limits of the robot to enforce.
+        squeeze: Force with which all grasps press on an object [N], by name of one of its frames.
         undriven: Names of joints without a motor. By default those of free bodies.
-        singular: What happens to directions in which a level cannot move: "blend" or "truncated", see `hierarchy`.
-        cut: Eigenvalue of a level's weighted Λ⁻¹ at which directions begin to be singular. "auto" takes a tenth of the
-            least eigenvalue at the posture, at most 10⁻².
+        singular: Treatment of directions in which a level cannot move: "blend" or "truncated", see `hierarchy`.
+        cut: Eigenvalue of a level's weighted Λ⁻¹ below which directions are treated as singular. "auto" is a tenth of
+            the smallest eigenvalue at the posture, at most 10⁻².
 
     Raises:
         UnderactuatedError: No constraint carries a joint without a motor.
         UnknownNameError: No such frame, joint or policy.
-        InputError: Two goals of one name, a row asked for twice, a posture of another robot.
+        InputError: Two goals with the same name, a duplicate row, a posture of another robot.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class OperationalSpace:
 
     @cached_property
     def _ready(self) -> bool:
-        """Check once that constraints carry what has no motor, when a state is first seen."""
+        """Check once, at the first state, that constraints carry all joints without a motor."""
         self._sharing.require_carried(self._start)
         return True
 
@@ -143,7 +143,7 @@ class OperationalSpace:
 
     @cached_property
     def _row_cuts(self) -> Array:
-        """For each row, the cut of its level."""
+        """The cut of each row's level."""
         blocks = self._blocks(self.cuts, self._singular)
         return np.concatenate([np.full(block.rows.stop - block.rows.start, block.cut) for block in blocks])
 
@@ -189,14 +189,14 @@ class OperationalSpace:
         return found.force, self._least(found)
 
     def _least(self, found: Solution) -> Array:
-        """Least eigenvalue by its cut, of all levels of goals."""
+        """Smallest eigenvalue divided by its cut, over all levels of goals."""
         goals = found.values[-len(self.levels) :]
         shares = [values.min(axis=-1) / cut for values, cut in zip(goals, self.cuts, strict=True)]
         least: Array = np.minimum.reduce(shares)
         return least
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile everything that later calls need."""
         zero = np.zeros(self.robot.nv)
         self(self._start, zero)
 
@@ -214,14 +214,14 @@ class OperationalSpace:
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            targets: For goals by name, a `Target`, a pose (…, 4, 4), a position (…, 3), or what a path gives. Goals
+            targets: By goal name, a `Target`, a pose (…, 4, 4), a position (…, 3), or the result of a path. Goals
                 without a target stay where they were at `at`.
-            state: Of `Force` goals that integrate, from the last command.
-            dt: Time since the last command [s], for the same.
+            state: Integrals of `Force` goals, from the last command.
+            dt: Time since the last command [s], for these integrals.
 
         Raises:
             InputError: A target of the wrong shape.
-            UnknownNameError: A target of no goal.
+            UnknownNameError: A target without a goal.
         """
         _ = self._ready
         q = _checked("q", q, self.robot.nq)
@@ -260,7 +260,7 @@ class OperationalSpace:
         )
 
     def _pipeline(self, q: Array, v: Array, a0: Array, wanted: Wanted, active: Array | None) -> _Solved:
-        """All of the law, with joints held at limits as `active` says, or as it turns out to be needed."""
+        """The complete law, with the joints of `active` held at their limits; None determines them."""
         full, force, residual, margin = self._law(q, v, a0, wanted.target, wanted.feed, wanted.gains)
         a = np.asarray(self.robot.forward_dynamics(q, v, full))
         kept = np.zeros((*q.shape[:-1], len(self._limits.columns)), dtype=np.int8)
@@ -275,7 +275,7 @@ class OperationalSpace:
         return _Solved(tau, a, force, constraint_force, kept, np.asarray(margin))
 
     def _keep_limits(self, arrays: list[Array], active: Array | None) -> Array:
-        """Change what the law gave, in place, where joints would exceed their limits; which are held, (n, l)."""
+        """Correct the law's results in place where joints would exceed their limits; return those held, (n, l)."""
         q, v, a0, residual, full, f, a = arrays
         limits, core = self._limits, self._tasks.core
         held, reach = self._held, core.recursions.reach
@@ -288,7 +288,7 @@ class OperationalSpace:
             own = np.diagonal(A, axis1=-2, axis2=-1)
             cross = product(J, M_inverse[..., columns])
             joints = M_inverse[..., columns, :][..., columns]
-            # rows of limits come between those of constraints and goals
+            # rows of limits go between those of constraints and goals
             order = np.r_[0:held, A.shape[-1] : A.shape[-1] + count, held : A.shape[-1]]
             everything = np.block([[A, cross], [np.swapaxes(cross, -1, -2), joints]])[..., order, :][..., order]
             lacking = np.concatenate([residual[samples], wanted - a0[samples][:, columns]], axis=-1)[..., order]
@@ -311,7 +311,7 @@ class OperationalSpace:
         return limits.keep(least, most, a, with_rows, active)
 
     def _within_effort(self, q: Array, v: Array, a0: Array, wanted: Wanted, done: _Solved) -> tuple[_Solved, Array]:
-        """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] that the motors can bear."""
+        """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits."""
         effort = np.where(self.driven, self.robot.effort_limits, np.inf)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), gains=np.zeros_like(wanted.gains), push=None)
         rest = np.zeros_like(a0)
@@ -320,7 +320,7 @@ class OperationalSpace:
         moved = bias.mixed(goals, s)
         s0 = _largest(moved.tau, done.tau - goals.tau, effort)
         mixed = moved.plus(done, goals, s0)
-        # what stands still already asks for more than there is: nothing is left but to clip
+        # the bias alone may already exceed the limits: clip
         mixed = mixed._replace(tau=np.clip(mixed.tau, -effort, effort))
         within = np.asarray((np.abs(done.tau) <= effort).all(axis=-1))
         chosen = _Solved(
@@ -334,7 +334,7 @@ class OperationalSpace:
 
 
 class _Solved(NamedTuple):
-    """The law's results, before names are given to them."""
+    """The law's results, not yet split by name."""
 
     tau: Array
     a: Array
@@ -344,18 +344,18 @@ class _Solved(NamedTuple):
     margin: Array
 
     def mixed(self, other: _Solved, share: Array) -> _Solved:
-        """This plus a share of the way to another."""
+        """Linear interpolation towards another result."""
         return self.plus(other, self, share)
 
     def plus(self, one: _Solved, other: _Solved, share: Array) -> _Solved:
-        """This plus a share of the difference of two others."""
+        """This plus a fraction of the difference of two others."""
         s = share[..., None]
         tau, a, force, held = (x + s * (y - z) for x, y, z in zip(self[:4], one[:4], other[:4], strict=True))
         return _Solved(tau, a, force, held, self.active, self.margin)
 
 
 def _largest(base: Array, way: Array, effort: Array) -> Array:
-    """The largest share in [0, 1] of a way that leaves |base + share · way| within the effort, (…)."""
+    """The largest fraction s in [0, 1] with |base + s · way| within the effort limits, (…)."""
     room = np.where(way > 0.0, effort - base, effort + base)
     share = np.where(way != 0.0, room / np.where(way != 0.0, np.abs(way), 1.0), np.inf)
     result: Array = np.clip(share.min(axis=-1, initial=1.0), 0.0, 1.0)

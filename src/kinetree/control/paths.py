@@ -4,8 +4,8 @@
     cubic             3s² − 2s³                     velocity               ∫ acceleration²
     quintic           10s³ − 15s⁴ + 6s⁵             acceleration           ∫ jerk²
 
-Both are shown from rest to rest, s = t / seconds. The second is the minimum-jerk movement of [FH85], by which people
-move their hands. The first jumps in acceleration at both ends, which shows in torques.
+Both are shown from rest to rest, s = t / seconds. The second is the minimum-jerk movement of [FH85], a model of human
+reaching. The first has acceleration jumps at both ends, which appear in the torques.
 
 [FH85] T. Flash, N. Hogan, "The coordination of arm movements", Journal of Neuroscience 5, 1985.
 """
@@ -32,12 +32,12 @@ _QUINTIC = np.array(
         [0, 0, 0, 0.5, -1, 0.5],
     ]
 )
-#: What `pose_path(timing=…)` takes.
+#: Values of `pose_path(timing=…)`.
 TIMINGS = {"cubic": _CUBIC, "quintic": _QUINTIC}
 
 
 class State(NamedTuple):
-    """Where a path is.
+    """State of a path.
 
     Attributes:
         position: (…, n).
@@ -51,11 +51,11 @@ class State(NamedTuple):
 
 
 class PoseState(NamedTuple):
-    """Where a path of poses is.
+    """State of a path of poses.
 
     Attributes:
         pose: (…, 4, 4).
-        velocity: Twist in the world's axes, of the moving frame's origin ("local_world_aligned"), (…, 6) [rad/s, m/s].
+        velocity: Twist in world axes, at the moving frame's origin ("local_world_aligned"), (…, 6) [rad/s, m/s].
         acceleration: Its time derivative, (…, 6) [rad/s², m/s²].
     """
 
@@ -90,7 +90,7 @@ class Path:
         """
         times = _finite("time", time, nan=True)
         s = (times / self.seconds).reshape(times.shape + (1,) * self.start.ndim)
-        inside = ~((s < 0.0) | (s > 1.0))  # NaN counts as inside, and comes out as NaN
+        inside = ~((s < 0.0) | (s > 1.0))  # NaN counts as inside, and stays NaN
         within = np.clip(s, 0.0, 1.0)
         results = []
         powers = self._powers
@@ -110,11 +110,11 @@ def cubic(start: Any, end: Any, seconds: float, *, start_velocity: Any = 0.0, en
     """A cubic polynomial in time from one point to another.
 
     Args:
-        start: Numbers of any shape.
+        start: Array of any shape.
         end: As `start`; the two broadcast.
         seconds: How long it takes [s].
-        start_velocity: By default it starts at rest.
-        end_velocity: By default it ends at rest.
+        start_velocity: Zero by default.
+        end_velocity: Zero by default.
     """
     return _path(_CUBIC, start, end, seconds, velocities=(start_velocity, end_velocity))
 
@@ -129,7 +129,7 @@ def quintic(
     start_acceleration: Any = 0.0,
     end_acceleration: Any = 0.0,
 ) -> Path:
-    """A polynomial of fifth degree in time from one point to another: of all paths that of least jerk.
+    """A fifth-degree polynomial in time from one point to another, which minimises ∫ jerk².
 
     Args:
         start: As for `cubic`.
@@ -137,15 +137,15 @@ def quintic(
         seconds: As for `cubic`.
         start_velocity: As for `cubic`.
         end_velocity: As for `cubic`.
-        start_acceleration: By default zero.
-        end_acceleration: By default zero.
+        start_acceleration: Zero by default.
+        end_acceleration: Zero by default.
     """
     velocities, accelerations = (start_velocity, end_velocity), (start_acceleration, end_acceleration)
     return _path(_QUINTIC, start, end, seconds, velocities, accelerations)
 
 
 def minimum_jerk(start: Any, end: Any, seconds: float) -> Path:
-    """The movement of least jerk from rest to rest: `quintic` with nothing else given.
+    """The minimum-jerk movement from rest to rest: `quintic` with its defaults.
 
     Args:
         start: As for `cubic`.
@@ -172,7 +172,7 @@ class PosePath:
     _timing: Path
 
     def __call__(self, time: Any) -> PoseState:
-        """Poses, velocities and accelerations at times of any shape, which is put in front of the path's own.
+        """Poses, velocities and accelerations at times of any shape, whose axes precede the path's own.
 
         Args:
             time: [s].
@@ -185,16 +185,16 @@ class PosePath:
 
 
 def pose_path(start: Any, end: Any, seconds: float, timing: str = "quintic") -> PosePath:
-    """A path from rest to rest along which the origin moves straight, and the frame turns about one axis.
+    """A path from rest to rest along which the origin moves in a straight line and the frame turns about one axis.
 
     Args:
         start: Poses, (…, 4, 4).
         end: Poses, (…, 4, 4).
         seconds: How long it takes [s].
-        timing: "quintic", of least jerk, or "cubic".
+        timing: "quintic" (minimum jerk) or "cubic".
 
     Raises:
-        InputError: If a matrix is no pose, or leading axes do not broadcast.
+        InputError: If a matrix is not a pose, or leading axes do not broadcast.
     """
     if timing not in TIMINGS:
         raise UnknownNameError("timing", timing, tuple(TIMINGS))

@@ -1,8 +1,8 @@
-"""Poses and the twists that lead from one to another: exponential and logarithm of SE(3), errors, interpolation.
+"""Poses and the twists between them: exponential and logarithm of SE(3), errors, interpolation.
 
 A pose is a 4×4 matrix from a frame's coordinates to the world's. A twist is six numbers, angular part first; moving
-with it for unit time is a screw motion. Functions are exact to rounding for all angles, tiny ones and those near π
-included, and take any leading axes; a sample with NaN gives NaN and disturbs no other.
+with it for unit time is a screw motion. Functions are exact to rounding for all angles, including tiny ones and those
+near π, and take any leading axes; a sample with NaN gives NaN and affects no other.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.spatial.rotation import exp_matrix, log_matrix, screw_displacement, screw_velocity
 from kinetree.spatial.value import Array
 
-#: What `pose_error(reference=…)` takes.
+#: Values of `pose_error(reference=…)`.
 REFERENCES = ("local", "local_world_aligned", "world")
 
-#: What `interpolate(along=…)` takes.
+#: Values of `interpolate(along=…)`.
 WAYS = ("line", "screw")
 
-# A rotation matrix may be off by this much in RᵀR: six digits are enough.
+# Tolerance on RᵀR of a rotation matrix: six digits are enough.
 _REFUSED = 1e-6
 
 
 def exp(twist: Any) -> Array:
-    """Where unit time of a constant body twist leads from the origin: (…, 6) [rad, m] to poses (…, 4, 4).
+    """Pose reached from the origin after unit time at a constant body twist: (…, 6) [rad, m] to (…, 4, 4).
 
     Args:
-        twist: Rotation vector, which is the axis and the angle, then the velocity of the moving frame's origin; both in
-            the moving frame's axes.
+        twist: Rotation vector (axis times angle), then the velocity of the moving frame's origin; both in the moving
+            frame's axes.
     """
     u = _array("twist", twist, (6,))
     with np.errstate(all="ignore"):
@@ -40,10 +40,10 @@ def exp(twist: Any) -> Array:
 def log(pose: Any) -> Array:
     """The body twist that leads from the origin to a pose in unit time: (…, 4, 4) to (…, 6) [rad, m].
 
-    The inverse of `exp` for angles below π. At π there are two such twists, of which one is given.
+    The inverse of `exp` for angles below π. At π there are two such twists, and one of them is returned.
 
     Raises:
-        InputError: If a matrix is no pose.
+        InputError: If a matrix is not a pose.
     """
     T = checked_poses("pose", pose)
     with np.errstate(all="ignore"):
@@ -52,10 +52,10 @@ def log(pose: Any) -> Array:
 
 
 def inverse(pose: Any) -> Array:
-    """The pose of the world as seen from a frame: (…, 4, 4) to (…, 4, 4).
+    """The pose of the world in a frame: (…, 4, 4) to (…, 4, 4).
 
     Raises:
-        InputError: If a matrix is no pose.
+        InputError: If a matrix is not a pose.
     """
     T = checked_poses("pose", pose)
     R = np.swapaxes(T[..., :3, :3], -1, -2)
@@ -65,18 +65,18 @@ def inverse(pose: Any) -> Array:
 def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -> Array:
     """The twist that leads from a pose to a target in unit time: (…, 4, 4) twice to (…, 6) [rad, m].
 
-    It has the coordinates of `robot.jacobian(q, frame, reference)`: close to the target, a joint motion δq lessens it
+    It is in the coordinates of `robot.jacobian(q, frame, reference)`: close to the target, a joint motion δq reduces it
     by J δq.
 
     Args:
-        pose: Where the frame is.
-        target: Where it should be.
-        reference: "local_world_aligned": rotation vector in the world's axes, then the straight way of the origin,
+        pose: Current pose of the frame.
+        target: Desired pose.
+        reference: "local_world_aligned": rotation vector in world axes, then the displacement of the origin,
             `p_target − p`. "local": the screw motion in the frame's axes, log(pose⁻¹ target). "world": the same screw
             motion in the world's frame, log(target pose⁻¹).
 
     Raises:
-        InputError: If a matrix is no pose, or leading axes do not broadcast.
+        InputError: If a matrix is not a pose, or leading axes do not broadcast.
     """
     if reference not in REFERENCES:
         raise UnknownNameError("reference", reference, REFERENCES)
@@ -101,11 +101,11 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     Args:
         start: Pose at share 0, (…, 4, 4).
         end: Pose at share 1, (…, 4, 4).
-        share: (…); beyond 0 and 1 the motion goes on.
-        along: "line": the origin moves straight. "screw": it follows the screw motion that `log` finds.
+        share: (…); outside [0, 1] the motion is extrapolated.
+        along: "line": the origin moves in a straight line. "screw": it follows the screw motion of `log`.
 
     Raises:
-        InputError: If a matrix is no pose, or leading axes do not broadcast.
+        InputError: If a matrix is not a pose, or leading axes do not broadcast.
     """
     if along not in WAYS:
         raise UnknownNameError("way", along, WAYS)
@@ -134,7 +134,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     return np.where((s == 1.0)[..., None], last, result)
 
 
-# -- checks, and products whose bits do not depend on the batch --------------------------------------------------------
+# -- checks, and batch-independent products ----------------------------------------------------------------------------
 
 
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
@@ -151,7 +151,7 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
 
 
 def checked_poses(name: str, values: Any) -> Array:
-    """Poses, checked; samples with NaN or infinity pass, and give NaN."""
+    """Validated poses; samples with NaN or infinity pass, and give NaN."""
     T = _array(name, values, (4, 4))
     R = T[..., :3, :3]
     with np.errstate(all="ignore"):
@@ -186,7 +186,7 @@ def _pose(R: Array, p: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Products of 3×3 matrices, term by term: BLAS may add in another order for other batches."""
+    """Products of 3×3 matrices, term by term: the summation order of a BLAS may depend on the batch."""
     first, second, third = (a[..., :, i, None] * b[..., None, i, :] for i in range(3))
     product: Array = first + second + third
     return product

@@ -1,14 +1,14 @@
-"""Which force each constraint takes: what grasped objects and the free base need, and what is left to choose.
+"""Distribution of load over the constraints: grasped objects, the free base, and the remaining redundancy.
 
-Once accelerations are known, joint forces ID(q, v, a) = τ + J_cᵀλ are too, but not how motors and constraints share
-them. Joints without a motor, u, decide a part of λ: J_c,uᵀ λ = ID_u.
+Accelerations determine the joint forces ID(q, v, a) = τ + J_cᵀλ, but not how motors and constraints share them. Joints
+without a motor, u, determine part of λ: J_c,uᵀ λ = ID_u.
 
-*Grasps*, constraints that touch an object without motors, share its load by weights Q around wanted internal forces h₀:
+*Grasps*, constraints on an object without motors, share its load by weights Q around desired internal forces h₀:
 
     λ = h₀ + Q B (BᵀQB)⁻¹ (ID_u − Bᵀh₀)         B = J_g,u                                       (1)
 
-Moments are weighted 1/(0.1 m)² against forces. *Supports*, all others, leave the motors the least torques relative to
-their limits among the λ that carry the base:
+Moments are weighted 1/(0.1 m)² against forces. *Supports* are all other constraints. Among the λ that carry the base,
+theirs minimises the motor torques relative to their limits:
 
     λ = λ_p + P y        λ_p = B (BᵀB)⁻¹ τ_u      P = 1 − B (BᵀB)⁻¹Bᵀ      B = J_s,u             (2)
     min ‖W (τ_a − J_s,aᵀ λ)‖ over y               W = 1/effort                                   (3)
@@ -29,20 +29,20 @@ from kinetree.operational_space.singular import composed, solved, spectrum
 from kinetree.operational_space.tasks import RelativeTask
 from kinetree.spatial.value import Array
 
-#: Arm at which a moment counts as much as a force [m].
+#: Lever arm that relates moments to forces [m].
 _ARM = 0.1
-#: Share of the largest eigenvalue below which nothing is left to choose.
+#: Fraction of the largest eigenvalue below which a direction has no redundancy.
 _IDLE = 1e-9
 
 
 class Sharing:
-    """How the constraints of a robot share the load.
+    """Load distribution over a robot's constraints.
 
     Args:
         robot: The scene: robot and objects.
         constraints: All constraints, or None.
         driven: Which degrees of freedom have a motor, (nv,).
-        squeeze: For objects by name of a frame, force with which all grasps press towards their centroid [N].
+        squeeze: Force with which all grasps of an object press towards their centroid [N], by frame name.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Sharing:
         return self._constraints is None and bool(self._driven.all())
 
     def require_carried(self, q: Array) -> None:
-        """Refuse joints without a motor that no constraint carries at a configuration.
+        """Check that constraints carry all joints without a motor at a configuration.
 
         Raises:
-            UnderactuatedError: It names them.
+            UnderactuatedError: Some joints are not carried; the error names them.
         """
         undriven = np.flatnonzero(~self._driven)
         if not len(undriven):
@@ -135,7 +135,7 @@ class Sharing:
             borne = times(B, _least(G, tau[..., self._base_columns]))
             across = product(B, _inverse(G))
             P = np.eye(rows) - product(across, transposed)
-            # along B nothing is left to choose: a unit there keeps the system regular
+            # there is no redundancy along B: a unit there keeps the system regular
             rest = np.eye(rows) - P
         left = tau[..., self._motors] - times(np.swapaxes(J_a, -1, -2), borne)
         N = product(weighted, np.swapaxes(J_a, -1, -2))
@@ -147,7 +147,7 @@ class Sharing:
         return result
 
     def _internal_forces(self, q: Array) -> Array:
-        """h₀: along each grasp of a squeezed object a force towards the centroid of its grasps, (…, g)."""
+        """h₀: at each grasp of a squeezed object, a force towards the centroid of its grasps, (…, g)."""
         result = np.zeros((*q.shape[:-1], len(self._grasps)))
         for frames, parts, signs, axes, strength in self._squeezed:
             poses = self._robot.pose(q, [*frames, *axes])
@@ -167,7 +167,7 @@ class Sharing:
 def _squeezed(
     robot: Model, constraints: Constraints | None, objects: set[str], squeeze: Mapping[str, float]
 ) -> list[tuple[list[str], list[list[int]], list[float], list[str], float]]:
-    """For each squeezed object: grasping frames, rows of their forces, signs, frames of their axes, and strength."""
+    """For each squeezed object: grasping frames, rows of their forces, signs, frames of their axes, and force."""
     found = []
     for name, strength in squeeze.items():
         tree = _tree(robot, name)
@@ -195,12 +195,12 @@ def _squeezed(
 
 
 def _columns(robot: Model) -> list[str]:
-    """For each degree of freedom the name of its joint."""
+    """Joint name of each degree of freedom."""
     return [joint.name for joint in robot.joints for _ in range(joint.nv)]
 
 
 def _root(robot: Model, joint: str) -> str:
-    """The joint at the root of the tree that a joint belongs to."""
+    """The joint at the root of a joint's tree."""
     return _tree(robot, robot.joint(joint).child)
 
 
@@ -218,7 +218,7 @@ def _tree(robot: Model, frame: str) -> str:
 
 
 def _objects(robot: Model, driven: Array) -> set[str]:
-    """Roots of trees without a single motor."""
+    """Roots of trees without any motor."""
     motors: dict[str, bool] = {}
     for i, name in enumerate(_columns(robot)):
         root = _root(robot, name)
@@ -227,7 +227,7 @@ def _objects(robot: Model, driven: Array) -> set[str]:
 
 
 def _frames(constraint: Any) -> tuple[str, str]:
-    """The frame on which the force acts, and the one on which its opposite does."""
+    """The frame on which the force acts, and the one on which its reaction acts."""
     if isinstance(constraint, RelativeTask):
         return constraint.frame_b, constraint.frame_a
     return constraint.frame, constraint.other if isinstance(constraint, Weld) else "world"
@@ -239,7 +239,7 @@ def _carries(B: Array, columns: Sequence[int]) -> bool:
 
 
 def _least(A: Array, b: Array) -> Array:
-    """A⁻¹ b of a small positive matrix; by eigenvalues where it is nearly singular."""
+    """A⁻¹ b for a small positive definite matrix; by eigenvalues where it is nearly singular."""
     own = np.diagonal(A, axis1=-2, axis2=-1)
     x, least = solved(A, np.broadcast_to(b, A.shape[:-1]), np.where(own > 0.0, own, 1.0))
     doubtful = ~(np.asarray(least) > _IDLE)
@@ -261,7 +261,7 @@ def _inverse(A: Array) -> Array:
 
 
 def driven_columns(robot: Model, undriven: Any) -> Array:
-    """Which degrees of freedom have a motor, (nv,): all but those of free bodies, or but those of the joints named."""
+    """Which degrees of freedom have a motor, (nv,): all except those of free bodies, or of the joints named."""
     names = {joint.name for joint in robot.joints}
     if undriven is None:
         without = {joint.name for joint in robot.joints if joint.kind == "floating"}

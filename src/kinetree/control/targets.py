@@ -1,4 +1,4 @@
-"""From what users say about targets to the arrays of the law: poses, feed-forward, gains and forces of all rows."""
+"""Conversion of users' targets to the arrays of the control law: poses, feed-forward, gains and forces of all rows."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from kinetree.spatial.value import Array
 
 
 class ForceState(NamedTuple):
-    """What `Force` goals remember.
+    """State of `Force` goals.
 
     Attributes:
-        integrals: For each goal that integrates, ∫(F_d − F) dt along its rows, (…, r).
+        integrals: ∫(F_d − F) dt along the rows of each goal with integral action, (…, r).
     """
 
     integrals: dict[str, Array]
 
 
 class Wanted(NamedTuple):
-    """Inputs of the law, with leading batch axes.
+    """Inputs of the control law, with leading batch axes.
 
     Attributes:
         target: Poses of all frames, (…, m, 4, 4).
         feed: ẋ_d and ẍ_d of all rows, (…, r, 2).
         gains: kp and kd of all rows, (r, 2).
-        push: Forces of all rows that the robot exerts besides, (…, r); None if there are none.
-        state: Of the force goals.
-        batch: Leading axes that all of them broadcast to.
+        push: Additional forces that the robot exerts along all rows, (…, r); None if there are none.
+        state: State of the force goals.
+        batch: Common leading axes after broadcasting.
     """
 
     target: Array
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a goal is among all frames and rows."""
+    """Position of a goal among all frames and rows."""
 
     goal: Goal | Force
     site: int
@@ -59,13 +59,13 @@ class _Place(NamedTuple):
 
 
 class Targets:
-    """Reads targets of some goals.
+    """Reads the targets of goals.
 
     Args:
         robot: The robot.
-        constraints: Their rows come first.
+        constraints: Constraints, whose rows come first.
         goals: The goals, in the order of their rows.
-        start: Configuration at which goals without targets stay.
+        start: Configuration that defines the targets of goals without one.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class Targets:
         self._first = constraints.rows if constraints else 0
 
     def read(self, targets: Mapping[str, Any], state: ForceState | None, dt: Any) -> Wanted:
-        """Inputs of the law.
+        """Inputs of the control law.
 
         Args:
-            targets: For goals by name.
-            state: Of the force goals.
+            targets: Targets by goal name.
+            state: State of the force goals.
             dt: Time since the last call [s].
         """
         if not isinstance(targets, Mapping):
@@ -118,7 +118,7 @@ class Targets:
         return Wanted(pose, feed, self._gains, push, state, batch)
 
     def split(self, rows: Array) -> dict[str, Array]:
-        """Numbers of the rows of all goals, by their names."""
+        """Split values of all goals' rows by goal name."""
         found = {}
         for name, place in self._places.items():
             found[name] = rows[..., place.rows.start - self._first : place.rows.stop - self._first]
@@ -182,7 +182,7 @@ class Targets:
 
 
 def _pose(robot: Model, task: Any, q: Array) -> Array:
-    """Where a task's frame is."""
+    """Pose of a task's frame."""
     place = np.eye(4)
     if isinstance(task, CenterOfMassTask):
         place[:3, 3] = robot.center_of_mass(q)
