@@ -1,7 +1,7 @@
-"""Expressions of operators: products, sums and transposes, kept as they are written until they meet a vector.
+"""Operator expressions: products, sums and transposes, kept symbolic until they are applied to a vector.
 
-An expression has a text, which says what it computes and nothing else. Equal texts are the same computation, so common
-parts of an expression run once, and the text names compiled code.
+An expression has a canonical string that describes exactly what it computes. Equal strings mean the same computation,
+so common subexpressions run once, and the string identifies compiled code.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 from kinetree.errors import InputError
 from kinetree.spatial.value import Array
 
-#: What a space is called in messages.
+#: Names of the spaces in messages.
 _SPACES = {"m": "node velocities", "v": "joint velocities"}
 
 
 @dataclass(frozen=True)
 class Expression:
-    """What an operator computes, without the robot it belongs to.
+    """What an operator computes, independent of the robot.
 
     Attributes:
         kind: "identity"; "diagonal", "shift" or "resolvent" of a named quantity; or "transpose", "product", "sum".
-        name: Of the quantity.
+        name: Name of the quantity.
         rows: Space of the result: "m" (velocities or forces of nodes) or "v" (of joints).
         columns: Space of the argument.
         parts: The operands.
-        factors: Of the terms of a sum.
+        factors: Factors of the terms of a sum.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Expression:
 
     @property
     def text(self) -> str:
-        """In symbols."""
+        """The canonical string, in symbols."""
         if self.kind == "product":
             return " ".join(part.text for part in self.parts)
         if self.kind == "sum":
@@ -51,7 +51,7 @@ class Expression:
 
     @property
     def T(self) -> Expression:
-        """The transpose, moved inwards to the named quantities."""
+        """The transpose, pushed down to the named quantities."""
         if self.kind == "product":
             return product(*(part.T for part in reversed(self.parts)))
         if self.kind == "sum":
@@ -61,46 +61,46 @@ class Expression:
         return self if self.kind == "identity" else Expression("transpose", "", self.columns, self.rows, (self,))
 
     def names(self) -> set[str]:
-        """The quantities in it."""
+        """Names of its quantities."""
         return {self.name} if self.name else set().union(*(part.names() for part in self.parts))
 
 
 def product(*parts: Expression) -> Expression:
-    """Operators one after the other, the last one first."""
+    """Product of operators; the last one is applied first."""
     flat = [one for part in parts for one in (part.parts if part.kind == "product" else (part,))]
     kept = [one for one in flat if one.kind != "identity"] or flat[:1]
     return kept[0] if len(kept) == 1 else Expression("product", "", kept[0].rows, kept[-1].columns, tuple(kept))
 
 
 class Owner(Protocol):
-    """A robot in a configuration."""
+    """A robot at a configuration."""
 
     @property
     def key(self) -> object:
-        """Equal for the same robot in the same configuration."""
+        """Equal for the same robot at the same configuration."""
 
     def size(self, space: str) -> int:
         """Dimension of a space."""
 
     def bound(self, expression: Expression) -> Callable[[Array], Array]:
-        """What multiplies vectors by an operator, (…, columns) to (…, rows)."""
+        """A function that applies an operator to vectors, (…, columns) to (…, rows)."""
 
     def pattern(self, expression: Expression) -> Array:
-        """The blocks that can differ from zero, (nodes, nodes)."""
+        """The structurally nonzero blocks, (nodes, nodes)."""
 
     def picture(self, expression: Expression) -> str:
         """The pattern in characters."""
 
 
 class Operator:
-    """A spatial operator of one robot in one configuration: a matrix that is never formed.
+    """A spatial operator of one robot at one configuration: a matrix that is never formed.
 
-    Operators combine with `@`, `+`, `-` and numbers; `.T` is the transpose. Nothing is computed until an operator meets
-    an array: `operator @ x` with x of shape (columns,) or (columns, k). Then the whole expression runs in as few sweeps
-    over the tree as possible, compiled to native code. SciPy takes operators where it takes a `LinearOperator`.
+    Operators combine with `@`, `+`, `-` and numbers; `.T` is the transpose. Nothing is computed until an operator is
+    applied to an array: `operator @ x` with x of shape (columns,) or (columns, k). Then the whole expression runs in as
+    few sweeps over the tree as possible, compiled to native code. SciPy accepts operators as a `LinearOperator`.
     """
 
-    #: Arrays leave products with operators to the operators.
+    #: Makes NumPy arrays defer products with operators to the operators.
     __array_ufunc__ = None
 
     __slots__ = ("_call", "_expression", "_owner")
@@ -116,7 +116,7 @@ class Operator:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the entries."""
+        """Type of the entries."""
         return np.dtype(np.float64)
 
     @property
@@ -180,7 +180,7 @@ class Operator:
     def __reduce__(self) -> tuple[Any, ...]:
         return Operator, (self._owner, self._expression)
 
-    # What can be seen of the matrix
+    # Inspecting the matrix
 
     def dense(self) -> Array:
         """The matrix, (rows, columns)."""
@@ -188,14 +188,14 @@ class Operator:
         return dense
 
     def pattern(self) -> Array:
-        """Which blocks of the matrix can differ from zero, from the tree alone, (nodes, nodes); base first."""
+        """The structurally nonzero blocks of the matrix, from the tree alone, (nodes, nodes); base first."""
         return self._owner.pattern(self._expression)
 
     def picture(self) -> str:
         """The pattern in characters, tips first as in [J11] §7, with gaps between the segments of the tree."""
         return self._owner.picture(self._expression)
 
-    # What scipy.sparse.linalg asks for
+    # The interface of scipy.sparse.linalg
 
     def matvec(self, x: Any) -> Array:
         """The operator times a vector, (columns,) or (columns, 1)."""

@@ -1,4 +1,4 @@
-"""The operators of [J11] for one robot in one configuration."""
+"""The operators of [J11] for one robot at one configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kinetree.operators.sweeps import algorithm_of
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
-#: Kind and spaces of what all operators are made of.
+#: Kind and spaces of the elementary operators.
 _PRIMITIVES = {
     "H": ("diagonal", "v", "m"),
     "M": ("diagonal", "m", "m"),
@@ -36,7 +36,7 @@ _PRIMITIVES = {
 
 
 class Operators:
-    """Spatial operators of a robot at a configuration. Made by `robot.operators(q)`.
+    """Spatial operators of a robot at a configuration. Created by `robot.operators(q)`.
 
     They act on the velocities or forces of all nodes, one after the other (six components for a rigid body), and on
     joint velocities or forces. Nodes are numbered base first.
@@ -79,9 +79,9 @@ class Operators:
         Args:
             robot: A model.
             q: Configuration, (nq,).
-            functions: What was compiled for this robot.
-            guard: Refuses mechanisms without M⁻¹.
-            engine: Which one runs the sweeps.
+            functions: Functions compiled for this robot.
+            guard: Rejects mechanisms without M⁻¹.
+            engine: Engine that runs the sweeps.
         """
         q = np.array(q, dtype=np.result_type(np.asarray(q), np.float64))
         require_shape("operators: q", q.shape, (robot.mechanism.nq,))
@@ -111,7 +111,7 @@ class Operators:
 
     @property
     def key(self) -> object:
-        """Internal: equal for the same robot in the same configuration."""
+        """Internal: equal for the same robot at the same configuration."""
         return self._robot, self._q.tobytes()
 
     def size(self, space: str) -> int:
@@ -119,11 +119,11 @@ class Operators:
         return self._mechanism.m_starts[-1] if space == "m" else self._mechanism.nv
 
     def sweeps(self, operator: Operator) -> int:
-        """How many sweeps over the tree an operator takes."""
+        """Number of sweeps over the tree that an operator needs."""
         return Plan(operator._expression).sweeps
 
     def function(self, expression: Expression) -> Function[..., Array]:
-        """Internal: what computes y for q and x."""
+        """Internal: the function that computes y from q and x."""
         key = expression, self._engine
         if key not in self._functions:
             guard = self._guard if expression.names() & (FACTORED - {"R"}) else None
@@ -134,13 +134,13 @@ class Operators:
         return self._functions[key]
 
     def bound(self, expression: Expression) -> Callable[[Array], Array]:
-        """Internal: what multiplies vectors by an operator, (…, columns) to (…, rows)."""
+        """Internal: a function that applies an operator to vectors, (…, columns) to (…, rows)."""
         if expression.kind == "identity":
             return lambda x: np.array(x, dtype=np.result_type(x, np.float64))
         return partial(self.function(expression), self._q)
 
     def pattern(self, expression: Expression) -> Array:
-        """Internal: the blocks that can differ from zero."""
+        """Internal: the structurally nonzero blocks."""
         return structure.pattern(expression, self._mechanism.topology)
 
     def picture(self, expression: Expression) -> str:

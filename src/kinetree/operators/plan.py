@@ -1,9 +1,9 @@
-"""From an expression to sweeps: which step of it runs in which loop over the tree.
+"""Scheduling of an expression: which of its steps runs in which loop over the tree.
 
 An expression applied to a vector is a graph of *streams*, each with one value per node. Block diagonals and sums are
-local: they run in the loop that has their arguments. A shift or a resolvent sums over children and runs in a gather;
-its transpose reads the parent and runs in a scatter. Loops alternate, scatters first. A step runs in the first loop in
-which its arguments are known.
+local: they run in the loop that produces their arguments. A shift or a resolvent sums over children and runs in a
+gather; its transpose reads the parent and runs in a scatter. Loops alternate, scatters first. A step runs in the first
+loop in which its arguments are available.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from kinetree.operators.algebra import Expression
 
-#: Quantities that the first gather leaves.
+#: Quantities computed by the first gather.
 FACTORED = frozenset({"P", "D", "D⁻¹", "G", "E_ψ", "ψ", "R"})
 
 
 class Step(NamedTuple):
-    """One stream: how it follows from others.
+    """One stream, and how it is computed from others.
 
     Attributes:
-        kind: As of expressions; "input" for the vector itself.
-        name: Of the quantity.
+        kind: As for expressions; "input" for the vector itself.
+        name: Name of the quantity.
         transposed: Whether its transpose is applied.
-        arguments: Numbers of the streams it is computed from.
-        factors: Of the terms of a sum.
-        loop: Number of the loop that computes it: scatters are even, gathers odd.
+        arguments: Indices of the streams it is computed from.
+        factors: Factors of the terms of a sum.
+        loop: Index of the loop that computes it: scatters are even, gathers odd.
     """
 
     kind: str
@@ -47,13 +47,13 @@ class Plan:
 
     @property
     def loops(self) -> int:
-        """How many loops there are."""
+        """Number of loops."""
         first = 1 if self.names & FACTORED else 0
         return 1 + max(first, max(step.loop for step in self.steps))
 
     @property
     def sweeps(self) -> int:
-        """Loops in which values travel between nodes."""
+        """Number of loops in which values propagate between nodes."""
         return len({step.loop for step in self.steps if step.kind in ("shift", "resolvent")})
 
     def _stream(self, expression: Expression, source: int) -> int:

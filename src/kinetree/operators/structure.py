@@ -15,7 +15,7 @@ from kinetree.spatial.value import Array
 
 
 def pattern(expression: Expression, topology: Topology) -> Array:
-    """The blocks that can differ from zero, (nodes, nodes); base first."""
+    """The structurally nonzero blocks, (nodes, nodes); base first."""
     if expression.kind == "product":
         factors = [pattern(part, topology) for part in expression.parts]
         found: Array = reduce(np.matmul, factors)

@@ -46,7 +46,7 @@ def _start(tree: Any, plan: Plan) -> None:
         tree.world.R = ArticulatedInertia.zero()
     for i, step in enumerate(plan.steps):
         if _travels(step):
-            # the world does not move, and forces that reach it are not used
+            # the world does not move, and forces that reach it are unused
             setattr(tree.world, _read_above(i, step) if step.transposed else f"sum{i}", np.zeros(6))
 
 
@@ -71,7 +71,7 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
             elif _travels(step) and step.kind == "shift" and step.arguments == (0,):
                 k.s0 = x[k]
     if loop == 1 and _needs_factors(plan):
-        k.articulated = k.P  # complete: the node's children came before
+        k.articulated = k.P  # complete: the node's children were visited before
         articulated_inertia.hinge(k, parent)
     if loop == 1 and "R" in plan.names:
         k.composite = k.R
@@ -130,7 +130,7 @@ def _sum(step: Step, stream: Callable[[int], Array]) -> Array:
     return result
 
 
-# Streams are plain arrays; what rigid bodies supply takes spatial vectors.
+# Streams are plain arrays; quantities of rigid bodies act on spatial vectors.
 
 
 def _times(operator: Any, x: Array) -> Array:
@@ -156,7 +156,7 @@ def _D_inverse(k: Any, x: Array) -> Array:
     return np.asarray(k.D.solve(x))
 
 
-#: What a block of a block-diagonal operator does, and its transpose.
+#: Products with a block of a block-diagonal operator, and with its transpose.
 _DIAGONALS: dict[tuple[str, bool], Callable[[Any, Array], Array]] = {
     ("H", False): lambda k, x: _transposed(k.H, x),
     ("H", True): lambda k, x: _times(k.H, x),

@@ -1,4 +1,4 @@
-"""Motion in time: integrators on the manifold of configurations, constraints, contacts, controllers in the loop."""
+"""Simulation: integrators on the configuration manifold, constraints, contacts, controllers in the loop."""
 
 from kinetree.simulation.contact import Points
 from kinetree.simulation.integrators import METHODS

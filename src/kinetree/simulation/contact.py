@@ -1,18 +1,18 @@
-"""Rigid contacts with Coulomb friction between points of a robot and its surroundings.
+"""Rigid contacts with Coulomb friction between points of a robot and its environment.
 
-For velocities v_f that the robot would have without contacts, impulses λ along the rows of all contacts give
+With v_f the velocities that the robot would have without contacts, impulses λ along the rows of all contacts give
 
     u = G λ + g         G = C Λ⁻¹ Cᵀ         g = C J v_f, normal rows + (h > 0 ? h : β h)/dt       (1)
 
-J and Λ⁻¹ are those of the bodies that may touch, six rows each, with constraints eliminated; C takes their twists to
-the velocities of points, tangents first. h is the gap: a point may come as close as it is, and what has sunk in comes
-out by a share β in each step. Impulses obey Signorini's and Coulomb's laws:
+J and Λ⁻¹ are those of the bodies that may touch, six rows each, with constraints eliminated; C maps their twists to
+the velocities of points, tangents first. h is the gap: a point may close its gap within the step but not more, and a
+fraction β of any penetration is corrected in each step. Impulses obey Signorini's and Coulomb's laws:
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
 
-found by a fixed number of sweeps of projected Gauss–Seidel (`kinetree.algorithms.contact_sweep`), so that a sample's
-bits do not depend on others. `residual` says how well (2) holds, in units of the largest impulse. With bad mass ratios,
-as of a light body under a heavy one, sweeps converge slowly, and it shows there.
+solved by a fixed number of sweeps of projected Gauss–Seidel (`kinetree.algorithms.contact_sweep`), so that the bits of
+a sample do not depend on others. `residual` measures the violation of (2), relative to the largest impulse. With poor
+mass ratios, such as a light body under a heavy one, sweeps converge slowly and the residual is large.
 
 [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
 """
@@ -38,19 +38,19 @@ from kinetree.simulation.shapes import Plane, Shape
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
-#: β: share of a penetration that comes out in each step.
+#: β: fraction of a penetration that is corrected in each step.
 _RECOVERY = 0.2
-# Keeps immobile rows from dividing by zero; far below any inverse mass.
+# Avoids division by zero for immobile rows; far below any inverse mass.
 _IMMOBILE = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points of a body that may touch something.
+    """Contact points of a body.
 
     Attributes:
         frame: Name of a frame.
-        positions: In the frame, (k, 3) or (3,) [m].
+        positions: Positions in the frame, (k, 3) or (3,) [m].
     """
 
     frame: str
@@ -69,12 +69,12 @@ class Points:
 
 
 class Impulses(NamedTuple):
-    """What contacts do in a step.
+    """Effect of contacts in a step.
 
     Attributes:
-        velocity: Joint velocities after it, (…, nv).
-        forces: Mean forces on the points, in the world's axes, (…, k, 3) [N].
-        residual: How well (2) holds, relative to the largest impulse, (…).
+        velocity: Joint velocities after the step, (…, nv).
+        forces: Mean forces on the points, in world axes, (…, k, 3) [N].
+        residual: Violation of (2), relative to the largest impulse, (…).
         penetration: Depth of the deepest point, (…) [m].
     """
 
@@ -85,14 +85,14 @@ class Impulses(NamedTuple):
 
 
 class Contacts:
-    """Points of a robot against its surroundings.
+    """Contacts between points of a robot and its environment.
 
     Args:
         robot: The robot.
         points: Points that may touch.
-        ground: What they may touch.
-        constraints: Tasks that are held, and eliminated.
-        sweeps: Of projected Gauss–Seidel.
+        ground: Shapes that they may touch.
+        constraints: Tasks that are held fixed, and eliminated.
+        sweeps: Number of projected Gauss–Seidel sweeps.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class Contacts:
         self._sweeps, self._sweep = sweeps, _sweep(len(self._owner) * len(self._ground))
 
     def apply(self, q: Array, v: Array, dt: float) -> Impulses:
-        """Velocities after a step in which contacts push.
+        """Velocities after a step with contact impulses.
 
         Args:
             q: Configurations, (…, nq).
             v: Joint velocities without contacts, (…, nv).
-            dt: [s].
+            dt: Time step [s].
         """
         poses = self._robot.pose(q, self._frames)[..., self._owner, :, :]
         arms = times(poses[..., :3, :3], self._positions)
@@ -139,7 +139,7 @@ class Contacts:
         axes = self._axes(normals)
         local = part.reshape(*part.shape[:-1], -1, 3)
         forces = times(np.swapaxes(axes, -1, -2), local) / dt
-        # points may touch several shapes: forces on a point add up
+        # a point may touch several shapes: its forces add up
         count = len(self._owner)
         total = forces[..., :count, :]
         for i in range(1, len(self._ground)):
@@ -156,7 +156,7 @@ class Contacts:
     def _axes(normals: Array) -> Array:
         """Tangents and normal of each contact as rows, (…, n, 3, 3)."""
         x, y, z = normals[..., 0], normals[..., 1], normals[..., 2]
-        # [D17]: an orthonormal basis without branches but for the sign of z
+        # [D17]: an orthonormal basis whose only branch is the sign of z
         sign = np.where(z < 0.0, -1.0, 1.0)
         a = -1.0 / (sign + z)
         b = x * y * a
@@ -165,7 +165,7 @@ class Contacts:
         return np.stack([first, second, normals], axis=-2)
 
     def _rows(self, arms: Array, normals: Array) -> Array:
-        """C, (…, 3 n, 6 f): row a of a contact at arm r sees a · (v + ω × r)."""
+        """C, (…, 3 n, 6 f): row a of a contact at arm r is a · (v + ω × r)."""
         axes = self._axes(normals)
         turning = np.cross(arms[..., None, :], axes)
         C = np.zeros((*axes.shape[:-2], 3, 6 * len(self._frames)))
@@ -184,7 +184,7 @@ class Contacts:
 
 
 def _residual(G: Array, g: Array, impulse: Array, friction: Array) -> Array:
-    """‖λ − P_K(λ − s (u + Γ))‖ by the largest impulse, with s of each contact the inverse of its largest G_ii."""
+    """‖λ − P_K(λ − s (u + Γ))‖ over the largest impulse, where s of each contact is the inverse of its largest G_ii."""
     u = times(G, impulse) + g
     own = np.diagonal(G, axis1=-2, axis2=-1)
     u, part, own = (x.reshape(*x.shape[:-1], -1, 3) for x in (u, impulse, own))
@@ -205,7 +205,7 @@ def _residual(G: Array, g: Array, impulse: Array, friction: Array) -> Array:
 
 @lru_cache(maxsize=32)
 def _sweep(contacts: int) -> Compiled:
-    """The sweep over contacts; they are the world's, so that all robots share the compiled code."""
+    """The sweep over contacts, which belong to the world, so that all robots share the compiled code."""
     nothing = Mechanism((), (), (), (), np.zeros(3))
     place = Transform.identity().data
     sites = [Site(str(i), WORLD, place, (3, 4, 5)) for i in range(contacts)]

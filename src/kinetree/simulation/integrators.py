@@ -1,18 +1,19 @@
-"""Steps in time on the manifold of configurations, for any accelerations a(q, v).
+"""Integrators on the configuration manifold, for any accelerations a(q, v).
 
     method                  a per step   order
     semi_implicit_euler     1            1: v′ = v + dt a(q, v), q′ = q ⊕ dt v′
     midpoint                2            2: q_m = q ⊕ ½dt v, v_m = v + ½dt a(q_m, v), v′ = v + dt a(q_m, v_m),
                                             q′ = q_m ⊕ ½dt v′
     rk4                     4            4: in the tangent at q, as `robot.step`
-    implicit_midpoint       6            2: v_m = v + ½dt a(q ⊕ ½dt v_m, v_m) by fixed rounds,
+    implicit_midpoint       6            2: v_m = v + ½dt a(q ⊕ ½dt v_m, v_m) by fixed-point iteration,
                                             q′ = q ⊕ dt v_m, v′ = 2 v_m − v
 
-⊕ is `integrate`. The midpoint is the default: for twice the evaluations its energy error is hundreds of times smaller
-than Euler's, which diverges on a falling humanoid at 1 ms. The implicit midpoint is symmetric in time: energy errors do
-not grow as long as its rounds converge. Rounds and stages are fixed, so a sample's bits do not depend on others.
+⊕ is `integrate`. The midpoint method is the default: with twice the evaluations its energy error is hundreds of times
+smaller than that of semi-implicit Euler, which diverges on a falling humanoid at 1 ms. The implicit midpoint method is
+symmetric in time: energy errors do not grow as long as its iteration converges. The numbers of iterations and stages
+are fixed, so the bits of a sample do not depend on others.
 
-`midpoint` evaluates forces at q_m as Moreau's scheme does [M88], which also makes it the one for impulses.
+`midpoint` evaluates forces at q_m as Moreau's scheme does [M88], which also makes it suitable for impulses.
 
 [M88] J. Moreau, "Unilateral contact and dry friction in finite freedom dynamics", in: Nonsmooth Mechanics and
       Applications, 1988.
@@ -28,14 +29,14 @@ import numpy as np
 from kinetree.spatial.fixed import apply
 from kinetree.spatial.value import Array
 
-#: Joint accelerations of configurations and velocities.
+#: (q, v) to joint accelerations.
 Accelerations = Callable[[Array, Array], Array]
-#: Joint velocities after impulses, of a configuration and velocities without them.
+#: Configuration and velocities before impulses to velocities after them.
 Impulses = Callable[[Array, Array], Array]
 #: (robot, accelerations, q, v, dt) to q′ and v′.
 Integrator = Callable[[Any, Accelerations, Array, Array, float], tuple[Array, Array]]
 
-#: Rounds of the implicit midpoint.
+#: Iterations of the implicit midpoint method.
 _ROUNDS = 6
 #: Stages of the classic Runge–Kutta method: how far each looks ahead, and its weight in sixths.
 _STAGES = ((0.0, 1.0), (0.5, 2.0), (0.5, 2.0), (1.0, 1.0))
@@ -53,7 +54,7 @@ def semi_implicit_euler(
 def midpoint(
     robot: Any, a: Accelerations, q: Array, v: Array, dt: float, impulses: Impulses | None = None
 ) -> tuple[Array, Array]:
-    """Second order, forces and impulses at the middle."""
+    """Second order, forces and impulses at the midpoint."""
     middle = robot.integrate(q, v, 0.5 * dt)
     predicted = v + (0.5 * dt) * a(middle, v)
     after = v + dt * a(middle, predicted)
@@ -62,7 +63,7 @@ def midpoint(
 
 
 def rk4(robot: Any, a: Accelerations, q: Array, v: Array, dt: float) -> tuple[Array, Array]:
-    """Fourth order: see `kinetree.model.discretization` for ξ̇."""
+    """Fourth order: see `kinetree.algorithms.linearized.time_step_derivatives` for ξ̇."""
     xi_rate, rate = np.zeros_like(v), np.zeros_like(v)
     xi_sum, v_sum = np.zeros_like(v), np.zeros_like(v)
     for ahead, weight in _STAGES:
@@ -83,9 +84,9 @@ def implicit_midpoint(robot: Any, a: Accelerations, q: Array, v: Array, dt: floa
     return robot.integrate(q, middle, dt), 2.0 * middle - v
 
 
-#: Methods that take impulses.
+#: Methods that support impulses.
 IMPULSIVE = {"midpoint": midpoint, "semi_implicit_euler": semi_implicit_euler}
-#: What `Simulator(method=…)` takes.
+#: Values of `Simulator(method=…)`.
 METHODS: dict[str, Integrator] = {
     "midpoint": midpoint,
     "semi_implicit_euler": semi_implicit_euler,

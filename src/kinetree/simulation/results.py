@@ -1,4 +1,4 @@
-"""What simulations give."""
+"""Results of simulations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kinetree.spatial.value import Array
 
 
 class StepInfo(NamedTuple):
-    """What happened in a step.
+    """Forces and accelerations of one step.
 
     Attributes:
         acceleration: Mean joint acceleration over the step, (…, nv).
-        constraint_forces: Of each constraint, by name, (…, c): on the constrained frame, moment first.
-        contact_forces: Mean forces on the points that may touch, in the world's axes, (…, k, 3) [N].
-        residual: How well the contacts obey the laws of contact and friction, as a share of the largest impulse, (…).
+        constraint_forces: Force of each constraint, by name, (…, c): on the constrained frame, moment first.
+        contact_forces: Mean forces on the contact points, in world axes, (…, k, 3) [N].
+        residual: Violation of the laws of contact and friction, relative to the largest impulse, (…).
         penetration: Depth of the deepest point, (…) [m].
     """
 
@@ -46,9 +46,9 @@ class Film(NamedTuple):
         time: (T,) [s].
         q: Configurations, (…, T, nq).
         v: Joint velocities, (…, T, nv).
-        tau: Joint torques from each time on, (…, T, nv).
-        constraint_forces: Forces that constraints felt in the step that follows, by name, (…, T, c).
-        commands: What the controller gave at each time; the last one is that of the end.
+        tau: Joint torques applied from each time on, (…, T, nv).
+        constraint_forces: Constraint forces in the step that follows, by name, (…, T, c).
+        commands: Commands of the controller at each time, including the final one.
     """
 
     time: Array

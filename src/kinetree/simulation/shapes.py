@@ -1,6 +1,6 @@
-"""Surroundings that points of a robot may touch: how far away they are, and in which direction.
+"""Shapes that points of a robot may touch: signed distances and normals.
 
-Every shape stands still in the world and has a `friction` coefficient μ. Gaps are positive outside.
+Every shape is fixed in the world and has a `friction` coefficient μ. Gaps are positive outside.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kinetree.spatial.value import Array
 
 
 class Shape(ABC):
-    """Something to touch."""
+    """A fixed shape that points may touch."""
 
     friction: float
 
     @abstractmethod
     def gap(self, points: Array) -> tuple[Array, Array]:
-        """Distances of points, (…, 3) to (…), and unit normals out of the shape, (…, 3)."""
+        """Signed distances of points, (…, 3) to (…), and outward unit normals, (…, 3)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Plane(Shape):
     """A floor or a slope.
 
     Attributes:
-        normal: Out of the ground; made a unit vector.
+        normal: Outward normal; normalised.
         offset: Distance of the plane from the world's origin along its normal [m].
         friction: μ.
     """
@@ -82,11 +82,11 @@ class Sphere(Shape):
 
 @dataclass(frozen=True)
 class Capsule(Shape):
-    """A rod with round ends.
+    """A cylinder with hemispherical ends.
 
     Attributes:
         start: One end of its axis [m].
-        end: The other one [m].
+        end: The other end [m].
         radius: [m].
         friction: μ.
     """
@@ -114,11 +114,11 @@ class Capsule(Shape):
 
 @dataclass(frozen=True)
 class Block(Shape):
-    """A box with its edges along the world's axes.
+    """A box aligned with the world axes.
 
     Attributes:
         center: [m].
-        size: Lengths of its edges [m].
+        size: Edge lengths [m].
         friction: μ.
     """
 
@@ -135,7 +135,7 @@ class Block(Shape):
         _require("friction", self.friction)
 
     def gap(self, points: Array) -> tuple[Array, Array]:
-        """Distances from the surface; inside, to the nearest face."""
+        """Distances from the surface; inside, from the nearest face."""
         way, half = points - np.array(self.center), 0.5 * np.array(self.size)
         beyond = np.abs(way) - half
         sign = np.where(way < 0.0, -1.0, 1.0)
@@ -150,7 +150,7 @@ class Block(Shape):
 
 
 def _around(way: Array, radius: float) -> tuple[Array, Array]:
-    """Distance from a surface around a point or line, and the direction away from it; up, at its very middle."""
+    """Distance from a surface around a point or line, and the direction away from it; up, exactly on the latter."""
     far = length(way)
     apart = (far > 0.0)[..., None]
     normal = np.where(apart, way / np.where(apart, far[..., None], 1.0), np.array([0.0, 0.0, 1.0]))

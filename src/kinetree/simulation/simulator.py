@@ -1,15 +1,15 @@
-"""Motion of a robot in time: with constraints, damping and springs, under given torques or under a controller.
+"""Simulation of a robot with constraints, damping, springs and contacts, under given torques or a controller.
 
-Damping D and stiffness K of joints are implicit in the velocity, which keeps any D and K stable at any step: with
-τ′ = τ − D v − K (q ⊖ q₀) − dt K v, armature + dt D + dt² K instead of the armature makes forward dynamics solve
+Joint damping D and stiffness K are implicit in the velocity, so that any D and K is stable at any step size: with
+τ′ = τ − D v − K (q ⊖ q₀) − dt K v, and armature + dt D + dt² K in place of the armature, forward dynamics solves
 
     (M + dt D + dt² K) a = τ′ − C − g                                                             (1)
 
-in O(n). "rk4" and "implicit_midpoint" take −D v − K (q ⊖ q₀) as forces like any others.
+in O(n). "rk4" and "implicit_midpoint" treat −D v − K (q ⊖ q₀) as ordinary forces.
 
-Contacts push with impulses at the end of a step: see `kinetree.simulation.contact`.
+Contacts apply impulses at the end of a step: see `kinetree.simulation.contact`.
 
-Constraints are part of the accelerations (`kinetree.model.constraints`); after each step the state is projected back
+Constraints enter through the accelerations (`kinetree.model.constraints`); after each step the state is projected back
 onto them, so that they do not drift.
 """
 
@@ -33,30 +33,30 @@ from kinetree.spatial.value import Array
 
 #: Methods in which damping and springs are implicit by (1).
 _IMPLICIT = ("midpoint", "semi_implicit_euler")
-# Servo times within this much of a step are that step's [s].
+# Servo times this close to a step coincide with it [s].
 _SOON = 1e-9
 
 
 class Simulator:
-    """Steps of a robot in time. Frozen: states are passed in and returned, alone or in batches.
+    """Integrates a robot in time. Frozen: states are passed in and returned, single or in batches.
 
     Args:
         robot: The robot, or a scene of several (`robot.attach("world", box)`).
-        constraints: `Weld`, names of frames and tasks that are held.
+        constraints: `Weld`, frame names and tasks that are held fixed.
         at: Configuration, (nq,), whose poses the constraints hold.
         dt: Time step [s].
         method: "midpoint", "semi_implicit_euler", "rk4" or "implicit_midpoint", see `integrators`.
         damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
-        stiffness: Of springs in the joints, (nv,) [N m/rad or N/m].
-        rest: Configuration at which these springs rest, (nq,); neutral by default.
-        contacts: `Points` of the robot that may touch something.
-        ground: What they may touch: `Plane`, `Block`, `Sphere`, `Capsule`, one or several; a floor by default.
-        sweeps: Of the contact solver. More of them give a smaller residual.
-        project: Whether constraints are projected after each step.
+        stiffness: Stiffness of joint springs, (nv,) [N m/rad or N/m].
+        rest: Rest configuration of these springs, (nq,); neutral by default.
+        contacts: `Points` of the robot that may touch the ground.
+        ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
+        sweeps: Number of sweeps of the contact solver. More sweeps reduce the residual.
+        project: Whether the state is projected onto the constraints after each step.
 
     Raises:
         UnknownNameError: No such method or frame.
-        InputError: No `at` for constraints, a step that is not positive, negative damping or stiffness.
+        InputError: Constraints without `at`, a time step that is not positive, negative damping or stiffness.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Simulator:
     def step(
         self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
     ) -> tuple[Any, Any, StepInfo]:
-        """Configuration and velocity after one time step, and what happened in it.
+        """Configuration and velocity after one time step, and its `StepInfo`.
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            tau: Joint forces, (…, nv), constant over the step; none by default.
+            tau: Joint forces, (…, nv), constant over the step; zero by default.
             f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
         """
         q, v, tau = self._state(q, v, tau)
@@ -160,7 +160,7 @@ class Simulator:
     def _accelerations(
         self, q: Array, v: Array, tau: Array, f_ext: Any, felt: list[Array]
     ) -> Callable[[Array, Array], Array]:
-        """a(q, v) with springs, damping and constraints; forces of the latter are added to `felt`."""
+        """a(q, v) with springs, damping and constraints; constraint forces are added to `felt`."""
         robot, plant, D, K = self.robot, self._plant, self._damping, self._stiffness
         start = tau
         if self._soft and self.method in _IMPLICIT:  # (1)
@@ -185,8 +185,8 @@ class Simulator:
         """The motion under a sequence of joint forces: the same bits as a loop of `step`.
 
         Args:
-            q: Configuration at the start, (…, nq).
-            v: Joint velocities at the start, (…, nv).
+            q: Initial configuration, (…, nq).
+            v: Initial joint velocities, (…, nv).
             tau: Joint forces of each step, (…, T, nv).
         """
         taus = arguments.numbers("rollout", "tau", tau)
@@ -213,15 +213,15 @@ class Simulator:
         v: Any = None,
         watch: Callable[[float, Array, Array, Any], None] | None = None,
     ) -> Film:
-        """The motion under a controller, which is asked at its own rate; torques are constant in between.
+        """The motion under a controller that runs at its own rate; torques are held in between.
 
         Args:
-            q: Configuration at the start, (…, nq).
+            q: Initial configuration, (…, nq).
             controller: Called with q, v and targets; its result, or its result's `tau`, is the joint torque.
-            targets: For goals by name: paths, which are called with the time, or what does not change.
-            seconds: How long [s].
+            targets: By goal name, paths, which are called with the time, or constant targets.
+            seconds: Duration [s].
             servo: Rate of the controller [Hz]; by default every step.
-            v: Joint velocities at the start, (…, nv); at rest by default.
+            v: Initial joint velocities, (…, nv); zero by default.
             watch: Called after each command with the time, q, v and the command.
         """
         for name, value in (("seconds", seconds), ("servo", servo)):
@@ -248,7 +248,7 @@ class Simulator:
                 kept.append((time, q, v, tau, command))
                 if watch is not None:
                     watch(time, q, v, command)
-            # one step more than there is time for, at the end, tells what the last command is felt as
+            # one extra step at the end yields the constraint forces under the last command
             after, rate, info = self.step(q, v, tau)
             if fresh:
                 forces.append(info.constraint_forces)
