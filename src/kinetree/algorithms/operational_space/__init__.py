@@ -20,7 +20,7 @@ from kinetree.algorithms.operational_space.task_dynamics import task_dynamics as
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 
-#: The algorithms for Λ⁻¹, each for a view, in the order in which they are best read.
+#: The algorithms for Λ⁻¹, each parametrised by a view, in a sensible reading order.
 ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
     "definition": definition,
     "chang_khatib": chang_khatib,
@@ -35,15 +35,15 @@ ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
 
 @cache
 def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Λ⁻¹ of the rows of all tasks, (Σr, Σr), by a method and seen from a reference.
+    """Λ⁻¹ of all task rows, (Σr, Σr), by a given method and in a given reference.
 
     Args:
         method: One of `ALGORITHMS`.
         reference: One of `kinetree.algorithms.kinematics.VIEWS`.
-        parts: What there is among the tasks.
+        parts: The kinds of tasks present.
     """
     result = "inverse_inertia"
-    # entries of relative tasks are added up, so they start from zero
+    # entries of relative tasks are accumulated, so they start at zero
     sparse = (result,) if parts.relative else ()
     declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse)
     run = ALGORITHMS[method](VIEWS[reference], parts)
@@ -52,9 +52,9 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
 
 @cache
 def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Λ of the rows of all tasks, (Σr, Σr), and its `spread`, as for `inverse_inertia`.
+    """Λ of all task rows, (Σr, Σr), and its `spread`; arguments as for `inverse_inertia`.
 
-    Besides q it takes `reach`, how far the mechanism moves each row, (Σr,): see `inversion`.
+    Its inputs are q and `reach`, how far the mechanism moves each row, (Σr,): see `inversion`.
     """
     declare = algorithm(
         q=("q",),
@@ -71,7 +71,7 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
 
 @cache
 def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Λ with its `spread`, J̄ and N of the rows of all tasks, seen from a reference; inputs as for `inertia`."""
+    """Λ with its `spread`, J̄ and N of all task rows, in a given reference; inputs as for `inertia`."""
     declare = algorithm(
         q=("q",),
         reach=("rows",),

@@ -1,13 +1,13 @@
-"""Accumulation nodes: where six unit forces take the place of the many rows of tasks that come together there.
+"""Accumulation nodes: bodies at which six unit forces replace the task rows that arrive there.
 
-Towards the base every row of a task passes through the joints below it. But a body has only six directions of motion:
-where more than six rows arrive, they can end, and six unit forces pass on in their place. A chain of joints below many
-tasks is then gone through once, not once per task. These bodies are the accumulation nodes of [S24]; the chain between
-two of them is a serial segment in the sense of [J11] §7.
+On the way to the base, every task row is propagated through the joints that support it. But a body has only six
+directions of motion: where more than six rows arrive, they can stop, and six unit forces continue in their place. A
+chain of joints that supports many tasks is then traversed once instead of once per task. Such bodies are the
+accumulation nodes of [S24]; the chain between two of them is a serial segment in the sense of [J11] §7.
 
-[S24] makes one of every node where sources of rows come together. Here it must also be worth its price: it is, if the
-rows have enough degrees of freedom ahead of them before others join them, or behind them since so many came together.
-That takes some seven of them for four tasks of six rows, twelve for two, and fewer if only the world comes after.
+[S24] places one at every node where sources of rows meet. Here it must also pay off, which depends on the degrees of
+freedom inboard, before other rows join, and outboard, since so many rows came together. It takes about seven of them
+for four tasks of six rows, twelve for two, and fewer if the chain inboard ends at the world.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -30,42 +30,42 @@ from kinetree.recursion.setup import Dimension, Setup
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.tree import Tree
 
-#: Unit forces of an accumulation node.
+#: Number of unit forces of an accumulation node.
 UNITS = 6
 
 
 class _Chain(NamedTuple):
-    """Joints in a row: their degrees of freedom, and the operations that they cost each row that passes."""
+    """Joints in series: their degrees of freedom, and the operations for propagating one row through them."""
 
     freedom: int = 0
     work: int = 0
 
     def then(self, kind: NodeKind) -> _Chain:
-        """The chain with one joint more. A joint with all six freedoms has no directions to project on."""
+        """The chain extended by one joint. A joint with six degrees of freedom needs no projection."""
         return _Chain(self.freedom + kind.nv, self.work + kind.nv * (6 if kind.nv == UNITS else 24))
 
     def cost(self, rows: int) -> int:
-        """Operations for so many rows, and for all pairs of them."""
+        """Operations for a number of rows and all their pairs."""
         return self.work * rows + self.freedom * rows * rows
 
     def pays(self, rows: int, last: bool) -> bool:
-        """Whether an accumulation node at its start saves more operations than it costs.
+        """Whether an accumulation node at the start of the chain saves more operations than it costs.
 
-        It costs each row a product with a 6×6 matrix, and each pair of rows half a product of two. One that
-        is not the last has to be taken to the next one itself, and so have the rows.
+        It costs one product with a 6×6 matrix per row and half a product per pair of rows. Unless it is the last, its
+        unit forces and all rows must also be propagated to the next accumulation node.
         """
         price = 66 * rows + 11 * rows * rows / 2 + (0 if last else 66 * rows + 648)
         return self.cost(rows) - self.cost(UNITS) > price
 
 
 class AccumulationNodes:
-    """The accumulation nodes of some rows on a tree.
+    """The accumulation nodes of a tree with given task rows.
 
-    Rows that pass joints are numbered together: first those of the tasks, as in `Rows`, then six per node.
+    Rows that pass through joints share one numbering: first the task rows, as in `Rows`, then six per node.
 
     Attributes:
         nodes: The accumulation nodes, base to tips.
-        count: Rows of tasks and unit forces together.
+        count: Number of task rows and unit forces.
     """
 
     def __init__(self, mechanism: Mechanism, rows: Rows) -> None:
@@ -101,7 +101,7 @@ class AccumulationNodes:
             self._nearest.append(k if k in self._units else self._at_or_above(parent))
 
     def _ahead(self, mechanism: Mechanism) -> list[tuple[_Chain, bool]]:
-        """Joints that the rows of each node pass before others join them, and whether the world is next."""
+        """For each node, the chain of joints inboard until other rows join, and whether it ends at the world."""
         ahead: list[tuple[_Chain, bool]] = []
         for k, parent in enumerate(self._parents):
             alone = parent != WORLD and self._rows.carried(parent) == self._rows.carried(k)
@@ -113,7 +113,7 @@ class AccumulationNodes:
         return WORLD if node == WORLD else self._nearest[node]
 
     def passing(self, node: int) -> range:
-        """The rows that pass the joint of a node: those that it carries, or the unit forces of an accumulation node."""
+        """The rows that pass through a node's joint: those it carries, or the unit forces of an accumulation node."""
         return self._passing[node]
 
     @property
@@ -123,7 +123,7 @@ class AccumulationNodes:
         return (*self._rows.groups, *(range(start, start + UNITS) for start in starts))
 
     def passing_groups(self, node: int) -> range:
-        """Places in `groups` of what passes the joint of a node."""
+        """Indices in `groups` of the rows that pass through a node's joint."""
         passing = self._passing[node]
         if passing.start < self._rows.count or not passing:
             return self._rows.carried_groups(node)
@@ -135,12 +135,12 @@ class AccumulationNodes:
         return self._units[node]
 
     def above(self, node: int) -> int:
-        """The next accumulation node on the way to the base, or the world."""
+        """The next accumulation node towards the base, or the world."""
         return self._at_or_above(self._parents[node])
 
     @cached_property
     def joins(self) -> tuple[tuple[int, int, int], ...]:
-        """Pairs of frames, each once and with itself, with the first accumulation node that both arrive at, if any."""
+        """Pairs of frames, including each with itself, and the first accumulation node that both reach, if any."""
         found = ((self._nearest[node], one, other) for node, one, other in self._rows.common_ancestors)
         return tuple(join for join in found if join[0] != WORLD)
 
@@ -157,7 +157,7 @@ def accumulation_nodes_of(setup: Setup) -> AccumulationNodes:
     return setup.derived(_of)
 
 
-#: Rows of tasks, then the unit forces of accumulation nodes.
+#: Task rows, then the unit forces of accumulation nodes.
 Dimension("passing", lambda setup: accumulation_nodes_of(setup).count, within="sorted_rows")
 NODE.numbers["units"] = lambda setup, k: accumulation_nodes_of(setup).units(k)
 _GROUPS = Entity(
@@ -175,7 +175,7 @@ _PASSING = IndexEntity(
     dimension="passing",
     exists=lambda variants: bool(variants.frames),
 )
-#: What passes the joint of k: tasks, last first, each with a loop over the rows that follow; or six units.
+#: The groups that pass through the joint of k: tasks, last first, each with a loop over later rows; or six unit forces.
 passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
     Group(
         "group",
@@ -202,7 +202,7 @@ passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
     ),
     name="passing_groups",
 )
-#: Accumulation nodes, each with the next one on its way to the base (or the world), base to tips.
+#: Accumulation nodes, each with the next one towards the base (or the world), base to tips.
 scatter: Table[tuple[NodeRole, NodeRole]] = Table(
     Node("node", "set"),
     Node("above", world=True),
@@ -210,17 +210,17 @@ scatter: Table[tuple[NodeRole, NodeRole]] = Table(
     direction="outward",
     name="scatter_accumulation_nodes",
 )
-#: Accumulation nodes, each with the next one on its way to the base (or the world), tips to base.
+#: Accumulation nodes, each with the next one towards the base (or the world), tips to base.
 gather: Table[tuple[NodeRole, NodeRole]] = Table(
     *scatter.roles, of=scatter, backwards=True, direction="inward", name="gather_accumulation_nodes"
 )
-#: Pairs of frames, each once and with itself, with the first accumulation node that both arrive at, if any.
+#: Pairs of frames, including each with itself, and the first accumulation node that both reach, if any.
 joins: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
     Node("ancestor"), Frame("one"), Frame("other"), rows=lambda setup: accumulation_nodes_of(setup).joins, name="joins"
 )
 
 
 def units(tree: Tree, k: Any) -> list[RowRole]:
-    """The six unit forces of an accumulation node; no loop."""
+    """The six unit forces of an accumulation node, as a list; not a loop."""
     first = tree.number(NODE, handle_of(k), "units")
     return [RowRole({"passing": (first, i)}) for i in range(UNITS)]

@@ -1,16 +1,17 @@
 """Blocks of Λ⁻¹ that belong to the centre of mass. Cost O(n + r).
 
-A row of the centre of mass is a force on every body, in proportion to its mass: m e/m_all with a unit vector e. So it
-has no body of its own. Towards the base such forces add up to something that is known already: with P⁺ = (1 − G Sᵀ) P,
+A row of the centre of mass is a force on every body, in proportion to its mass: m e/m_all with a unit vector e. It acts
+on no single body. The sum of these forces at each node is already known: with P⁺ = (1 − G Sᵀ) P,
 
-    χ(k) = M(k) e + Σ (1 − G Sᵀ) χ(child) = P(k) e        times 1/m_all, e as a motion of all bodies alike
+    χ(k) = M(k) e + Σ (1 − G Sᵀ) χ(child) = P(k) e        times 1/m_all, e as a motion common to all bodies
 
-as gravity disappears in a falling lift. No row has to be taken inward, and outward there are three, whatever the tasks:
+by the equivalence of gravity and acceleration. No inward propagation is needed, and outward only three columns whatever
+the tasks:
 
     pass      loop        leaves
-    answer    scatter     acceleration A of each body per unit force along x, y, z; what each joint gives way
-    total     gather      what all joints give way; the mass
-    rows      frames      A as each row of a task sees it
+    answer    scatter     acceleration A of each body per unit force along x, y, z; contribution of each joint
+    total     gather      contribution of all joints; total mass
+    rows      frames      A projected on each task row
 
 The block of the centre of mass with itself is Σ yᵀ D⁻¹ y with y = Sᵀ P e, the sum that `pv_osim` forms for other
 rows.
@@ -32,7 +33,7 @@ def fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
 
     Args:
         tree: The mechanism, with S, P, D and G at its nodes.
-        tips: The rows of all tasks where they act; zero for those of the centre of mass.
+        tips: All task rows, at the bodies on which they act; zero for those of the centre of mass.
         block: Λ⁻¹.
     """
     side = tree.array("sorted_rows")

@@ -6,22 +6,22 @@
     3  outward recursion           scatter                 diagonal blocks V(k, k), Eq. 24
     4  outward recursion           gather, scatter, rows   other blocks V(i, j), Eq. 29
     5  spatial transformation      frames, rows            blocks of Λ⁻¹, Eq. 22
-    6  matrix inversion            —                       Λ: common to all methods, and not done here
+    6  matrix inversion            —                       Λ: common to all methods, done elsewhere
 
-All of it is in the frame of the tree, where X = 1 between links (`kinetree.algorithms.tree_frame`), angular part first.
+Everything is in the tree's frame, where X = 1 between links (`kinetree.algorithms.tree_frame`), angular part first.
 `P` is I^A, D = SᵀI^AS and S̄ = D⁻¹SᵀI^A = Gᵀ, so that L = X (1 − S S̄)ᵀ = 1 − G Sᵀ is not formed.
 
-V(i, j) takes the propagated force f*(j) of a link to the propagated acceleration a*(i) of another, Eq. 21. It is not
-kept as a 6×6 matrix, but applied to each row of task j: `f[k, row]` is f*, Eq. 25, and `a[k, row]` is a*. So the three
+V(i, j) maps the propagated force f*(j) of one link to the propagated acceleration a*(i) of another, Eq. 21. It is not
+stored as a 6×6 matrix but applied to each row of task j: `f[k, row]` is f*, Eq. 25, and `a[k, row]` is a*. So the three
 cases of Eq. 29, where h is the nearest common ancestor of the two links, become
 
     V(h, h)             i = j = h     from step 3
     V(i, h(j)) L(j)     otherwise     L is applied to f, from link j inward to h
     L(i)ᵀ V(h(i), j)    j = h         Lᵀ is applied to a, from h outward to link i
 
-The paper writes Eq. 29 as a recursion for each pair of links, and h stays that of the pair that it began with. That
-takes O(m²d). The O(n·m) that §3.3 claims needs the order above, the second case for all links before the third for any:
-two sweeps over the links for each task. (28) prints Ω for V.
+The paper states Eq. 29 as a recursion for each pair of links, with h fixed to that of the initial pair. That costs
+O(m²d). The O(n·m) claimed in §3.3 requires the order above, the second case for all links before the third for any: two
+sweeps over the links for each task. Eq. 28 prints Ω for V.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -41,7 +41,7 @@ from kinetree.spatial.motion import Motion
 
 
 def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         f, a = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")

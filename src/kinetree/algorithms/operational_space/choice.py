@@ -1,16 +1,16 @@
-"""What `method="auto"` means for a mechanism and its tasks: `pv_osim` or `pv_osim_r`, whichever needs fewer operations.
+"""The choice behind `method="auto"`: `pv_osim` or `pv_osim_r`, whichever needs fewer operations.
 
-Candidates are the algorithms whose operations take about the same time. The others hardly win: `efpa`, `chang_khatib`
-and `rjk` repeat what the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
-counts are up to a fifth lower on shallow trees, spends a third longer on each operation: its loops go from column to
-column through a list. On four real robots with one to eight frames the choice took at most 7 % longer than the fastest
-of the six that were timed (all but `definition` and `chang_khatib`), with one exception: in single calls,
+Candidates are algorithms with about the same time per operation. The others rarely win: `efpa`, `chang_khatib` and
+`rjk` repeat work that the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
+counts are up to a fifth lower on shallow trees, needs a third more time per operation, since its loops follow a list
+from column to column. On four real robots with one to eight frames, the choice took at most 7 % longer than the fastest
+of the six methods timed (all but `definition` and `chang_khatib`), with one exception: in single calls,
 `sparse_factorization` is 12 % ahead for eight frames on nine joints.
 
-The candidates differ only in what passes the joints and in what accumulation nodes do, so only that is counted, by
-formulas for the steps and without tracing a program: that would take a hundred times as long as to load the compiled
-kernel. The formulas are those by which `accumulation.py` weighs single nodes. Against the count engine they are off by
-at most 4 % of all operations, and where they choose differently it does not matter (`tests/unit/test_count.py`).
+The candidates differ only in the rows that pass through the joints and in the work at accumulation nodes, so only that
+is counted, by closed formulas. Tracing the programs instead would take a hundred times as long as loading the compiled
+kernel. The formulas are those that `accumulation.py` applies to individual nodes. They deviate from the count engine by
+at most 4 % of all operations, and where this changes the choice, it does not matter (`tests/unit/test_count.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
 
     Args:
         mechanism: The robot.
-        sites: The frames of the tasks, with their rows.
+        sites: The task frames, with their rows.
 
     Returns:
         One of `CANDIDATES`.
@@ -40,9 +40,9 @@ def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
 
 
 def saved_by_accumulation(mechanism: Mechanism, sites: Sequence[Site]) -> int:
-    """Operations that `pv_osim` takes and `pv_osim_r` does not, less those that only the latter takes.
+    """Operations saved by `pv_osim_r` compared with `pv_osim`; negative if it needs more.
 
-    Zero if there are no accumulation nodes: then both do the same, and the former has less to set up.
+    Zero if there are no accumulation nodes: then both do the same, and `pv_osim` has less to set up.
     """
     rows = Rows(mechanism, sites)
     nodes = AccumulationNodes(mechanism, rows)
@@ -56,7 +56,7 @@ def saved_by_accumulation(mechanism: Mechanism, sites: Sequence[Site]) -> int:
         carried = len(rows.carried(k))
         saved -= 66 * carried  # Ω₀ times each row
         if nodes.above(k) != WORLD:
-            saved -= 66 * carried + 648  # each row, and Ω₀, taken to the next node
+            saved -= 66 * carried + 648  # propagates each row, and Ω₀, to the next node
     for _, one, other in nodes.joins:
         first, second = len(rows.of(one)), len(rows.of(other))
         saved -= 12 * (first * (first + 1) // 2 if one == other else first * second)
@@ -64,8 +64,8 @@ def saved_by_accumulation(mechanism: Mechanism, sites: Sequence[Site]) -> int:
 
 
 def _passing(freedom: int, rows: int) -> int:
-    """Operations for rows that pass a joint, and for all pairs of them.
+    """Operations for rows that pass through a joint, and for all their pairs.
 
-    A joint with all six freedoms has no directions to project on.
+    A joint with six degrees of freedom needs no projection.
     """
     return freedom * rows * (6 if freedom == UNITS else 24) + freedom * rows * rows

@@ -1,21 +1,21 @@
 """Operational-space control as one recursion: τ = ID(q, v, a₀) + Jᵀf with Λ⁻¹f = b − J̇v − J a₀. Cost O(n + r³).
 
     pass      loop             leaves
-    inertia   any method       Λ⁻¹, and by sweeps −Λ
-    motion    scatter          velocity, acceleration and force of each body when the joints accelerate by a₀
-    rows      frames           r = b − (J a₀ + J̇v): what the rows still lack
+    inertia   any method       Λ⁻¹, and from it −Λ by sweeps
+    motion    scatter          velocity, acceleration and force of each body for joint accelerations a₀
+    rows      frames           r = b − (J a₀ + J̇v): residual of the rows
     solve     rows             f = Λ r
-    force     frames, gather   τ: the forces of the motion, and f at the frames
+    force     frames, gather   τ from the inertial forces and from f at the frames
 
 with
 
     b = ẍ_d + kd (ẋ_d − J v) + kp e                                                              (1)
     e = [½ Σᵢ sᵢ × s_dᵢ; p_d − p]                                                                 (2)
 
-sᵢ being the axes of a frame and s_dᵢ those of its target: Luh's orientation error [L80], sin θ about the axis of the
-rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without N, J̄ or M, and by Gauss's
-principle the motion closest to a₀, in the metric of M, that follows b. No Jacobian is formed: J a₀ + J̇v is the
-acceleration of the frame.
+where sᵢ are the axes of a frame and s_dᵢ those of its target: Luh's orientation error [L80], sin θ about the axis of
+the rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without forming N, J̄ or M; by
+Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed: J a₀ + J̇v
+is the acceleration of the frame.
 
 [K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
       Automation 3, 1987.
@@ -113,7 +113,7 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
 
 
 def motion(tree: Tree, v: Indexed, a0: Indexed) -> None:
-    """Leave twist, its rate, inertia and the force of the motion at every node, once nodes are placed."""
+    """Compute twist, its rate, inertia and inertial force of every node; nodes must be placed."""
     tree.world.twist = Motion.zero()
     tree.world.rate = Motion.zero()
     tree.world.push = Force.zero()
@@ -128,7 +128,7 @@ def motion(tree: Tree, v: Indexed, a0: Indexed) -> None:
 
 
 def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[FrameRole, Any, Any, Any], None]) -> None:
-    """Give `put` each task's frame with its error (2), velocity J v and acceleration J a₀ + J̇v."""
+    """Call `put` with each task's frame, error (2), velocity J v and acceleration J a₀ + J̇v."""
     view = VIEWS["local_world_aligned"]
     for frame, carrier in tree.frames("frame"):
         C = frame.X @ carrier.C
@@ -176,7 +176,7 @@ def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[Fra
 
 
 def lift(tree: Tree, along: Indexed) -> None:
-    """Add forces at the centre of mass: each body takes its share, as of an acceleration of all alike."""
+    """Apply the forces on the centre of mass: each body takes its share, as under a common acceleration."""
     tree.world.lifted = Motion.zero()
     share = 1.0 / tree.world.composite.mass
     for center, world in tree.frames("mass"):
@@ -193,25 +193,25 @@ def _luh(E: Array) -> Array:
 
 @cache
 def control_law(method: str, parts: Parts) -> Algorithm:
-    """τ, f along the rows, what the rows lacked, and the `spread` of Λ⁻¹, for rows in world axes.
+    """τ, f along the rows, the residual of the rows, and the `spread` of Λ⁻¹, for rows in world axes.
 
     Args:
-        method: How Λ⁻¹ is computed, one of `ALGORITHMS`.
-        parts: What there is among the tasks.
+        method: The method for Λ⁻¹, one of `ALGORITHMS`.
+        parts: The kinds of tasks present.
 
     Inputs of the recursion:
 
-        q, v, a0    state, and the joint accelerations from which the motion departs as little as possible
-        target      poses that the frames should have, (m, 4, 4); of relative tasks, at the far frame, as the near one
-                    sees it; of the centre of mass, its place
+        q, v, a0    state, and the joint accelerations to which the motion stays as close as possible
+        target      target poses of the frames, (m, 4, 4); for relative tasks, that of the far frame relative to the
+                    near one; for the centre of mass, its position
         feed        ẋ_d and ẍ_d of each row, (r, 2)
         gains       kp and kd of each row, (r, 2)
         reach       how far the mechanism moves each row: see `inversion`
-        cut         eigenvalue at which directions of a row's level begin to be singular, (r,)
+        cut         eigenvalue below which directions of a row's level count as singular, (r,)
 
-    Let a level be rows that share a cut, and come before all others that are below them in priority. Its eigenvalues,
-    after elimination of the levels above, are those of the inverse of a block of Λ. So they are above the cut wherever
-    `spread` is less than one, and 1/√spread is a lower bound of their ratio.
+    A level is a set of rows with a common cut, placed before all rows of lower priority. Its eigenvalues, after
+    elimination of the levels above, are those of the inverse of a block of Λ. So they are above the cut wherever
+    `spread` is less than one, and 1/√spread is a lower bound on their ratio.
     """
     declare = algorithm(
         q=("q",),

@@ -1,4 +1,4 @@
-"""Λ⁻¹ = J M⁻¹ Jᵀ as it is defined: dense Jacobian, dense mass matrix, Gaussian elimination. Cost O(n³ + n²·m + n·m²).
+"""Λ⁻¹ = J M⁻¹ Jᵀ by definition: dense Jacobian, dense mass matrix, Gaussian elimination. Cost O(n³ + n²·m + n·m²).
 
     pass        loop                  leaves                                                            source
     place       scatter               motions S and inertias R of each node in the tree's frame
@@ -6,8 +6,8 @@
     jacobian    frames, columns       Jᵀ, dense, with its zeros
     eliminate   columns, three deep   M = Uᵀ d U, Y = U⁻ᵀ Jᵀ, and Λ⁻¹ = Yᵀ d⁻¹ Y                        [CK01] Eq. 14
 
-Nothing is known here of trees but how to set up J and M. This is the oracle of all other methods, and the baseline of
-the comparison of operation counts.
+The tree structure is used only to set up J and M. This is the oracle for all other methods, and the baseline for
+operation counts.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -29,7 +29,7 @@ from kinetree.spatial.inertia import RigidInertia
 
 
 def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def definition(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
@@ -78,7 +78,7 @@ def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
             for center, _ in tree.frames("mass"):
                 for c in tree.columns():
                     for row in center.rows():
-                        Y[c, row] = X[c].data[row.component] * share  # momentum of what the column moves
+                        Y[c, row] = X[c].data[row.component] * share  # momentum of the bodies moved by the column
 
         # Gaussian elimination of [M | Jᵀ] with pivots p
         for p in tree.columns():

@@ -1,14 +1,14 @@
-"""J̇v: what the rows of tasks accelerate by when all joint accelerations are zero. Cost O(n).
+"""J̇v: accelerations of the task rows at zero joint accelerations. Cost O(n).
 
     pass       loop               leaves
     motion     scatter            velocity V and acceleration α of each body, in the frame of its tree
-    rows       frames             J̇v of tasks of single frames, as `kinematics` has it
-    relative   relative tasks     α − V × ΔV of the difference of two motions, in axes that turn with the near frame
-    mass       gather             all forces that go with the motion; in sum, mass times acceleration of its centre
+    rows       frames             J̇v of single-frame tasks, as in `kinematics`
+    relative   relative tasks     α − V × ΔV of the difference of two motions, in axes that rotate with the near frame
+    mass       gather             inertial forces; their sum is total mass times acceleration of the centre of mass
 
-The rows of a relative task are ΔV = X V(far) − X V(near), with X to the near frame's axes and the far frame's origin.
-In a frame fixed to the near body their rate would be Δα − V(near) × ΔV; the origin moves on with the far frame, which
-adds ω × u of the relative motion ΔV = (ω, u) to the linear part.
+The rows of a relative task are ΔV = X V(far) − X V(near), where X transforms to the near frame's axes and the far
+frame's origin. In a frame fixed to the near body their rate would be Δα − V(near) × ΔV; the origin moves with the far
+frame, which adds ω × u of the relative motion ΔV = (ω, u) to the linear part.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _drift(reference: str, parts: Parts) -> Callable[..., None]:
 
 
 def _inertial_force(tree: Tree) -> tuple[Force, Any]:
-    """The sum of all forces that go with the motion, in world axes, and the mass of all bodies."""
+    """The sum of all inertial forces, in world axes, and the total mass."""
     tree.world.R = RigidInertia.zero()
     tree.world.f = Force.zero()
 
@@ -77,7 +77,7 @@ def _inertial_force(tree: Tree) -> tuple[Force, Any]:
 
 @cache
 def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """J̇v of the rows of all tasks, (r,), seen from a reference."""
+    """J̇v of all task rows, (r,), in a given reference."""
     run = _drift(reference, parts)
     run.__name__ = f"task_drift_{reference}{parts.suffix}"
     return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",))(run)

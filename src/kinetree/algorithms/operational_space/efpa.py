@@ -8,19 +8,19 @@
                                 cross terms        GCA(i)                Λ⁻¹(k₁, k₂)
     fourth loop, over k                            GCA(p(k))             Λ⁻¹(k, k)
 
-A body is `k` here and i in the paper, whose k are end-effectors: here their rows, one number each, so that tasks may
-have fewer than six. Entry `chi[k, row]` is that row of the paper's χ(k, i), `Lambda[k, row]` that column of Λ⁻¹(i, k).
-All of it is in the frame of the tree, where X = 1 between bodies (`kinetree.algorithms.tree_frame`). `P` is I^A and `S`
-is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
+A body is `k` here and i in the paper, where k is an end-effector. Here end-effectors are split into individual rows, so
+that tasks may have fewer than six. Entry `chi[k, row]` is that row of the paper's χ(k, i), `Lambda[k, row]` that column
+of Λ⁻¹(i, k). Everything is in the tree's frame, where X = 1 between bodies (`kinetree.algorithms.tree_frame`). `P` is
+I^A and `S` is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
 
     K = Φ D⁻¹ Φᵀ        L = 1 − K I^A = 1 − Φ Gᵀ        Lᵀ I^A = I^A − G Φᵀ I^A = P⁺
 
 so that neither K nor L is formed. ES(i), the end-effectors that joint i supports, Eq. 2, is `tree.carried(k)`; GCA(i),
 the pairs whose greatest common ancestor is i, Eq. 15, is `tree.common_ancestors()`.
 
-Departures. (15) asks for k₁ < k₂; `common_ancestors` also has each end-effector with itself, at p(k). There χ is still
-X, and the product of Eq. 14 is that of the fourth loop, which is therefore not written again. Table I leaves the blocks
-of end-effectors on different trees of a fixed base unset, for they are in no GCA(i): they are zero.
+Departures. Eq. 15 requires k₁ < k₂; `common_ancestors` also pairs each end-effector with itself, at p(k). There χ is
+still X, and the product of Eq. 14 is that of the fourth loop, which is therefore omitted. Table I leaves the blocks of
+end-effectors on different trees of a fixed base unset, since they are in no GCA(i): they are zero.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -40,7 +40,7 @@ from kinetree.spatial.motion import Motion
 
 
 def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, Lambda = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")

@@ -4,12 +4,12 @@
     segments   gather, rows that pass a joint      L and K of each serial segment: P and Ω             [J11] §7
     reach      accumulation nodes, tips to base    extended propagators χ of all rows to all of them   [W12] Eq. 11
     response   accumulation nodes, base to tips    Λ⁻¹(i, k) of each accumulation node i               [W12] Eq. 13
-    pairs      pairs of tasks                      Λ⁻¹ at the first node that both arrive at           [W12] Eq. 14
+    pairs      pairs of tasks                      Λ⁻¹ at the first node that both reach               [W12] Eq. 14
 
-The improvement that [W12] §V leaves open: a chain of joints that supports several tasks is gone through once, with six
+The improvement that [W12] §V leaves open: a chain of joints that supports several tasks is traversed once, with six
 unit forces, and Eqs. 11 and 13 step from one accumulation node (`accumulation.py`) to the next. It differs from
-`pv_osim_r` in that accelerations are taken outwards per row and not per node, which is cheaper while a node carries few
-rows. What it gains on the paper's own example is in `docs/operational_space_methods.md`.
+`pv_osim_r` in that accelerations are propagated outwards per row, not per node, which is cheaper while a node carries
+few rows. The gain on the paper's own example is in `docs/operational_space_methods.md`.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -29,7 +29,7 @@ from kinetree.spatial.motion import Motion
 
 
 def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def efpa_segments(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")

@@ -1,12 +1,12 @@
 """Eigenvalues and eigenvectors of a symmetric matrix by cyclic Jacobi rotations, and functions of it. Cost O(r³).
 
-A rotation in the plane of two rows makes their common entry zero. A sweep does so for every pair in turn; after a few
-sweeps, whose number depends on the size of the matrix alone, the rest is below rounding. Every sample takes the same
-operations in the same order, so that its bits depend neither on its neighbours nor on the processor: LAPACK promises
-neither.
+A rotation in the plane of two rows annihilates their common entry. A sweep does so for every pair in turn; after a few
+sweeps, whose number depends only on the size of the matrix, the off-diagonal entries are below rounding. Every sample
+takes the same operations in the same order, so its bits depend neither on its neighbours in the batch nor on the
+processor. LAPACK guarantees neither.
 
-The language has no comparisons, so |x| is √x², and the sign of x is x/|x|. Constants far below rounding keep both from
-dividing zero by zero.
+The tree language has no comparisons, so |x| is √x², and the sign of x is x/|x|. Constants far below rounding avoid
+zero divided by zero.
 
 [GV] G. Golub, C. Van Loan, "Matrix Computations", 4th edition, §8.5.
 """
@@ -29,10 +29,10 @@ _NUDGE, _NEVER_ZERO = 2.0**-400, 2.0**-500
     outputs=("rotated", "vectors"),
 )
 def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated: Indexed, vectors: Indexed) -> None:
-    """Rotate every pair of rows of a symmetric matrix once: R A Rᵀ and R times what was rotated before.
+    """Rotate every pair of rows of a symmetric matrix once: R A Rᵀ, and R times the rotations of earlier sweeps.
 
     Args:
-        tree: Has the rows, nothing else of it is used.
+        tree: Provides the rows; nothing else of it is used.
         A: Symmetric, (r, r).
         basis: The rotations of earlier sweeps, (r, r); the identity for the first.
         pairs: One above the diagonal, zero on it, (r, r): a row with itself is no pair.
@@ -56,7 +56,7 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
             tangent = 2.0 * (entry * sign) / (sqrt(square) + root + _NEVER_ZERO)
             cosine = 1.0 / sqrt(1.0 + tangent * tangent)
             sine = tangent * cosine
-            # rows from the left; columns are the same numbers, but for the four where both meet
+            # rotate the rows; the columns are equal by symmetry, except for the four entries where they intersect
             first, last, rest = B[one, one] - tangent * entry, B[other, other] + tangent * entry, B[one, other] - entry
             for k in tree.task_rows():
                 x, y = B[one, k], B[other, k]
@@ -81,7 +81,7 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
 
 
 def sweeps(rows: int) -> int:
-    """How many sweeps leave nothing but rounding; one more than any matrix of the size took that was tried."""
+    """Number of sweeps until only rounding is left; one more than any tested matrix of this size needed."""
     return 4 + rows.bit_length()
 
 
@@ -89,7 +89,7 @@ def sweeps(rows: int) -> int:
     vectors=("rows", "rows"), values=("rows",), result=("rows", "rows"), outputs=("result",), symmetric=("result",)
 )
 def compose(tree: Tree, vectors: Indexed, values: Indexed, result: Indexed) -> None:
-    """The symmetric matrix with these eigenvectors, one in each row, and eigenvalues."""
+    """The symmetric matrix with the given eigenvectors, one per row, and eigenvalues."""
     B = tree.array("rows", "rows")
     for one in tree.task_rows():
         for other in tree.task_rows(one):

@@ -1,16 +1,16 @@
-"""Λ from Λ⁻¹ by symmetric sweeps, with a number that says whether it can be trusted. Cost O(r³).
+"""Λ from Λ⁻¹ by symmetric sweeps, with a measure of how far it can be trusted. Cost O(r³).
 
-Each sweep exchanges the rows of one task: with D the task's own block and C its columns in the rest of the matrix,
+Each sweep pivots on the rows of one task: with D the task's own block and C its columns in the rest of the matrix,
 
     D ← −D⁻¹,    C ← C D⁻¹,    rest ← rest − C D⁻¹ Cᵀ
 
-and after all of them Λ⁻¹ has become −Λ. Only the upper triangle is kept. Nothing here depends on a tree; the language's
-loops over rows are all that is used.
+and after the last sweep Λ⁻¹ has become −Λ. Only the upper triangle is stored. Nothing here depends on a tree; only the
+tree language's loops over rows are used.
 
-`spread` tells how far the matrix is from being singular. Weights w make rows of different units comparable: how far a
-task moves at this configuration, plus how far the mechanism moves it at any (`reach`), so that rounding left over from
-rows that cancel never looks like a motion. The least eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by the
-Frobenius norm of its inverse. A pivot that is zero or not a number makes `spread` infinite or not a number.
+`spread` measures how close the matrix is to being singular. Weights w make rows of different units comparable: how far
+a task moves at this configuration, plus how far the mechanism can move it at any (`reach`), so that the rounding left
+by rows that cancel is never mistaken for motion. The least eigenvalue of W^(−½) Λ⁻¹ W^(−½) is at least 1/√spread, by
+the Frobenius norm of its inverse. A pivot that is zero or NaN makes `spread` infinite or NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kinetree.spatial.value import Array
 
 
 def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[..., None]:
-    """Λ by way of one of the methods for Λ⁻¹, in one go."""
+    """Λ in a single program, by one of the methods for Λ⁻¹."""
 
     def inertia(tree: Tree, q: Indexed, reach: Indexed, inertia: Indexed, spread: Indexed) -> None:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
@@ -45,14 +45,14 @@ def inertia_by(inverse_inertia: Callable[..., None], parts: Parts) -> Callable[.
 
 
 def clear(tree: Tree, B: Indexed) -> None:
-    """Entries start at zero, because what the ends of relative tasks feel is added up."""
+    """Set all entries to zero, since the contributions of the two ends of relative tasks are accumulated."""
     for one in tree.task_rows():
         for other in tree.task_rows():
             B[one, other] = 0.0
 
 
 def weigh(tree: Tree, B: Indexed, reach: Indexed, weight: Indexed) -> None:
-    """Weights of rows: for those of one task that all turn, or all move, their mean diagonal entry in B, plus reach."""
+    """Weights of rows: the mean diagonal entry in B of the task's angular, or of its linear rows, plus reach."""
     for frame, _ in tree.frames():
         rows = list(frame.rows())
         for moves in (False, True):
@@ -64,7 +64,7 @@ def weigh(tree: Tree, B: Indexed, reach: Indexed, weight: Indexed) -> None:
 
 def sweep(tree: Tree, B: Indexed) -> None:
     """Turn Λ⁻¹, the upper triangle of B, into −Λ."""
-    # One array for each row that a task may have: C, and C D⁻¹.
+    # One array for each possible row of a task: C, and C D⁻¹.
     crossing, turned = ([tree.array("rows") for _ in range(6)] for _ in range(2))
 
     def exchange(D: Factor, column: list[Any], other: Any) -> Array:
@@ -87,7 +87,7 @@ def sweep(tree: Tree, B: Indexed) -> None:
             for j in range(i, len(own)):
                 B[row, own[j]] = -inverse[i, j]
             for n in range(len(own)):
-                crossing[n][row] = turned[n][row] = 0.0  # what follows is for the rest
+                crossing[n][row] = turned[n][row] = 0.0  # the update below is for the rest
 
         for one in tree.task_rows():
             entries = [array[one] for array in crossing[: len(own)]]
@@ -96,7 +96,7 @@ def sweep(tree: Tree, B: Indexed) -> None:
 
 
 def distrust(tree: Tree, B: Indexed, weight: Indexed, spread: Indexed) -> None:
-    """Add up `spread`, which starts at zero."""
+    """Accumulate `spread`, which starts at zero."""
     squares = tree.array("rows")
     for one in tree.task_rows():
         squares[one] = 0.0

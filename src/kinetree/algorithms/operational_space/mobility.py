@@ -1,8 +1,8 @@
-"""V(k): the acceleration of a body per unit force on it, the articulated rest of the mechanism giving way.
+"""V(k): the acceleration of a body per unit force on it, with all joints of the mechanism free to move.
 
     V(k) = S D⁻¹ Sᵀ + L*(k) V(parent) L(k),    L = 1 − G Sᵀ,    V(world) = 0
 
-the same recursion in [CK01] Eq. 24 and in [J11] Lemma 5, where it is Y, the diagonal of Ω.
+The recursion is the same in [CK01] Eq. 24 and in [J11] Lemma 5, where V is Y, the diagonal of Ω.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -33,9 +33,9 @@ def through(V: Compliance, rows: Array, own: Array) -> Compliance:
     """rows V rowsᵀ + own, upper triangle only.
 
     Args:
-        V: Of a body.
+        V: V of a body.
         rows: Six forces, one per row, (6, 6).
-        own: A symmetric matrix, of which the upper triangle is read, (6, 6).
+        own: A symmetric matrix; only its upper triangle is read, (6, 6).
     """
     moved = V.matrix() @ rows.T
     return _upper(lambda i, j: own[i, j] + rows[i] @ moved[:, j])

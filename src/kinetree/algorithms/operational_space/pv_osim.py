@@ -1,16 +1,16 @@
-"""Λ⁻¹ by the Popov–Vereshchagin sweep (PV-OSIM): one gather, nothing else. Cost O(n + m²d).
+"""Λ⁻¹ by the Popov–Vereshchagin sweep (PV-OSIM): a single inward pass. Cost O(n + m²d).
 
     pass      loop                 leaves                                                              source
     place     scatter              motions and articulated inertias in the frame of the tree
-    seed      frames, their rows   K of each task: its rows where they act                             [S24]
-    sweep     gather, groups       K taken through every joint, and L += (K S) D⁻¹ (K S)ᵀ there         [S24]
+    seed      frames, their rows   K of each task: its rows at the body on which they act              [S24]
+    sweep     gather, groups       K propagated through every joint, and L += (K S) D⁻¹ (K S)ᵀ there    [S24]
 
-The solver of Popov and Vereshchagin carries the rows K of all constraints from the tips to the base, and with them L,
-the accelerations that unit forces along the rows cause by moving the joints passed so far. With U = I^A S,
+The solver of Popov and Vereshchagin propagates the rows K of all constraints from the tips to the base, together with
+L, the accelerations that unit forces along the rows produce through the joints passed so far. With U = I^A S,
 
     K(p) = [K(p); (K − (K S) D⁻¹ Uᵀ) X]        L(p) = blkdiag(L(p), L + (K S) D⁻¹ (K S)ᵀ)
 
-and L at the base is Λ⁻¹. A floating base is a joint of six degrees of freedom and needs no term of its own. Here X = 1,
+and L at the base is Λ⁻¹. A floating base is a joint with six degrees of freedom and needs no extra term. Here X = 1,
 `G` is U D⁻¹, `chi` is K and `block` is L, in which the blocks of all subtrees lie side by side from the start.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -30,12 +30,12 @@ from kinetree.recursion.roles import GroupRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia
 
-#: `tree.carried_groups`, or what passes a joint where there are accumulation nodes.
+#: `tree.carried_groups`, or `accumulation.passing_groups` where there are accumulation nodes.
 Groups = Callable[..., Iterator[tuple[GroupRole, Iterator[RowRole]]]]
 
 
 def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def pv_osim(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
@@ -61,14 +61,14 @@ def pv_osim(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
 
 def through_joint(k: Any, groups: Groups, chi: Indexed, scaled: list[Indexed], block: Indexed) -> None:
-    """Take rows through a joint, and add to Λ⁻¹ how the joint gives way to all pairs of them.
+    """Propagate rows through a joint, and add the joint's contribution to Λ⁻¹ for all pairs of them.
 
     Args:
         k: The node, with S, D and G.
-        groups: The rows that pass its joint, one task at a time.
+        groups: The rows that pass through its joint, one task at a time.
         chi: The rows.
-        scaled: One array per degree of freedom that a joint may have, for `task_space.accumulate`.
-        block: Λ⁻¹, so far.
+        scaled: One array for each possible degree of freedom of a joint, for `task_space.accumulate`.
+        block: Λ⁻¹ accumulated so far.
     """
     for group, later in groups(k):
         KS = []

@@ -2,23 +2,24 @@
 
     step   loop                                 leaves
     1      —                                    the accumulation nodes (`accumulation.py`)
-    2      gather, rows that pass a joint       P and Ω of each source as far as the accumulation node where it ends
+    2      gather, rows that pass a joint       P and Ω of each source, up to the accumulation node where it ends
     3      accumulation nodes, base to tips     Ω₀ of each: accelerations per unit force on it
     4      accumulation nodes, tips to base     extended propagators of all rows to all accumulation nodes below them
-    5      accumulation nodes, pairs of tasks   Λ⁻¹ at the first accumulation node that both arrive at
+    5      accumulation nodes, pairs of tasks   Λ⁻¹ at the first accumulation node that both reach
 
-A source is what passes a joint: a task, tasks that pass together, or the six unit forces of an accumulation node, which
-stand in for all rows that end there. Through a joint a source passes as in `pv_osim.py`,
+A source is a set of rows that pass through a joint together: one or several tasks, or the six unit forces of an
+accumulation node, which replace all rows that end there. A source passes through a joint as in `pv_osim.py`,
 
     P ← (P − (P S) D⁻¹ Uᵀ) X        Ω ← Ω + (P S) D⁻¹ (P S)ᵀ
 
-starting from P = the rows of the task, or 1 at an accumulation node, and Ω = 0. With a the next such node below,
+starting from P = the rows of the task, or 1 at an accumulation node, and Ω = 0. With a the next accumulation node
+below,
 
     Ω₀ = Ω + P Ω₀(a) Pᵀ             Λ⁻¹(k₁, k₂) = Ω(k₁, k₂) + K(k₁) Ω₀ K(k₂)ᵀ
 
-where K are the extended propagators of the two tasks to the node where they join, composed of the P between. Here
-X = 1, `chi` is P, `block` is Ω and then Λ⁻¹, `reach` is K and `response` is Ω₀ Kᵀ. `accumulation.py` says how the
-choice of the nodes departs from the paper.
+where K are the extended propagators of the two tasks to the node where they join, products of the P in between. Here
+X = 1, `chi` is P, `block` is Ω and then Λ⁻¹, `reach` is K and `response` is Ω₀ Kᵀ. The choice of nodes departs from the
+paper, see `accumulation.py`.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
       matrix", IEEE Robotics and Automation Letters 9, 2024, Algorithm 3.
@@ -44,7 +45,7 @@ from kinetree.spatial.value import Array
 
 
 def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def pv_osim_r(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
@@ -70,7 +71,7 @@ def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
 
 def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, parts: Parts) -> None:
-    """Take every source through the joints to the accumulation node where it ends: χ becomes its P, the block its Ω."""
+    """Propagate every source to the accumulation node where it ends: χ becomes its P, the block its Ω."""
     scaled = [tree.array("passing") for _ in range(6)]
     tree_frame.start(tree)
     tree.world.P = ArticulatedInertia.zero()
@@ -93,21 +94,21 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, part
 
 
 def propagator(tree: Tree, k: NodeRole, chi: Indexed) -> Array:
-    """P: takes forces on an accumulation node to forces on the next one, row by row, (6, 6)."""
+    """P: maps forces on an accumulation node to forces on the next one, row by row, (6, 6)."""
     return np.array([chi[one].data for one in accumulation.units(tree, k)])
 
 
 def own(tree: Tree, k: NodeRole, block: Indexed) -> Array:
-    """Ω: how the joints from an accumulation node to the next one give way, upper triangle, (6, 6)."""
+    """Ω: accelerations per unit force due to the joints between an accumulation node and the next one, (6, 6)."""
     units = accumulation.units(tree, k)
     return np.array([[block[units[min(i, j)], units[max(i, j)]] for j in range(6)] for i in range(6)])
 
 
 def extend(tree: Tree, chi: Indexed, reach: Indexed) -> None:
-    """Take all rows to all accumulation nodes below them: extended propagators."""
+    """Propagate all rows to all accumulation nodes below them: extended propagators."""
     for k, _ in accumulation.gather(tree):
         for row in tree.carried(k):
-            reach[k, row] = chi[row]  # of rows that have passed none before
+            reach[k, row] = chi[row]  # for rows that have not passed another one yet
     for k, above in accumulation.gather(tree):
         P = propagator(tree, k, chi)
         for row in tree.carried(k):
@@ -115,7 +116,7 @@ def extend(tree: Tree, chi: Indexed, reach: Indexed) -> None:
 
 
 def join(tree: Tree, reach: Indexed, response: Indexed, block: Indexed) -> None:
-    """Add what the joints below the accumulation node where two tasks join give way to both."""
+    """Add the contribution of the joints below the accumulation node where two tasks join."""
     for k, one, other in accumulation.joins(tree):
         for r in tree.rows_of(one):
             for s in tree.rows_of(other, r):

@@ -5,11 +5,12 @@
     reach      gather, rows      D⁻¹Sᵀχ of each row at each node that supports it                 Eqs. 58a–58d
     answer     scatter, rows     joint accelerations per unit force along each row                Eqs. 58e–58g
 
-Forward dynamics at rest, with a unit force along a task row for each right-hand side, gives a column of M⁻¹Jᵀ. M⁻¹ is
-never formed. The dynamically consistent inverse is J̄ = M⁻¹JᵀΛ.
+Forward dynamics at rest with a unit force along a task row as right-hand side yields a column of M⁻¹Jᵀ. M⁻¹ is never
+formed. The dynamically consistent inverse is J̄ = M⁻¹JᵀΛ.
 
-The ends of a relative task are right-hand sides of their own on the way in, and added up on the way out. A force on
-all masses alike is gravity: its column starts with an acceleration of the world, and has nothing to take in.
+The two ends of a relative task are separate right-hand sides in the inward pass and summed in the outward pass. A force
+on all bodies in proportion to their mass is gravity: its column starts from an acceleration of the world and needs no
+inward pass.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -68,7 +69,7 @@ def _response(view: View, parts: Parts) -> Callable[..., None]:
 
 
 def _lift(tree: Tree, A: Indexed) -> None:
-    """Let the world accelerate for the rows of the centre of mass, so that all masses feel their share of a unit."""
+    """Accelerate the world for the rows of the centre of mass, so that each body takes its share of a unit force."""
     tree.world.mass = np.zeros(1)
     for k, _ in tree.scatter():
         k.mass = np.array([k.M.mass])
@@ -90,7 +91,7 @@ def _task_jacobian(view: View, parts: Parts) -> Callable[..., None]:
         if parts.relative:
             for near, near_carrier, far, far_carrier in tree.relatives():
                 seen_near, seen_far = task_space.between(near, near_carrier, far, far_carrier)
-                # what moves both ends alike is in neither support
+                # columns that move both ends together are in neither support
                 for c in tree.support(near):
                     put(near, c, -(seen_near @ S[c]))
                 for c in tree.support(far):
@@ -115,12 +116,12 @@ def _declared(
 
 @cache
 def response(reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """M⁻¹Jᵀ of the rows of all tasks, (nv, r), seen from a reference."""
+    """M⁻¹Jᵀ of all task rows, (nv, r), in a given reference."""
     dimensions = {"q": ("q",), "response": ("v", "rows")}
     return _declared(_response, reference, parts, **dimensions, outputs=("response",), sparse=("response",))
 
 
 @cache
 def task_jacobian(reference: str, parts: Parts = PLAIN) -> Algorithm:
-    """Jacobian of the rows of all tasks, (r, nv), seen from a reference."""
+    """Jacobian of all task rows, (r, nv), in a given reference."""
     return _declared(_task_jacobian, reference, parts, q=("q",), J=("rows", "v"), outputs=("J",), sparse=("J",))

@@ -9,11 +9,11 @@
     result     pairs of tasks, rows    Λ⁻¹ = B* Ω B                                                 Eq. 60
 
 Algorithm 4.3 computes Z = 𝔸* X 𝔸 element by element, here with 𝔸 = ψ and X = H* D⁻¹ H, so that Z = Ω: (1) the diagonal
-Y(i) of the last common ancestor i, (2) and (3) outwards along the two branches, (4) zero where there is no such i. Each
-pair of tasks goes both ways with its own 6×6 block, which is what makes the cost grow with d·m².
+Y(i) of the last common ancestor i, (2) and (3) outwards along the two branches, (4) zero where there is no such i. The
+6×6 block of each pair of tasks is propagated along both branches, so the cost grows with d·m².
 
-All of it is in the frame of the tree, where A = 1. `V` is the paper's Y, `S` its H*, and ψ(p, k) = 1 − G Sᵀ. Here (3)
-comes before (2). §6.2 prints φ where it means ψ, of which Ω is made.
+Everything is in the tree's frame, where A = 1. `V` is the paper's Y, `S` its H*, and ψ(p, k) = 1 − G Sᵀ. Here (3)
+comes before (2). §6.2 prints φ where ψ is meant, from which Ω is built.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [R92] G. Rodriguez, A. Jain, K. Kreutz-Delgado, "Spatial operator algebra for multibody system dynamics", Journal of the
@@ -33,7 +33,7 @@ from kinetree.spatial.inertia import ArticulatedInertia, Compliance
 
 
 def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def rjk(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")

@@ -1,4 +1,4 @@
-"""A symmetric, positive system by the sweeps of `inversion`, with the same number that says whether to trust it."""
+"""Symmetric positive-definite systems by the sweeps of `inversion`, with the same measure of trust, `spread`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def solve_symmetric(tree: Tree, A: Indexed, b: Indexed, weight: Indexed, x: Inde
     """The solution of A x = b.
 
     Args:
-        tree: Has the rows, nothing else of it is used.
+        tree: Provides the rows; nothing else of it is used.
         A: Symmetric and positive definite, (r, r).
         b: (r,).
-        weight: Of the rows, which makes them comparable, (r,).
+        weight: Weights that make the rows comparable, (r,).
         x: (r,).
-        spread: 1/√spread is a lower bound of the eigenvalues of A with its rows and columns divided by √weight.
+        spread: 1/√spread is a lower bound on the eigenvalues of A with its rows and columns divided by √weight.
     """
     B, w, total = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
     for one in tree.task_rows():

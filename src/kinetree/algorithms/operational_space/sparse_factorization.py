@@ -8,9 +8,10 @@
     solve      (same), rows                  Y = J L⁻¹ on the support of each row                            [F10]
     product    (same), rows                  Λ⁻¹ += y d⁻¹ yᵀ of all pairs of rows that a node carries        [F10]
 
-L has the sparsity of H, and Y that of J: row i of L is zero but at i and its ancestors. [F05] calls this branch-induced
-sparsity. The paper's factor has H = Lᵀ L with square roots; here L has unit diagonal blocks and `D` is the block d of a
-joint. `Y` holds Σ y d⁻¹ ℓᵀ of the joints done so far, which solving Y L = J takes from J when its own joint comes.
+L has the sparsity of H, and Y that of J: row i of L is zero except at i and its ancestors. [F05] calls this
+branch-induced sparsity. The paper's factorisation is H = Lᵀ L, with square roots; here L has unit diagonal blocks and
+`D` is a joint's block of d. `Y` accumulates Σ y d⁻¹ ℓᵀ of the joints processed so far, which back substitution in
+Y L = J subtracts from J when it reaches the joint.
 
 [F05] R. Featherstone, "Efficient factorization of the joint-space inertia matrix for branched kinematic trees",
       International Journal of Robotics Research 24, 2005.
@@ -38,7 +39,7 @@ from kinetree.spatial.value import Array
 
 
 def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ⁻¹, seen through a reference."""
+    """Λ⁻¹ in a given reference."""
 
     def sparse_factorization(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block, Y = (
@@ -47,7 +48,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             tree.array("v", "sorted_rows"),
         )
         X, H = tree.array("v"), tree.array("v", "v")
-        scaled = [tree.array("sorted_rows") for _ in range(6)]  # one per degree of freedom that a joint may have
+        scaled = [tree.array("sorted_rows") for _ in range(6)]  # one for each possible degree of freedom of a joint
         ell = [tree.array("v") for _ in range(6)]
         tree_frame.start(tree)
         tree.world.R = RigidInertia.zero()
@@ -59,7 +60,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             k.R = k.C.congruence(k.M)
         task_space.rows(tree, view, chi, parts)
 
-        # H: composite inertias R, and their momenta X when each degree of freedom moves alone
+        # H: composite inertias R, and their momenta X for unit velocity of each degree of freedom
         for k, parent in tree.gather():
             momenta = k.S.map(lambda column, R=k.R: R @ column)
             for c in k.columns():
@@ -85,7 +86,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                 for j in tree.ancestors(k, i):
                     H[j, i] = H[j, i] - sum(part * ell[n][j] for n, part in enumerate(give))
 
-            # [F10]: y = J − Σ y d⁻¹ ℓ, its part of Λ⁻¹, and what it takes from J at the ancestors
+            # [F10]: y = J − Σ y d⁻¹ ℓ, its contribution to Λ⁻¹, and its updates of the ancestors' columns
             for group, later in tree.carried_groups(k):
                 y = [k.S.T @ chi[row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
                 task_space.accumulate(group, later, D, y, scaled, block)
@@ -94,7 +95,7 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
                 for row in tree.carried(k):
                     Y[i, row] = Y[i, row] + sum(part * scaled[n][row] for n, part in enumerate(give))
 
-        if parts.mass:  # its rows need P, D and G, as nothing else here does
+        if parts.mass:  # only the rows of the centre of mass need P, D and G
             tree.world.P = ArticulatedInertia.zero()
             for k, _ in tree.scatter():
                 k.P = k.C.congruence(k.M).articulated()
@@ -112,7 +113,7 @@ def _pairs(k: Any) -> list[tuple[ColumnRole, ColumnRole]]:
 
 
 def _own(k: Any, H: Indexed) -> Array:
-    """A node's own block, of which `Factor` reads the lower triangle."""
+    """A node's own block; `Factor` reads its lower triangle."""
     columns = list(k.columns())
     return np.array(
         [[H[columns[min(i, j)], columns[max(i, j)]] for j in range(len(columns))] for i in range(len(columns))]

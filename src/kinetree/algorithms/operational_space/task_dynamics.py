@@ -1,14 +1,14 @@
-"""Λ, J̄ and N together, in two sweeps over the tree and without M⁻¹. Cost O(n·r + r³ + n·d·r).
+"""Λ, J̄ and N together, in two sweeps over the tree, without M⁻¹. Cost O(n·r + r³ + n·d·r).
 
     pass      loop               leaves                                                          source
     place     scatter, frames    bodies and task rows χ in the frame of the tree
-    feel      gather, rows       J = χS; Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ; what each joint answers, D⁻¹Sᵀχ    Eqs. 58a–58d, [S24]
+    feel      gather, rows       J = χS; Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ; response of each joint, D⁻¹Sᵀχ     Eqs. 58a–58d, [S24]
     invert    rows               Λ
     answer    scatter, rows      J̄ = M⁻¹JᵀΛ: joint accelerations per unit of task acceleration     Eqs. 58e–58g
     remain    columns, support   N = 1 − J̄J
 
-Λ is applied to what the joints answer, before accelerations are taken outwards: there each row still concerns only the
-joints that support it. The order in which [J11] has it, M⁻¹Jᵀ first, would multiply dense matrices.
+Λ is applied to the joint responses, before accelerations are propagated outwards: at that point each row involves only
+the joints that support it. The order in [J11], M⁻¹Jᵀ first, would multiply dense matrices.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -31,7 +31,7 @@ from kinetree.spatial.motion import Motion
 
 
 def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
-    """Λ, J̄ and N, seen through a reference."""
+    """Λ, J̄ and N in a given reference."""
 
     def task_dynamics(
         tree: Tree,
@@ -91,7 +91,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                     for c in tree.columns():
                         J[row, c] = momentum[c].data[row.component] * share
                 for other in tree.task_rows():
-                    # a force on all masses alike is an acceleration of the world, see `response`
+                    # a force on all bodies in proportion to their mass is an acceleration of the world, see `response`
                     lift = sum(row.unit().data * (B[row, other] * share) for row in center.rows())
                     A[tree.world, other] = A[tree.world, other] + Motion(lift)
 

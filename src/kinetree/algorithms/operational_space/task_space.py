@@ -1,14 +1,14 @@
-"""What the algorithms for Λ⁻¹ share: the mechanism in the frame of its tree, hinges, and the rows of the tasks.
+"""Common parts of the algorithms for Λ⁻¹: the mechanism in the tree's frame, hinges, and task rows.
 
-A row χ of a task is a force: χᵀ m is the component of a body's motion m that the row stands for. In the frame of the
-tree rows of all tasks, wherever they are, can be taken through a joint with the same few multiplications:
+A task row χ is a force: χᵀ m is the component of a body's motion m along the row. In the tree's frame, all task rows
+propagate through a joint with the same few multiplications, wherever the tasks are:
 
-    χ ← χ − G (Sᵀ χ)        the articulated bodies behind the joint give way
+    χ ← χ − G (Sᵀ χ)        articulated bodies outboard of the joint
 
 which is [W12] Eq. 11, χ L X with X = 1, one row at a time.
 
-A row of a relative task is a force between two bodies: χ on the far one, −χ on the near one. Both ends are rows like
-any others until the result is handed over, where those that belong together are added up.
+A row of a relative task is a force between two bodies: χ on the far one, −χ on the near one. Both ends are treated as
+ordinary rows until the result is written, where corresponding rows are added.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -33,7 +33,7 @@ from kinetree.spatial.value import Array
 
 
 class Parts(NamedTuple):
-    """What there is among the tasks besides the motion of single frames.
+    """The kinds of tasks present besides the motion of single frames.
 
     Attributes:
         relative: Tasks between two frames.
@@ -45,22 +45,22 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, sites: Iterable[Site]) -> Parts:
-        """What there is among the tasks of some sites."""
+        """The kinds of tasks at the given sites."""
         parts = {site.part for site in sites}
         return cls("near" in parts, "mass" in parts)
 
     @property
     def suffix(self) -> str:
-        """Tells apart the names of algorithms."""
+        """Suffix that makes the names of algorithms unique."""
         return "_relative" * self.relative + "_mass" * self.mass
 
 
-#: Nothing but the motion of single frames.
+#: Only the motion of single frames.
 PLAIN = Parts()
 
 
 def place(tree: Tree, q: Indexed, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Put the mechanism into the frame of its tree, and the rows of all tasks into `chi`."""
+    """Transform the mechanism to the frame of its tree, and write all task rows to `chi`."""
     tree_frame.start(tree)
     tree.world.P = ArticulatedInertia.zero()
 
@@ -72,13 +72,13 @@ def place(tree: Tree, q: Indexed, view: View, chi: Indexed, parts: Parts = PLAIN
 
 
 def rows(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Put the rows of all tasks into `chi[row]`, once the nodes are placed."""
+    """Write all task rows to `chi[row]`; nodes must be placed."""
     for _, row, force in _applied(tree, view, parts):
         chi[row] = force
 
 
 def seed(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Put the rows of all tasks into `chi[k, row]` of the nodes that carry them, once the nodes are placed."""
+    """Write all task rows to `chi[k, row]` of the nodes that carry them; nodes must be placed."""
     for carrier, row, force in _applied(tree, view, parts):
         chi[carrier, row] = force
 
@@ -99,16 +99,17 @@ def _applied(tree: Tree, view: View, parts: Parts) -> Iterator[tuple[NodeRole, R
     if parts.mass:
         for center, world in tree.frames("mass"):
             for row in center.rows():
-                yield world, row, Force.zero()  # it acts on no single body: see `center_of_mass_rows`
+                yield world, row, Force.zero()  # acts on no single body: see `center_of_mass_rows`
 
 
 def between(
     near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
 ) -> tuple[Transform, Transform]:
-    """How a relative task sees the motions of its two carriers: in the near frame's axes, at the far frame's origin.
+    """Transforms from the two carriers of a relative task to the near frame's axes at the far frame's origin.
 
-    Each starts from the frame of its own tree. Between trees the distance of their origins enters, and nothing else
-    that grows with the distance from the world's origin; in one tree both transforms are the same to the last bit.
+    Each starts from the frame of its carrier's tree. For different trees the distance between their origins enters, but
+    nothing else that grows with the distance from the world's origin; within one tree both transforms are bitwise
+    equal.
     """
     axes, point = (near.X @ near_carrier.C).E, (far.X @ far_carrier.C).r
     apart = (far_carrier.origin - near_carrier.origin) + (far_carrier.origin_error - near_carrier.origin_error)
@@ -119,7 +120,7 @@ def between(
 
 
 def hinge(k: Any, parent: Any) -> None:
-    """Leave S, D and G at the node, and hand P⁺ to the parent. [J11] Eqs. 32 and 33 with A = 1."""
+    """Compute D and G of the node from its S, and add P⁺ to the parent. [J11] Eqs. 32 and 33 with A = 1."""
     k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
     parent.P += P_plus
 
@@ -127,10 +128,10 @@ def hinge(k: Any, parent: Any) -> None:
 def accumulate(
     group: GroupRole, later: Iterator[RowRole], D: Factor, y: list[Array], scaled: list[Indexed], block: Indexed
 ) -> None:
-    """Add y D⁻¹ yᵀ to Λ⁻¹, for the pairs that a group of rows makes with itself and with later rows.
+    """Add y D⁻¹ yᵀ to Λ⁻¹, for all pairs within a group of rows and between the group and later rows.
 
-    The pivots of D = L d Lᵀ stand in for D⁻¹, so that joints of many degrees of freedom need no dense inverse: `scaled`
-    holds L⁻¹ yᵀ of each row.
+    The factors of D = L d Lᵀ are used instead of D⁻¹, so that joints with many degrees of freedom need no dense
+    inverse: `scaled` holds L⁻¹ yᵀ of each row.
     """
     parts = [D.forward(of_row) for of_row in y]
     give = [[part * r for part, r in zip(of_row, D.reciprocals, strict=True)] for of_row in parts]
@@ -150,14 +151,14 @@ def _dot(one: list[Any], other: list[Any]) -> Any:
 
 
 def clear(tree: Tree, block: Indexed) -> None:
-    """Start from zero, which pairs of tasks keep that no moving body supports together."""
+    """Set all entries to zero, the final value for pairs of tasks without a common moving ancestor."""
     for one in tree.sorted_rows():
         for other in tree.sorted_rows(one):
             block[one, other] = 0.0
 
 
 def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
-    """Fill in the rows of the centre of mass, P, D and G being known, and hand over."""
+    """Fill in the rows of the centre of mass, given P, D and G, and write the result."""
     if parts.mass:
         tips = tree.array("sorted_rows")
         rows(tree, view, tips, parts)
@@ -166,7 +167,7 @@ def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, par
 
 
 def hand_over(tree: Tree, block: Indexed, inverse_inertia: Indexed, parts: Parts = PLAIN) -> None:
-    """Put the result into the order of the call's tasks; add up the ends of relative ones."""
+    """Write the result in the caller's task order, adding the two ends of relative tasks."""
     if not parts.relative:
         for one in tree.sorted_rows():
             for other in tree.sorted_rows(one):
