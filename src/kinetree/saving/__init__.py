@@ -1,1 +1,1 @@
-"""Robots as files of other programs."""
+"""Export of robots to the file formats of other programs."""

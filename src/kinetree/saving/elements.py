@@ -16,7 +16,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 class Elements:
-    """Collects the lines of a document."""
+    """Collects the lines of an XML document."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -33,7 +33,7 @@ class Elements:
         self._lines.append(f"{'  ' * len(self._open)}</{tag}>")
 
     def put(self, tag: str, **attributes: str) -> None:
-        """An element with nothing inside."""
+        """Write an empty element."""
         self._put(tag, attributes, "/>")
 
     def _put(self, tag: str, attributes: dict[str, str], end: str) -> None:
@@ -49,10 +49,10 @@ class Elements:
 
 
 def numbers(values: Iterable[float]) -> str:
-    """Numbers with blanks between, each with as many digits as give it back exactly."""
+    """Numbers separated by spaces, each with as many digits as needed to read it back exactly."""
     return " ".join(number(value) for value in values)
 
 
 def number(value: float) -> str:
-    """A number with as many digits as give it back exactly."""
+    """A number with as many digits as needed to read it back exactly."""
     return f"{float(value)!r}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""A robot as MJCF."""
+"""Export to MJCF."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from kinetree.spatial.value import Array
 
 _TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "floating": "free"}
 
-# Less than this is nothing to MuJoCo.
+# MuJoCo treats smaller values as zero.
 _LEAST = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """A body with the joints in front of it; those of massless bodies, which MuJoCo does not want, come along.
+    """A body with the joints inboard of it, including those of massless bodies, which MuJoCo rejects.
 
     Attributes:
-        body: The last one.
-        joints: In the order in which they move it, each with the pose of its child in the body, (4, 4).
-        placement: Pose of the body in its parent when q is neutral, (4, 4).
+        body: The last body of the group.
+        joints: Joints, inboard first, each with the pose of its child in the body, (4, 4).
+        placement: Pose of the body in its parent at the neutral configuration, (4, 4).
     """
 
     body: Body
@@ -41,20 +41,20 @@ class _Group:
 
 
 def to_mjcf(robot: Model) -> str:
-    """A robot as the text of an MJCF file, which `load` and MuJoCo read.
+    """A robot as MJCF source, which `load` and MuJoCo read.
 
-    Frames become sites. Cylindrical, universal and translational joints become joints in series of one body, with the
-    same coordinates, and so do joints with massless bodies between them, whose names are lost. What MJCF has no words
-    for is listed in one `ModelWarning`: limits of speed, and damping, friction or armature that differ between the
+    Frames become sites. Cylindrical, universal and translational joints become several joints of one body, with the
+    same coordinates, and so do joints with massless bodies between them, whose names are lost. A single `ModelWarning`
+    lists whatever MJCF cannot express: velocity limits, and damping, friction or armature that differ between the
     coordinates of one joint.
 
     Args:
         robot: The model.
 
     Raises:
-        InputError: If it is no model.
-        ModelError: If it has a joint that MJCF does not know (helical, planar, or floating elsewhere than at the
-            world's origin), or a body that MuJoCo refuses (one that moves without mass).
+        InputError: If `robot` is not a `Model`.
+        ModelError: If it has a joint that MJCF does not support (helical, planar, or floating anywhere but at the
+            world's origin), or a body that MuJoCo rejects (a moving body without mass).
     """
     if not isinstance(robot, Model):
         raise InputError(f"to_mjcf takes a kinetree.Model, got {type(robot).__name__}")
@@ -87,7 +87,7 @@ def to_mjcf(robot: Model) -> str:
 
 
 def _heavy(model: Model) -> set[str]:
-    """Bodies that have inertia, or have one with inertia fixed to them."""
+    """Bodies with inertia, of their own or of bodies fixed to them."""
     heavy: set[str] = set()
     for body in reversed(model.bodies):
         if body.mass > _LEAST and np.linalg.eigvalsh(body.inertia)[0] > _LEAST:
@@ -98,7 +98,7 @@ def _heavy(model: Model) -> set[str]:
 
 
 def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: set[str]) -> _Group:
-    """A body, and those behind it up to the first that has mass."""
+    """A body merged with its descendants up to the first that has mass."""
     links: list[tuple[Joint, Array]] = []
     start = model.joint(body.joint).placement
     sites = {frame.body for frame in model.extra_frames}
@@ -134,7 +134,7 @@ def _write_body(xml: Elements, model: Model, group: _Group, lost: list[str]) -> 
 
 
 def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> None:
-    """Write a joint; `at` is the pose in the body of the frame that it moves."""
+    """Write a joint; `at` is the pose of its child frame in the body."""
     if joint.kind not in _TYPES:
         raise ModelError(f"joint {joint.name!r} is {joint.kind}, which MJCF does not know; lock it with reduced()")
     if joint.kind == "floating" and not (joint.parent == WORLD_NAME and np.array_equal(joint.placement, np.eye(4))):
@@ -182,7 +182,7 @@ def _pose(placement: Array) -> dict[str, str]:
 
 
 def _product(A: Array, B: Array) -> Array:
-    """A B, in an order that depends on no library of linear algebra."""
+    """A B, with a summation order that does not depend on the BLAS."""
     return np.asarray(np.einsum("ij,j...->i...", A, B))
 
 

@@ -1,4 +1,4 @@
-"""Joints that other formats do not have, as several that they have, one behind the other."""
+"""Joints that other formats lack, replaced by supported joints in series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetree.model.joint import Joint, Limits
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
-#: What the parts of each kind are; their coordinates are the same numbers in the same order.
+#: The parts of each kind of joint; their coordinates are the same, in the same order.
 _PARTS = {
     "cylindrical": ("revolute", "prismatic"),
     "universal": ("revolute", "revolute"),
@@ -21,7 +21,7 @@ _PARTS = {
 
 
 def unfolded(model: Model) -> Model:
-    """The same robot, with joints of one degree of freedom for its cylindrical, universal and translational ones.
+    """The same robot, with its cylindrical, universal and translational joints replaced by one-DoF joints in series.
 
     The parts of joint "j" are "j.1", "j.2", …; between them are massless bodies "b (j.1)", ….
     """

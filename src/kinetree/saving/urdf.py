@@ -1,4 +1,4 @@
-"""A robot as URDF."""
+"""Export to URDF."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from kinetree.saving.elements import Elements, number, numbers
 from kinetree.saving.series import unfolded
 from kinetree.spatial.value import Array
 
-# How "no limit" is written, where a number must be; `load` and others read it so.
+# Represents "no limit" where a number is required; `load` and other programs understand it.
 _NO_LIMIT = 1e16
 _GRAVITY = (0.0, 0.0, -9.81)
 
 
 def to_urdf(robot: Model) -> str:
-    """A robot as the text of a URDF, which `load` reads back.
+    """A robot as URDF source, which `load` reads back.
 
-    Root bodies hang on a link "world"; extra frames are links without mass behind fixed joints. Cylindrical, universal
-    and translational joints become joints in series with the same coordinates. What URDF has no words for is listed in
-    one `ModelWarning`: armature, gravity other than 9.81 m/s² downwards, different damping of the coordinates of one
-    joint. Spherical joints are an extension that few programs read.
+    Root bodies are attached to a link "world"; extra frames become massless links with fixed joints. Cylindrical,
+    universal and translational joints become joints in series with the same coordinates. A single `ModelWarning` lists
+    whatever URDF cannot express: armature, gravity other than 9.81 m/s² downwards, damping that differs between the
+    coordinates of one joint. Spherical joints are an extension that few programs read.
 
     Args:
         robot: The model.
 
     Raises:
-        InputError: If it is no model.
-        ModelError: If it has a helical joint, which URDF does not know.
+        InputError: If `robot` is not a `Model`.
+        ModelError: If it has a helical joint, which URDF does not support.
     """
     if not isinstance(robot, Model):
         raise InputError(f"to_urdf takes a kinetree.Model, got {type(robot).__name__}")
@@ -116,14 +116,14 @@ def _write_ends(xml: Elements, parent: str, child: str, placement: Array) -> Non
 
 
 def _angles(R: Array) -> tuple[float, float, float]:
-    """Turns about the fixed x, y and z axes; where they are not unique, the first is zero."""
+    """Roll, pitch and yaw about the fixed x, y and z axes; where they are not unique, roll is zero."""
     pitch = math.atan2(-R[2, 0], math.hypot(R[0, 0], R[1, 0]))
     if math.hypot(R[0, 0], R[1, 0]) < 1e-8:
-        # about one axis, forwards or backwards
+        # gimbal lock: roll and yaw are about the same axis
         yaw = math.atan2(-R[0, 1], R[1, 1])
         return 0.0, pitch, yaw
     yaw = math.atan2(R[1, 0], R[0, 0])
     s, c = math.sin(yaw), math.cos(yaw)
-    # with the yaw undone, so that roll keeps its digits near pitch = ±π/2
+    # undo the yaw first, so that roll stays accurate near pitch = ±π/2
     roll = math.atan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1])
     return roll, pitch, yaw

@@ -1,9 +1,9 @@
 """The ASIMO Next-Generation humanoid of [W12] Figure 4, and the mechanisms derived from it in Figure 6.
 
-The paper's text gives 35 bodies, a floating base and revolute joints. The connectivity is a reconstruction: of those
+The paper specifies 35 bodies, a floating base and revolute joints. The connectivity is a reconstruction: of those
 with 3 joints in the head, 7 per arm, 2 per hand, 1 in the torso and 6 per leg, it is the one whose mass matrix has the
-published shares of zeros (56 %, and 73 % with two more arms and legs). It is rooted at the upper torso, and thumb and
-forefinger are both hinged on the hand. Dimensions and masses are ours.
+published fraction of zeros (56 %, and 73 % with two more arms and legs). It is rooted at the upper torso, and thumb and
+forefinger are both attached to the hand. Dimensions and masses are ours.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -55,23 +55,23 @@ _VARIANTS = {
     "one_foot": _Variant(tasks=("right_hand", "left_hand", "left_foot"), one_foot=True),
 }
 
-#: What `asimo35` takes: the cases of [W12] Figure 6 in its order, then the one of its last paragraph.
+#: Variants accepted by `asimo35`: the cases of [W12] Figure 6 in its order, then the one of its last paragraph.
 ASIMO_VARIANTS = tuple(_VARIANTS)
 
 
 def asimo35(variant: str = "hands_feet") -> Model:
-    """35 bodies, nv = 40: a floating torso, and 34 revolute joints; or a mechanism derived from it.
+    """35 bodies, nv = 40: a floating torso and 34 revolute joints; or a mechanism derived from it.
 
     Args:
         variant: "hands_feet", "hands_feet_head" and "forefingers_thumbs_feet" are the same mechanism with different
-            `asimo35_tasks`. "legs_plus_2", "legs_plus_4", "arms_plus_2" and "arms_plus_4" have so many more joints per
-            limb. "two_arms_two_legs" has them besides the others. "four_fingers" has hands with 4 fingers of 3 joints.
-            "one_foot" stands on its right foot, which is the world.
+            `asimo35_tasks`. "legs_plus_2", "legs_plus_4", "arms_plus_2" and "arms_plus_4" have 2 or 4 more joints per
+            limb. "two_arms_two_legs" has two extra arms and two extra legs. "four_fingers" has hands with 4 fingers of
+            3 joints. "one_foot" stands on its right foot, which is fixed to the world.
     """
     chosen = _chosen(variant)
     builder = Builder(f"asimo35_{variant}")
     if chosen.one_foot:
-        # the right leg upwards: its foot is the world, its first link is the pelvis
+        # the right leg from the foot up: its foot is the world, and it ends at the pelvis
         hip = _limb(builder, "right_stance", _LEG[::-1][:-1], "world", (0, -0.1, 0.08), 0.8, 12.0, "right_hip")
         builder.add_body("pelvis", parent=hip, placement=_at(0, 0, 0.1), **thick_rod(6.0, (0, 0.2, 0.1)))
         builder.add_body("torso", parent="pelvis", placement=_at(0, 0.1, 0.15), **thick_rod(15.0, (0, 0, 0.4)))
@@ -124,7 +124,7 @@ def _leg(builder: Builder, chosen: _Variant, prefix: str, side: str) -> None:
 def _limb(
     builder: Builder, name: str, axes: str, parent: str, start: tuple[float, ...], length: float, mass: float, end: str
 ) -> str:
-    """Add equal links along z, each behind a revolute joint about its axis. The last is called `end`; returns that."""
+    """Add equal links along z, each with a revolute joint about its axis. The last is named `end`; returns that."""
     count = len(axes)
     reach = (0.0, 0.0, length / count)
     for i, axis in enumerate(axes, start=1):

@@ -12,12 +12,12 @@ from kinetree.model.model import Model
 
 
 def box(size: Sequence[float], mass: float, name: str = "box") -> Model:
-    """A homogeneous box behind a floating joint, nv = 6, with its frame at its centre.
+    """A homogeneous box with a floating joint, nv = 6, and its frame at the centre.
 
     Args:
-        size: Lengths of its edges along x, y and z [m].
-        mass: [kg].
-        name: Of its body; its joint is called `<name>_joint`.
+        size: Edge lengths along x, y and z [m].
+        mass: Mass [kg].
+        name: Name of its body; its joint is named `<name>_joint`.
     """
     lengths = np.array(size, dtype=float)
     if lengths.shape != (3,) or not (np.isfinite(lengths).all() and (lengths > 0.0).all()):

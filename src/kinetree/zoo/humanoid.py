@@ -1,8 +1,8 @@
-"""The humanoid of [CK01]: 24 links behind one-DoF joints, an operational point at each hand.
+"""The humanoid of [CK01]: 24 links with one-DoF joints, and an operational point at each hand.
 
-The paper gives no parameters; these are ours, plausible for a robot of 1.6 m. It stands on its right foot, which is
-part of the world: 6 joints up to the pelvis, from there 6 down to the left foot and 2 up to the chest, which carries
-two arms of 5 joints.
+The paper gives no parameters; these are ours, plausible for a robot 1.6 m tall. It stands on its right foot, which is
+part of the world: 6 joints lead up to the pelvis, from there 6 down to the left foot and 2 up to the chest, which
+carries two arms of 5 joints.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -50,7 +50,7 @@ _ARM = [
     ("wrist", _Z, (0, 0, -0.22), 0.6, (0, 0, -0.16), (-1.6, 1.6)),
 ]
 
-# Torques that the joints can bear [N m]: standing on one leg takes 75 at the ankle, lowering a box 145 at the hip
+# Torque limits [N m]: standing on one leg requires 75 at the ankle, lowering a box 145 at the hip
 _EFFORTS = {
     "ankle_roll": 120.0,
     "ankle_pitch": 160.0,
@@ -88,7 +88,7 @@ def _limb(builder: Builder, side: str, links: list[tuple[Any, ...]], parent: str
     flip = np.array([1, mirror, 1])
     for joint, axis, offset, mass, reach, (low, high) in links:
         name = f"{side}_{joint}".strip("_")
-        # a turn about an axis in the plane of symmetry changes its sign when mirrored
+        # mirroring reverses rotations about axes in the plane of symmetry
         lower, upper = (low, high) if mirror == 1 or axis == _Y else (-high, -low)
         builder.add_body(
             f"{name}_link",

@@ -9,10 +9,10 @@ from kinetree.model.model import Model
 
 
 def pendulum(length: float = 1.0, mass: float = 1.0) -> Model:
-    """A point mass [kg] at the end of a massless rod [m], hanging down at q = 0 and turning about y.
+    """A point mass [kg] at the end of a massless rod [m], hanging down at q = 0 and rotating about y.
 
-    With m, l and g = 9.81 m/s²: the mass matrix is m l², the gravity torque m g l sin q, so that free motion obeys
-    q̈ = −(g/l) sin q.
+    With mass m, length l and g = 9.81 m/s², the mass matrix is m l² and the gravity torque m g l sin q, so that free
+    motion obeys q̈ = −(g/l) sin q.
     """
     builder = Builder("pendulum")
     builder.add_body("bob", joint_name="pivot", axis=(0, 1, 0), mass=mass, com=(0, 0, -length))
@@ -21,7 +21,7 @@ def pendulum(length: float = 1.0, mass: float = 1.0) -> Model:
 
 
 def double_pendulum(lengths: tuple[float, float] = (1.0, 1.0), masses: tuple[float, float] = (1.0, 1.0)) -> Model:
-    """Two point masses on massless rods, hanging down at q = 0, both turning about y; q₂ is relative to the first rod.
+    """Two point masses on massless rods, hanging down at q = 0, both rotating about y; q₂ is relative to the first rod.
 
     With h = m₂ l₁ l₂, the mass matrix is
         M₁₁ = (m₁ + m₂) l₁² + m₂ l₂² + 2 h cos q₂,   M₁₂ = m₂ l₂² + h cos q₂,   M₂₂ = m₂ l₂²,
@@ -44,7 +44,7 @@ def double_pendulum(lengths: tuple[float, float] = (1.0, 1.0), masses: tuple[flo
 
 
 def cart_pole(cart_mass: float = 1.0, pole_mass: float = 0.1, pole_length: float = 0.5) -> Model:
-    """A cart that slides along x, with a point mass on a massless rod, upright at q = 0 and turning about y.
+    """A cart that slides along x, with a point mass on a massless rod, upright at q = 0 and rotating about y.
 
     With q = (x, θ), the mass matrix is [[m_c + m_p, m_p l cos θ], [m_p l cos θ, m_p l²]], the velocity forces are
     (−m_p l sin θ θ̇², 0) and the gravity forces (0, −m_p g l sin θ).

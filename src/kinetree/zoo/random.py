@@ -1,4 +1,4 @@
-"""Random mechanisms, for tests and benchmarks; the same seed gives the same one."""
+"""Random mechanisms for tests and benchmarks, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.value import Array
 
-#: Every kind of joint that moves.
+#: All kinds of joints except "fixed".
 MOVING_KINDS = tuple(name for name, kind in KINDS.items() if kind.nv)
 
 
 def chain(n: int, seed: int = 0, kind: str = "revolute") -> Model:
-    """n bodies in series, called "body1" to "body<n>", with frame "tip" at the end."""
+    """n bodies in series, named "body1" to "body<n>", with frame "tip" at the end."""
     return _tree("chain", n, (kind,), seed, armature=False, roots=1, branching=0.0, frames=False)
 
 
@@ -33,17 +33,18 @@ def random_tree(
     roots: int = 1,
     branching: float = 0.5,
 ) -> Model:
-    """n bodies, called "body1" to "body<n>", with random placements, axes, inertias and extra frames.
+    """n bodies, named "body1" to "body<n>", with random placements, axes, inertias and extra frames.
 
-    The last body carries frame "tip", and some others, inner ones too, one or two frames "frame<i>a" and "frame<i>b".
+    The last body carries frame "tip". Some bodies, including inner ones, carry one or two frames "frame<i>a" and
+    "frame<i>b".
 
     Args:
         n: Number of bodies.
         kinds: Kinds of joints, each used equally often in random order; "fixed" is allowed.
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
         armature: Whether about half of the joints have armature.
-        roots: Bodies that hang on the world.
-        branching: Probability that a body hangs on any earlier body instead of the one before it.
+        roots: Number of bodies attached to the world.
+        branching: Probability that a body is attached to any earlier body instead of the preceding one.
     """
     return _tree("random_tree", n, tuple(kinds), seed, armature=armature, roots=roots, branching=branching, frames=True)
 
@@ -63,7 +64,7 @@ def _tree(
     for i, kind in enumerate(drawn):
         parent = "world"
         if i not in root_indices:
-            # a root starts a tree of its own; others may hang on any body before them
+            # a root starts a new tree; others may be attached to any earlier body
             chosen = rng.integers(i) if rng.random() < branching else i - 1
             parent = f"body{chosen + 1}"
         builder.add_body(
@@ -95,7 +96,7 @@ def _axes(rng: np.random.Generator, kind: str) -> dict[str, Any]:
 
 
 def _random_body(rng: np.random.Generator) -> dict[str, Any]:
-    """A box of random sides, turned anyhow."""
+    """A box with random edges and random orientation."""
     mass, sides, R = rng.uniform(0.5, 2.0), rng.uniform(0.1, 0.5, 3), exp_matrix(rng.uniform(-2.0, 2.0, 3))
     squares = sides**2
     moments: Array = mass / 12.0 * (squares.sum() - squares)
