@@ -9,9 +9,10 @@
 Reverse mode (`backward`, `torch.func.grad`, `jacrev`) and forward mode (`torch.func.jvp`, `jacfwd`) run the O(n)
 recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call.
 
-Derivatives with respect to q are with respect to its numbers, as PyTorch understands them: four for a quaternion, whose
-length changes nothing. Steps along them leave the unit quaternions; `robot.normalize` brings them back. Derivatives
-along the tangent are `robot.forward_dynamics.jvp` and `.vjp`. Derivatives cannot be differentiated again.
+Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
+effect. Gradient steps leave the unit quaternions; `robot.normalize` projects back. For derivatives along the tangent,
+use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives exist for robots without quaternions and planar joints,
+without wrenches; elsewhere they raise `SecondDerivativeError`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ except ImportError as error:
 
 
 def inverse_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all of them."""
+    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all arguments."""
     call = _caller(robot, "inverse_dynamics")
 
     def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -49,7 +50,7 @@ def inverse_dynamics(robot: Model) -> Callable[..., Any]:
 
 
 def forward_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, likewise."""
+    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, differentiable too."""
     call = _caller(robot, "forward_dynamics")
 
     def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -62,7 +63,7 @@ def forward_dynamics(robot: Model) -> Callable[..., Any]:
 def _caller(robot: Model, name: str) -> Callable[..., Any]:
     made: dict[tuple[str, ...], _Registered] = {
         (): _Registered(Differentiable(robot, name))
-    }  # raises now if there is no such function
+    }  # raises here if the function does not exist for this robot
 
     def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
         frames = frames_of(name, f_ext)
@@ -76,13 +77,13 @@ def _caller(robot: Model, name: str) -> Callable[..., Any]:
             return _Value.apply(registered, *tensors)
         if any(tensor.requires_grad for tensor in tensors):
             return _OPERATIONS.value(registered.number, tensors)
-        return _value(registered.number, tensors)  # what the operation does, without its overhead
+        return _value(registered.number, tensors)  # the operation itself, without its dispatch overhead
 
     return call
 
 
 class _Registered:
-    """A function with the number by which PyTorch's operations know it, in this process."""
+    """A function and the number that identifies it to PyTorch's operations in this process."""
 
     def __init__(self, function: Differentiable) -> None:
         self.function = function
@@ -91,19 +92,19 @@ class _Registered:
         _REGISTERED.append(function)
 
     def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> list[Any]:
-        """Dense tensors of one type with the same batch axes. PyTorch itself differentiates the broadcast."""
+        """Dense tensors of one type with the same batch axes. PyTorch itself differentiates the broadcasting."""
         given = [q, v, x]
         if f_ext is None and _are_plain(given, self._sizes):
             return given
         tensors, batch = self.function.arguments(q, v, x, f_ext, _real)
         dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
         if not dtype.is_floating_point:
-            dtype = torch.get_default_dtype()  # as for torch.sin of whole numbers
+            dtype = torch.get_default_dtype()  # as torch.sin does for integers
         return [tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors]
 
 
 def _are_plain(given: list[Any], sizes: tuple[int, ...]) -> bool:
-    """Whether nothing has to be checked or converted: tensors in double precision with the same batch axes."""
+    """Whether arguments need no checks or conversion: double-precision tensors with the same batch axes."""
     if not all(type(tensor) is torch.Tensor for tensor in given):
         return False
     batch = given[0].shape[:-1]
@@ -114,12 +115,12 @@ def _are_plain(given: list[Any], sizes: tuple[int, ...]) -> bool:
     )  # fmt: skip
 
 
-#: Never forgotten: compiled programs hold numbers.
+#: Entries are never removed, since compiled programs refer to them by number.
 _REGISTERED: list[Differentiable] = []
 
 
 def _forward_mode() -> bool:
-    """Whether transforms or dual numbers are at work, for which operations have no formula in forward mode."""
+    """Whether transforms or dual numbers are active, for which operations have no forward-mode formula."""
     transforms: bool = torch._C._are_functorch_transforms_active()
     return transforms or torch.autograd.forward_ad._current_level >= 0
 
@@ -135,7 +136,7 @@ def _real(name: str, given: Any) -> Any:
     return given
 
 
-# Operations of PyTorch's own registry, opaque to `torch.compile`. They take the number of a function, and its arrays:
+# Operations registered with PyTorch, opaque to `torch.compile`. They take the number of a function, and its arrays:
 #
 #     value(q, v, x, *wrenches)                              the function itself
 #     gradients(q, v, x, *wrenches, weights)                 of the weighted value, with respect to each argument
@@ -193,7 +194,7 @@ def _backward_of_value(ctx: Any, weights: Any) -> Any:
 
 
 def _backward_of_gradients(ctx: Any, directions: Any) -> Any:
-    """Gradients are linear in the weights; with respect to the arguments they change by the curvature."""
+    """Gradients are linear in the weights; their derivative with respect to the arguments is the curvature."""
     *arguments, weights = ctx.saved_tensors
     _REGISTERED[ctx.number].require_curvature()
     steps = [torch.zeros_like(a) if d is None else d for d, a in zip(directions, arguments, strict=True)]
@@ -215,7 +216,7 @@ torch.library.register_autograd("kinetree::curvature", refuse_third_derivatives,
 
 
 class _Kernel(torch.autograd.Function):  # type: ignore[misc]
-    """What the three functions below share: vmapped axes become batch axes, in front."""
+    """Base of the three functions below: vmapped axes become leading batch axes."""
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, registered: _Registered, *tensors: Any) -> Any:

@@ -12,9 +12,10 @@ bits as `robot.forward_dynamics`. `jit`, `vmap`, `scan`, forward mode (`jvp`, `j
 `jacrev`) work with every function here, and a `vmap` is one batched call. Arrays of float32 are computed in float64 and
 rounded at the end.
 
-Derivatives with respect to q are with respect to its numbers, as JAX understands them: four for a quaternion, whose
-length changes nothing. Steps along them leave the unit quaternions; `integrate` and `step` never do. Derivatives along
-the tangent are `robot.forward_dynamics.jvp` and `.vjp`. Derivatives cannot be differentiated again.
+Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
+effect. Gradient steps leave the unit quaternions; `integrate` and `step` never do. For derivatives along the tangent,
+use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives exist for the dynamics without wrenches, of robots
+without quaternions and planar joints; elsewhere they raise `SecondDerivativeError`.
 """
 
 from kinetree.jax.configuration import integrate, inverse_inertia, jacobian, mass_matrix, pose, step

@@ -1,6 +1,6 @@
-"""Functions of the configuration: poses, Jacobians, the mass matrix, Λ⁻¹, and steps along velocities.
+"""Functions of the configuration: poses, Jacobians, the mass matrix, Λ⁻¹, and integration steps.
 
-Each is one call of a kernel, and so is what its derivative is made of:
+Each is one kernel call, and so are the terms of its derivative:
 
     pose               dT = T ξ̂ with the body twist ξ = J dq
     mass_matrix        dM column by column, as the change of inverse dynamics M a along dq: n calls in a batch
@@ -8,7 +8,7 @@ Each is one call of a kernel, and so is what its derivative is made of:
     inverse_inertia    dΛ⁻¹ = dJ M⁻¹Jᵀ + (dJ M⁻¹Jᵀ)ᵀ − J M⁻¹ dM M⁻¹Jᵀ, from the two above
     integrate          the Jacobians of `Model.dintegrate`
 
-The numbers of q change tangents by `Model.tangent_map`.
+`Model.tangent_map` maps changes of the components of q to tangents.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def integrate(robot: Model) -> Callable[..., Any]:
 
 
 def step(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, tau, dt, f_ext=None)`: q and v after a step, as `Model.step` by the semi-implicit Euler method."""
+    """`f(q, v, tau, dt, f_ext=None)`: q and v after a semi-implicit Euler step, as `Model.step`."""
     accelerations, moved = forward_dynamics(robot), integrate(robot)
 
     def step(q: Any, v: Any, tau: Any, dt: Any, f_ext: Any = None) -> tuple[Any, Any]:
@@ -120,7 +120,7 @@ def step(robot: Model) -> Callable[..., Any]:
 def _function(
     name: str, robot: Model, value: Callable[[Any], Any], change: Callable[[Any, Any], Any]
 ) -> Callable[..., Any]:
-    """A function of q alone, from its value and its change along a change of q's numbers, which is linear in that."""
+    """A function of q alone, from its value and its change due to a change of q's components, in which it is linear."""
 
     @jax.custom_jvp  # type: ignore[untyped-decorator]
     def core(q: Any) -> Any:
@@ -145,7 +145,7 @@ def _function(
 
 
 def _mass_change(robot: Model) -> Callable[[Any, Any], Any]:
-    """The change of M, column by column as that of M a + g."""
+    """The change of M, column by column, as that of M a + g."""
     forces = Differentiable(robot, "inverse_dynamics", (), _JAX)
 
     def change(q: Any, dq: Any) -> Any:
@@ -176,18 +176,18 @@ def _by_directions(robot: Model, rate: Any) -> Callable[[Any, Any], Any]:
 
 
 def _tangent(robot: Model, q: Any, dq: Any) -> Any:
-    """The tangent of a change of q's numbers."""
+    """The tangent for a change of q's components."""
     return _JAX.apply(_JAX.tangent_map(robot, q), dq)
 
 
 def _rate(robot: Model, q: Any, tangent: Any) -> Any:
-    """The change of q's numbers along a tangent. Rows of the tangent map are orthogonal, so its inverse is simple."""
+    """The change of q's components along a tangent. The tangent map has orthogonal rows, so it inverts easily."""
     rows = _JAX.tangent_map(robot, q)
     return _JAX.apply(_JAX.transpose(rows), tangent / jnp.sum(rows * rows, axis=-1))
 
 
 def _along(tangent: Any, frames: str | Sequence[str]) -> Any:
-    """A tangent beside the axis of frames, if there is one."""
+    """A tangent that broadcasts against the axis of frames, if there is one."""
     return tangent if isinstance(frames, str) else tangent[..., None, :]
 
 

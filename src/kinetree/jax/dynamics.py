@@ -1,4 +1,4 @@
-"""Inverse and forward dynamics: values, their change along directions, and gradients, each one call of a kernel."""
+"""Inverse and forward dynamics: values, directional derivatives and gradients, each a single kernel call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kinetree.model.model import Model
 
 
 def inverse_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all of them."""
+    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all arguments."""
     call = _caller(robot, "inverse_dynamics")
 
     def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -32,7 +32,7 @@ def inverse_dynamics(robot: Model) -> Callable[..., Any]:
 
 
 def forward_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, likewise."""
+    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, differentiable too."""
     call = _caller(robot, "forward_dynamics")
 
     def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -44,7 +44,7 @@ def forward_dynamics(robot: Model) -> Callable[..., Any]:
 
 def _caller(robot: Model, name: str) -> Callable[..., Any]:
     made = cache(lambda frames: _made(Differentiable(robot, name, frames, JAX())))
-    made(())  # raises now if there is no such function
+    made(())  # raises here if the function does not exist for this robot
 
     def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
         frames = frames_of(name, f_ext)
@@ -54,7 +54,7 @@ def _caller(robot: Model, name: str) -> Callable[..., Any]:
 
 
 def _made(function: Differentiable) -> Callable[..., Any]:
-    """The function of arguments of any kind, compiled for each combination of types and shapes."""
+    """The function for arguments of any kind, compiled for each combination of types and shapes."""
     core = _core(function)
 
     @jax.jit  # type: ignore[untyped-decorator]
@@ -75,7 +75,7 @@ def _made(function: Differentiable) -> Callable[..., Any]:
 
 
 def real(name: str, given: Any) -> Any:
-    """An array of JAX with real numbers, from what was given for an argument."""
+    """An argument as a JAX array of real numbers."""
     if not isinstance(given, (jax.Array, np.ndarray, np.generic, int, float, complex, list, tuple)):
         raise refuse(name, given, "give an array of JAX or NumPy")
     try:
@@ -88,12 +88,12 @@ def real(name: str, given: Any) -> Any:
 
 
 def result_type(arrays: tuple[Any, ...]) -> Any:
-    """The type of a function's result: whole numbers become floats, single precision stays."""
+    """The type of a function's result: integers become floats, single precision stays."""
     return jnp.result_type(0.0, *arrays)
 
 
 def common(arrays: tuple[Any, ...], batch: tuple[int, ...]) -> list[Any]:
-    """Vectors with the same batch axes, of a type that kernels take. JAX itself differentiates the broadcast."""
+    """Vectors with the same batch axes, of a type that kernels accept. JAX itself differentiates the broadcasting."""
     dtype = jnp.promote_types(result_type(arrays), jnp.float32)
     return [jnp.broadcast_to(array, (*batch, array.shape[-1])).astype(dtype) for array in arrays]
 
@@ -176,7 +176,7 @@ def _transposed_curvature(weights: Any, *arrays: Any, function: Differentiable) 
 
 
 def _wanted(cotangents: list[Any], arrays: Any) -> list[Any]:
-    """Cotangents of the arrays that have some."""
+    """Cotangents of the arrays that need one."""
     return [part if ad.is_undefined_primal(array) else None for part, array in zip(cotangents, arrays, strict=True)]
 
 

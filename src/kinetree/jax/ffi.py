@@ -1,4 +1,4 @@
-"""Compiled functions as JAX calls them: registered once with XLA, by name."""
+"""Compiled functions for JAX: registered once with XLA, by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ except ImportError as error:
 
 __all__ = ["JAX", "Primitive", "ad", "batching", "jax", "jnp", "mlir", "run"]
 
-#: Handlers by the name under which XLA knows them. XLA cannot forget one, so they live as long as the process.
+#: Handlers by their name in XLA. XLA cannot unregister one, so they live as long as the process.
 _handlers: dict[str, Handler] = {}
 _registering = Lock()
 
@@ -31,7 +31,7 @@ _registering = Lock()
 def run(compiled: Compiled, *arrays: Any) -> Any:
     """Call a compiled function on arrays of one type, float64 or float32, with the same batch axes.
 
-    JAX cannot differentiate it: it is the value or the derivative of something that can be differentiated.
+    JAX cannot differentiate it; differentiable functions use it for their values and derivatives.
     """
     binding = compiled.binding
     dtype = arrays[0].dtype
@@ -43,7 +43,7 @@ def run(compiled: Compiled, *arrays: Any) -> Any:
 
 
 def _registered(compiled: Compiled, scalar: str) -> str:
-    """The name of a function, which XLA knows from now on. Functions that compute the same have the same name."""
+    """Register a function with XLA and return its name. Functions that compute the same share one name."""
     name = f"kinetree.{_digest(compiled)}.{scalar}"
     with _registering:
         if name not in _handlers:
@@ -70,10 +70,10 @@ def _capsule(address: int) -> Any:
 
 
 class JAX:
-    """JAX's arrays, for `Differentiable`."""
+    """JAX arrays, for `Differentiable`."""
 
     def run(self, bound: Any, *arrays: Any) -> Any:
-        """Call what `Function.bound` gives."""
+        """Call the result of `Function.bound`."""
         return run(bound, *arrays)
 
     def tangent_map(self, robot: Model, q: Any) -> Any:
@@ -85,9 +85,9 @@ class JAX:
         return jnp.einsum("...ij,...j->...i", matrix, vector)
 
     def transpose(self, matrix: Any) -> Any:
-        """With the last two axes exchanged."""
+        """Swap the last two axes."""
         return jnp.swapaxes(matrix, -1, -2)
 
     def stack(self, vectors: Any) -> Any:
-        """As the rows of a matrix."""
+        """Stack vectors as the rows of a matrix."""
         return jnp.stack(vectors, axis=-2)

@@ -1,7 +1,7 @@
 """Inverse and forward dynamics as functions of coordinates, with derivatives with respect to these coordinates.
 
-This is what automatic differentiation needs; `kinetree.jax` and `kinetree.torch` wrap it. To these libraries, a
-configuration is a vector of nq numbers, of which a quaternion takes four, without a tangent space. The dynamics are
+These are the functions that automatic differentiation needs; `kinetree.jax` and `kinetree.torch` wrap them. To these
+libraries, a configuration is a vector of nq numbers, four for a quaternion, without a tangent space. The dynamics are
 defined for quaternions of any nonzero length and do not depend on the length, so derivatives along it are zero.
 """
 
@@ -23,10 +23,10 @@ from kinetree.spatial.value import Array
 
 
 class Arrays(Protocol):
-    """What differentiation needs of a library of arrays."""
+    """The operations that differentiation needs from an array library."""
 
     def run(self, bound: Any, *arrays: Any) -> Any:
-        """Call what `Function.bound` gives."""
+        """Call the result of `Function.bound`."""
 
     def tangent_map(self, robot: Model, q: Any) -> Any:
         """`Model.tangent_map`, (…, nv, nq)."""
@@ -35,17 +35,17 @@ class Arrays(Protocol):
         """Matrices times vectors."""
 
     def transpose(self, matrix: Any) -> Any:
-        """With the last two axes exchanged."""
+        """Swap the last two axes."""
 
     def stack(self, vectors: Sequence[Any]) -> Any:
-        """As the rows of a matrix."""
+        """Stack vectors as the rows of a matrix."""
 
 
 class NumPy:
-    """NumPy's arrays."""
+    """NumPy arrays."""
 
     def run(self, bound: Any, *arrays: Array) -> Any:
-        """Call what `Function.bound` gives."""
+        """Call the result of `Function.bound`."""
         return bound(*arrays)
 
     def tangent_map(self, robot: Model, q: Array) -> Array:
@@ -57,11 +57,11 @@ class NumPy:
         return apply(matrix, vector)
 
     def transpose(self, matrix: Array) -> Array:
-        """With the last two axes exchanged."""
+        """Swap the last two axes."""
         return np.swapaxes(matrix, -1, -2)
 
     def stack(self, vectors: Sequence[Array]) -> Array:
-        """As the rows of a matrix."""
+        """Stack vectors as the rows of a matrix."""
         return np.stack(vectors, axis=-2)
 
 
@@ -151,13 +151,13 @@ class Differentiable:
         return tuple(self._run(self._function.hvp, arrays, ()))
 
     def require_curvature(self) -> None:
-        """Raise unless numbers of q and tangents are the same, and there are no wrenches."""
+        """Raise unless the components of q are tangents and there are no wrenches."""
         if self.frames or not self._is_plain:
             refuse_second_derivatives()
 
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether the numbers of q are tangents: no quaternions or planar motions."""
+        """Whether the components of q are tangents: no quaternions or planar joints."""
         q = self.robot.random_configuration(0)
         return self.robot.nq == self.robot.nv and np.array_equal(self.robot.tangent_map(q), np.eye(self.robot.nv))
 
@@ -195,7 +195,7 @@ def refuse_complex(name: str) -> InputError:
 
 
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
-    """Raise where a library would differentiate a derivative that has none."""
+    """Raise where a library would differentiate a derivative that is not differentiable."""
     raise SecondDerivativeError(
         "this derivative cannot be differentiated again. Second derivatives are there for inverse and forward dynamics "
         "without wrenches, of robots without quaternions and planar joints; along tangents, use "

@@ -1,13 +1,13 @@
-"""Flexible bodies: small deformations as a sum of shapes, on a frame at the root.
+"""Flexible bodies: small deformations as a sum of shapes, relative to a root frame.
 
-A point x of the body is at r = x + Φη − ½ e ηᵀΓη, for amplitudes η of shapes Φ(x). The last term is what bending takes
-from the length, along the body's axis e: Γ(x) = ∫₀ˣ Φ′ᵀΦ′. It stiffens a body that spins, and without it a spinning
-beam diverges [KRB87]. The velocity of the node is V = [V_p; η̇; twists of outlets]. Velocities of points are T [V_p; η̇]:
+A point x of the body is at r = x + Φη − ½ e ηᵀΓη, for amplitudes η of shapes Φ(x). The last term is the foreshortening
+due to bending, along the body's axis e: Γ(x) = ∫₀ˣ Φ′ᵀΦ′. It stiffens a spinning body; without it, a spinning beam
+diverges [KRB87]. The velocity of the node is V = [V_p; η̇; twists of outlets]. Velocities of points are T [V_p; η̇]:
 
     T = [−r̃, 1, B]      B = ∂r/∂η = Φ − e (Γη)ᵀ      M = Σ m TᵀT
     b = Σ m Tᵀ (ω × v + ω × (ω × r) + 2 ω × Bη̇ − e η̇ᵀΓη̇)      τ = Kη + Cη̇
 
-An outlet turns with the Rodrigues vector ½ Ψη: its rotation and its angular velocity are exact for each other, at any
+An outlet rotates by the Rodrigues vector ½ Ψη; its angular velocity is exactly the rate of that rotation, at any
 amplitude.
 
 [KRB87] T. Kane, R. Ryan, A. Banerjee, "Dynamics of a cantilever beam attached to a moving base", Journal of Guidance,
@@ -31,7 +31,7 @@ class Station(NamedTuple):
     """A place on a flexible body that carries bodies.
 
     Attributes:
-        x: Where it is when the body is not deformed, (3,) [m].
+        x: Undeformed position, (3,) [m].
         shapes: Displacement per unit amplitude, (3, n).
         rotations: Rotation vector per unit amplitude, (3, n).
         shortening: Γ there, (n, n), or None.
@@ -44,25 +44,25 @@ class Station(NamedTuple):
 
 
 class FlexibleBody(Node):
-    """A body that deforms in given shapes; hang it on a robot with `Builder.add_flexible`.
+    """A body that deforms in given shapes; add it to a robot with `Builder.add_flexible`.
 
     Its coordinates are the amplitudes of the shapes. Shapes and their slopes must vanish at the root: the root frame is
     fixed to the body's material there. The cost of the dynamics grows with the number of points.
 
     Args:
-        points: Where its mass is, (g, 3) [m], in the root frame.
-        masses: Of the points, (g,) [kg].
+        points: Positions of its point masses, (g, 3) [m], in the root frame.
+        masses: Masses of the points, (g,) [kg].
         shapes: Displacement of the points per unit amplitude, (g, 3, n).
         stiffness: (n, n), symmetric and positive definite.
-        damping: (n, n), symmetric and positive semi-definite; by default zero.
+        damping: (n, n), symmetric and positive semi-definite; zero by default.
         stations: Places that carry bodies, by name.
-        shortening: Γ of the points, (g, n, n), or None: bending takes nothing from the length.
-        axis: Along which lengths shorten, (3,).
-        inertia: Of the undeformed body besides that of its points, about the root, (3, 3) [kg m²]: a line of points has
-            none about itself.
+        shortening: Γ of the points, (g, n, n), or None for no foreshortening.
+        axis: Direction of foreshortening, (3,).
+        inertia: Additional inertia of the undeformed body about the root, (3, 3) [kg m²]: a line of points has none
+            about its own axis.
 
     Raises:
-        ModelError: If shapes do not fit, or mass or stiffness is not positive.
+        ModelError: If array shapes do not match, or mass or stiffness is not positive.
     """
 
     def __init__(
@@ -148,12 +148,12 @@ class FlexibleBody(Node):
         return 0.5 * (v @ (self._layout.parts(c)["C"] @ v))
 
     def _points(self, of: Mapping[str, Array], q: Array) -> Iterator[tuple[Any, Array, Array, Array]]:
-        """Mass, place r, B = ∂r/∂η and Γ of each point."""
+        """Mass, position r, B = ∂r/∂η and Γ of each point."""
         for mass, x, phi, gamma in zip(of["m"], of["x"], of["shapes"], of["shortening"], strict=True):
             yield mass, *_deformed(of["e"], x, phi, gamma, q), gamma
 
     def _twists(self, c: Array, q: Array) -> Iterator[Array]:
-        """What takes [V_p; η̇] to the twist of each outlet, (6, 6 + n)."""
+        """The map from [V_p; η̇] to the twist of each outlet, (6, 6 + n)."""
         of = self._layout.parts(c)
         for name in self._stations:
             phi, psi, gamma = (of[f"{name}.{part}"] for part in ("shapes", "rotations", "shortening"))
@@ -174,7 +174,7 @@ def _deformed(e: Array, x: Array, phi: Array, gamma: Array, q: Array) -> tuple[A
 
 
 class _Layout:
-    """Constants in one list. Zeros are part of the formulas: they are not stored, and cost nothing when compiled."""
+    """Constants in one flat list. Zeros are part of the formulas: they are not stored, and compile to nothing."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self._masks = {name: np.asarray(part) != 0.0 for name, part in parts.items()}
@@ -183,7 +183,7 @@ class _Layout:
         return tuple(float(x) for name, mask in self._masks.items() for x in np.asarray(parts[name])[mask])
 
     def parts(self, c: Array) -> dict[str, Array]:
-        """The arrays again."""
+        """Unpack the arrays."""
         found, start = {}, 0
         for name, mask in self._masks.items():
             count = int(mask.sum())
@@ -194,7 +194,7 @@ class _Layout:
 
 
 def _array(name: str, values: Any, shape: tuple[int, ...]) -> Array:
-    """Finite numbers of a shape; −1 stands for any length."""
+    """A finite array of a given shape; −1 stands for any length."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
@@ -219,21 +219,21 @@ def _symmetric(name: str, values: Any, n: int) -> Array:
 class Beam(FlexibleBody):
     """A slender beam along x, clamped to its root frame: the first bending modes of an Euler–Bernoulli beam.
 
-    Modes come from Hermite elements with their consistent mass, and are normalised to unit modal mass. Coordinates are
-    their amplitudes, plane after plane. Outlets are "tip" and the `stations`. The mass is taken at Gauss points.
+    Modes come from Hermite elements with consistent mass, and are normalised to unit modal mass. Coordinates are
+    their amplitudes, plane by plane. Outlets are "tip" and the `stations`. The mass is lumped at Gauss points.
 
     Args:
         length: [m].
         EI: Bending stiffness [N m²], one number or one for each plane.
         rhoA: Mass per length [kg/m].
-        modes: How many in each plane.
+        modes: Number of modes in each plane.
         planes: Directions of bending: "y", "z" or "yz".
-        damping: Ratio of critical damping of every mode.
+        damping: Damping ratio of every mode.
         stations: Further outlets by name: their distance from the root [m].
         foreshortening: Whether bending shortens the beam, which stiffens it when it spins.
         axial_inertia: Moment of inertia about its axis [kg m²].
-        elements: How many the modes are computed with.
-        points: How many carry the mass; by default enough for the modes.
+        elements: Number of elements from which the modes are computed.
+        points: Number of points that carry the mass; by default enough for the modes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Nodes that are not rigid bodies: what a user writes, and how it becomes a kind of node of the tree.
+"""Nodes that are not rigid bodies: the class that users derive from, and its node kind in the tree.
 
 A node's velocity V has `dimension` components. For a parent of velocity V_p (the twist of the node's root frame, which
 the parent carries), weight W, joint map H and inertia M, [J11] writes the equations of motion as
@@ -37,11 +37,11 @@ _LEVEL = 1
 
 
 class Node(ABC):
-    """A part of a robot with formulas of its own: subclass it, and hang it on a body with `Builder.add_node`.
+    """A part of a robot with formulas of its own: subclass it, and attach it to a body with `Builder.add_node`.
 
-    The simplest node only has an `inertia`. Its velocity is then V = [V_p; v], the twist of its root frame followed by
-    its joint velocities, and all else follows from the kinetic energy ½ VᵀMV. A node with another velocity, such as
-    one that carries bodies, also writes `weight`, `joint_map` and `gyroscopic`, and names its `outlets`.
+    The simplest node only defines `inertia`. Its velocity is then V = [V_p; v], the twist of its root frame followed by
+    its joint velocities, and everything else follows from the kinetic energy ½ VᵀMV. A node with another velocity, such
+    as one that carries bodies, also defines `weight`, `joint_map` and `gyroscopic`, and names its `outlets`.
 
     Formulas take `c`, the node's constants, so that all nodes of a class share compiled code. They are arithmetic on
     scalars (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`, `@`) without branches on values: they run on numbers, on complex
@@ -50,8 +50,8 @@ class Node(ABC):
     Attributes:
         nv: Degrees of freedom.
         dimension: Components of V; 6 + nv by default.
-        outlets: Where body twists sit in V, by name: the index of the first of their six components. Bodies and frames
-            hang on the outlet "end" of a node "tether" as `parent="tether/end"`.
+        outlets: Body twists contained in V, by name: the index of the first of their six components. Bodies and frames
+            attach to the outlet "end" of a node "tether" by `parent="tether/end"`.
         constants: Numbers that formulas read as `c`.
     """
 
@@ -94,7 +94,7 @@ class Node(ABC):
         """Half the power lost in the node's linear dampers, ½ vᵀCv [W]."""
         return 0.0
 
-    # A value: nodes with the same formulas and constants are equal.
+    # Value semantics: nodes with the same formulas and constants are equal.
 
     @cached_property
     def kind(self) -> GeneralKind:
@@ -163,7 +163,7 @@ def _along(x: Array, direction: Array) -> Array:
 
 
 def _rates(values: Any) -> Array:
-    """The rates of what may hold dual numbers; constants have none."""
+    """The rates of values that may be dual numbers; constants have rate zero."""
     values = np.asarray(values)
     rates = [x.rate if isinstance(x, Dual) and x.level == _LEVEL else 0.0 for x in values.reshape(-1)]
     shaped: Array = np.array(rates).reshape(values.shape)
@@ -172,10 +172,11 @@ def _rates(values: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class GeneralKind:
-    """All nodes with the formulas of one user's class; a `recursion.node.NodeKind`.
+    """All nodes with the formulas of one user-defined class; a `recursion.node.NodeKind`.
 
     A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
-    of equal formulas are equal, whatever their classes are called: the name holds a digest of the traced formulas.
+    with equal formulas are equal, whatever the names of their classes: the kind's name holds a digest of the traced
+    formulas.
 
     Args:
         node: A node of the class.
@@ -287,12 +288,12 @@ def _known(q: Array | None) -> Array:
 
 @dataclass(frozen=True)
 class ExitKind:
-    """Where bodies hang on a general node: without freedom, moving with one of its outlets.
+    """A node without degrees of freedom that moves with an outlet of a general node, and carries bodies there.
 
-    Its constants are the rigid inertia of what is fixed to the outlet, if anything is.
+    Its constants are the rigid inertia of the bodies fixed to the outlet, if any.
 
     Args:
-        start: Where the outlet's twist starts in the node's velocity.
+        start: Index of the outlet's twist in the node's velocity.
         of: Dimension of the node's velocity.
         loaded: Whether bodies are fixed to it.
     """
@@ -347,10 +348,10 @@ class ExitKind:
 
 
 def checked(owner: str, node: object) -> Node:
-    """A node whose declarations fit together.
+    """A node whose declarations are consistent.
 
     Raises:
-        ModelError: Saying which one does not.
+        ModelError: If one is not; names it.
     """
     if not isinstance(node, Node):
         raise ModelError(f"{owner}: give a kinetree.Node, an object of a class with formulas; got {node!r}")

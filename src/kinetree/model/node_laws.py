@@ -1,11 +1,11 @@
-"""The laws that formulas of a node must obey so that they describe a mechanical system.
+"""The laws that the formulas of a node must obey to describe a mechanical system.
 
 For weight W, joint map H, inertia M and the terms a and b of `kinetree.model.general`:
 
     law         statement
     coriolis    a = Ẇ V_p + Ḣ v, the rate of the velocity W V_p + H v with V_p and v held
-    symmetry    M is symmetric and positive semi-definite; nothing but velocities makes b
-    power       V·b = ½ V·Ṁ V: b and M keep kinetic energy
+    symmetry    M is symmetric and positive semi-definite; b vanishes without velocities
+    power       V·b = ½ V·Ṁ V: b and M conserve kinetic energy
     Lagrange    Hᵀ(M (H v̇ + a) + b) = d/dt(∂T/∂v) − ∂T/∂q with T = ½ vᵀHᵀMHv, on a parent at rest
     locked      with locked joints the node is a rigid body: Wᵀ(M W α_p + b) = R α_p + V_p ×* R V_p with R = WᵀMW
     outlets     with locked joints the rows of W of an outlet are a rigid motion transform
@@ -36,15 +36,15 @@ def check_node(node: Node, *, q: Any = None, seed: int = 0, tolerance: float = 1
 
     Args:
         node: The node.
-        q: Configuration to check it at, (nv,); by default a few random ones in ±1.
-        seed: Of the random numbers.
+        q: Configuration to check, (nv,); by default a few random ones in ±1.
+        seed: Seed of the random numbers.
         tolerance: Largest relative error allowed.
 
     Returns:
-        The largest relative error seen of each law.
+        The largest relative error of each law.
 
     Raises:
-        ModelError: If a law is broken; names the law, the error and what to look at.
+        ModelError: If a law is violated; names the law, the error and the likely cause.
     """
     checked("check_node()", node)
     rng = np.random.default_rng(seed)
@@ -144,12 +144,12 @@ def _norm(x: Any) -> float:
 
 
 def _negative(M: Array) -> float:
-    """How far the least eigenvalue is below zero, beside the largest; zero if it is not."""
+    """How far the smallest eigenvalue is below zero, relative to the largest; zero if it is not."""
     eigenvalues = np.linalg.eigvalsh((M + M.T) / 2.0)
     return float(max(0.0, -eigenvalues[0]) / max(np.abs(eigenvalues).max(), 1e-300))
 
 
 def _error(found: Any, expected: Any, scale: float = 0.0) -> float:
-    """Largest difference beside the size of what is compared."""
+    """Largest difference, relative to the size of the values compared."""
     size = max(_norm(found), _norm(expected), scale)
     return 0.0 if size == 0.0 else _norm(np.asarray(found) - expected) / size

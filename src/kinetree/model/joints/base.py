@@ -51,13 +51,13 @@ class JointKind(PlainCoordinates, ABC):
     `screw.py`). `integrate` takes body-frame velocities: the increment acts on the right.
 
     Attributes:
-        name: What `Builder.add_body(joint=…)` calls it.
-        nq: Numbers in the configuration.
+        name: Its name in `Builder.add_body(joint=…)`.
+        nq: Number of configuration coordinates.
         nv: Degrees of freedom.
-        axes: How many axes the user gives, each in the link frame.
-        angles: For each number of the configuration, whether it is an angle [rad]; else it is a length [m].
-        limited: Whether position limits have a meaning for the coordinates.
-        own: How many constants of its own the joint has.
+        axes: Number of axes that the user specifies, each in the link frame.
+        angles: For each coordinate, whether it is an angle [rad] rather than a length [m].
+        limited: Whether position limits are meaningful for the coordinates.
+        own: Number of constants specific to the joint.
     """
 
     name: ClassVar[str]
@@ -99,7 +99,7 @@ class JointKind(PlainCoordinates, ABC):
 
     @staticmethod
     def within(low: Array, high: Array, share: Array) -> Array:
-        """The numbers at some shares of the way from low to high."""
+        """Values at some fractions of the interval from low to high."""
         width = high - low
         # the width may overflow
         numbers: Array = np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
@@ -119,7 +119,7 @@ class Stage(JointKind):
 
         Args:
             placement: The transform at neutral q.
-            own: The joint's own constants, (own,).
+            own: Constants specific to the joint, (own,).
             q: Configuration, (nq,).
         """
 

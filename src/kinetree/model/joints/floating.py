@@ -18,7 +18,7 @@ from kinetree.spatial.value import Array
 @final
 @dataclass(frozen=True)
 class Floating(ScrewStage):
-    """Position [m], then a quaternion w, x, y, z of any length but zero.
+    """Position [m], then a quaternion w, x, y, z of any nonzero length.
 
     Velocities are the body-frame angular rate [rad/s], then the body-frame velocity of the origin [m/s].
     """

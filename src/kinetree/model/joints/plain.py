@@ -10,7 +10,7 @@ from kinetree.model.joints.base import JointKind, Stage
 
 @cache
 def plain(count: int) -> JointKind:
-    """A kind of joint with a number of plain coordinates and no stages: its formulas are those of its node."""
+    """A kind of joint with `count` plain coordinates and no stages: its formulas are those of its node."""
 
     @final
     class Plain(JointKind):

@@ -1,4 +1,4 @@
-"""Joints whose coordinates are not plain numbers: they move along screws."""
+"""Joints whose coordinates are not plain numbers: they follow screw motions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kinetree.spatial.value import Array
 
 
 class ScrewStage(Stage):
-    """A joint whose velocities are parts of a body twist. Its derivatives are those parts of the twist's.
+    """A joint whose velocities are components of a body twist. Its derivatives are the corresponding ones of the twist.
 
     Attributes:
-        screw: Which of the six parts of a body twist the velocities are.
+        screw: Indices of these components among the six of a body twist.
     """
 
     screw: ClassVar[tuple[int, ...]]

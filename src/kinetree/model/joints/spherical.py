@@ -18,7 +18,7 @@ from kinetree.spatial.value import Array
 @final
 @dataclass(frozen=True)
 class Spherical(ScrewStage):
-    """A quaternion w, x, y, z of any length but zero; velocities are body-frame angular rates [rad/s]."""
+    """A quaternion w, x, y, z of any nonzero length; velocities are body-frame angular rates [rad/s]."""
 
     name: ClassVar[str] = "spherical"
     nq: ClassVar[int] = 4
