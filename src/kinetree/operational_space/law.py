@@ -1,10 +1,10 @@
-"""Motions that follow rows of tasks as closely as the mechanism can: the one law behind controllers and constraints.
+"""Motions that track task rows as closely as the mechanism allows: the law behind controllers and constraints.
 
     τ = ID(q, v, a₀) + Jᵀf        Λ⁻¹ f = b − J̇v − J a₀
 
 One kernel computes it (`kinetree.algorithms.operational_space.control_law`) wherever all rows can be moved
 independently. It reports how far each sample is from a singularity; samples that are too close are solved again by
-whoever called, who decides what becomes of directions that cannot be moved.
+the caller, who decides how to treat directions that cannot be moved.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.spatial.value import Array
 
-#: From Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and how far the samples
-#: are from being singular, (n,): the least eigenvalue by its cut.
+#: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
+#: samples from a singularity, (n,): the smallest eigenvalue divided by its cut.
 Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class Motion(NamedTuple):
-    """What the law gives.
+    """Results of the law.
 
     Attributes:
-        tau: Joint forces, all of them: those of joints without a motor too, (…, nv).
+        tau: Forces of all joints, including those without a motor, (…, nv).
         force: f along the rows, (…, r).
-        residual: b − J̇v − J a₀: what the rows lack, (…, r).
-        margin: Lower bound of eigenvalues of the weighted Λ⁻¹ by their cuts, (…).
+        residual: b − J̇v − J a₀, the residual acceleration of the rows, (…, r).
+        margin: Lower bound on the eigenvalues of the weighted Λ⁻¹, divided by their cuts, (…).
     """
 
     tau: Array
@@ -47,7 +47,7 @@ class Law:
     Args:
         tasks: The rows, with reference "local_world_aligned" and without contacts.
         cuts: For each row, the eigenvalue of its level above which no direction counts as singular, (r,).
-        solve: What to do with samples that may have smaller ones.
+        solve: Solves samples that may have smaller eigenvalues.
     """
 
     def __init__(self, tasks: Tasks, cuts: Array, solve: Solve) -> None:
@@ -58,7 +58,7 @@ class Law:
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
         tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, self._recursions.reach, self._cuts)
-        if not spread.ndim and spread.item() < 1.0:  # a single sample is judged in no time
+        if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
             return Motion(tau, force, residual, 1.0 / np.sqrt(spread))
         with standard_arithmetic():
             margin = np.asarray(1.0 / np.sqrt(spread))
@@ -68,7 +68,7 @@ class Law:
         return Motion(tau, force, residual, margin)
 
     def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
-        """Solve doubtful samples again, in place."""
+        """Solve nearly singular samples again, in place."""
         batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
         here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
         A, J, base = (
@@ -83,10 +83,10 @@ class Law:
             margin[doubtful] = found
 
     def sites(self) -> int:
-        """Number of frames, for which there are targets: two for relative tasks."""
+        """Number of frames with targets: two for relative tasks."""
         return len(self._recursions.sites)
 
     def compile(self) -> None:
-        """Compile now what later calls need."""
+        """Compile everything that later calls need."""
         self._kernel.compile()
         _ = self._recursions.reach

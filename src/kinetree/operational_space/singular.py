@@ -142,13 +142,13 @@ def inverted(of: Spectrum, policy: str, cut: float) -> Array:
 
 
 def composed(of: Spectrum, reciprocals: Array) -> Array:
-    """What stands in for the inverse, (…, r, r), given that for reciprocals of the eigenvalues, (…, r)."""
+    """The regularised inverse, (…, r, r), from regularised reciprocals of the eigenvalues, (…, r)."""
     result: Array = _over_rows(compose, reciprocals.shape[-1])(of.vectors / of.roots[..., None, :], reciprocals)
     return result
 
 
 def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
-    """Solutions of A x = b, (…, r), and lower bounds of the eigenvalues of the weighted A, (…).
+    """Solutions of A x = b, (…, r), and lower bounds on the eigenvalues of the weighted A, (…).
 
     Args:
         A: Symmetric and positive definite, (…, r, r).
@@ -160,9 +160,9 @@ def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def weights(own: Array, mean: Array, reach: Array) -> Array:
-    """What rows are weighed by, (…, r): see `spectrum`."""
+    """Weights of the rows, (…, r): see `spectrum`."""
     found = times(mean, own) + reach
-    return np.where(found > 0.0, found, 1.0)  # rows that nothing moves, or that are not finite
+    return np.where(found > 0.0, found, 1.0)  # immobile or non-finite rows
 
 
 def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:

@@ -42,7 +42,7 @@ class TaskFunction(Function[..., Any]):
         return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
 
     def bound(self) -> Any:
-        """As of `Function`, for the rows of the sites."""
+        """As for `Function`, for the rows of the sites."""
         return self._bind(self._sites, self.algorithm, False)
 
     def compile(self) -> None:

@@ -97,7 +97,7 @@ def source_fingerprint() -> str | None:
 
 
 def enabled() -> bool:
-    """Whether code can be kept: there is a directory to keep it in, or one can be made."""
+    """Whether code can be cached: the directory exists or can be created."""
     return source_fingerprint() is not None and _directory(create=True) is not None
 
 
@@ -181,7 +181,7 @@ def _directory(create: bool = False) -> Path | None:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except (OSError, RuntimeError, ValueError) as error:  # no home directory; an invalid name
-        # one that is not there yet is made when there is something to store; /proc says "not found" then, too
+        # a missing directory is created when there is something to store; below /proc that also fails with "not found"
         if create or not isinstance(error, FileNotFoundError):
             _warn(f"the cache directory cannot be made or read ({error})")
         return None
@@ -198,7 +198,7 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _prune_after(directory: Path, written: int) -> None:
-    """Prune when this process has written so much since it last did that the cache may have become too large."""
+    """Prune once this process has written enough since the last time that the cache may be too large."""
     pending = _unchecked.get(directory, LIMIT_BYTES) + written
     _unchecked[directory] = pending
     if pending > LIMIT_BYTES // 32:
@@ -206,7 +206,7 @@ def _prune_after(directory: Path, written: int) -> None:
         _prune(directory)
 
 
-# Bytes written to each directory since it was last searched for files to remove.
+# Bytes written to each directory since it was last pruned.
 _unchecked: dict[Path, int] = {}
 
 

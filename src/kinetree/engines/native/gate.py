@@ -1,10 +1,11 @@
 """The fast path from Python to a kernel.
 
 For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
-instances, once open, are called without executing any Python code. Machine code checks that all arguments are exactly
-`numpy.ndarray`, contiguous, float64 and of the shape of one sample. If so, it allocates the results and runs the
-kernel; in every other case (batches, keywords, other types) it calls the method `general` with the same arguments. A
-closed gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes its class.
+instances, once open, are called without executing any Python code. Machine code matches the arguments with the
+parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, float64 and of the shape of one sample, or of
+a batch too small for threads. If so, it allocates the results, unless `out` is given, and runs the kernel; in every
+other case (large batches, broadcasting, other types) it calls the method `general` with the same arguments. A closed
+gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes its class.
 
 Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
 differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
@@ -41,7 +42,7 @@ _PYARRAY_NEW = 93  # place in NumPy's array table, part of its binary interface
 _GENERAL = sys.intern("general")
 _OUT = sys.intern("out")
 
-#: Choices whose kernels a gate remembers; others take the way through Python.
+#: Maximum number of choices whose kernels a gate remembers; others go through Python.
 _MOST_VARIANTS = 16
 #: A parameter without a default.
 MISSING = object()
@@ -207,7 +208,7 @@ class Gate(_Base):
 
         Args:
             other: A gate.
-            choices: What a call must give, beside arrays, for it to be that kernel: these very objects.
+            choices: Non-array arguments that select this kernel, compared by identity.
         """
         with _lock:
             if not other.is_open:
@@ -223,7 +224,7 @@ class Gate(_Base):
             count = len(parameters) or inputs
             fits = count == inputs + len(choices) and count <= code.MAX_PARAMETERS
             if fits and not known and len(rows) < _MOST_VARIANTS:
-                # what the machine code reads stays as it is, and alive: calls in other threads may be in progress
+                # memory that the machine code reads stays unchanged and alive: other threads may be in a call
                 self._gate = description
                 rows.append((description, choices))
                 front = _front(parameters, rows)
@@ -258,7 +259,7 @@ _OWN_STATE = ("_gate", "_rows", "_fronts", "_followers")
 
 
 class _Description:
-    """What the machine code knows of a bound kernel, and everything that it points to."""
+    """The machine code's description of a bound kernel, and everything that it points to."""
 
     def __init__(self, binding: Binding) -> None:
         operands = binding.operands
@@ -273,7 +274,7 @@ class _Description:
         words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
         words[Word.FOOTPRINT] = max(1, binding.footprint)
         words[Word.BUNDLE], words[Word.FLOAT_TYPE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(float), id(tuple)
-        # more samples are worth threads, or have results that memory is kept for
+        # larger batches are worth threads, or have results that come from the pool
         largest = max(operand.size for operand in binding.outputs)
         most = min(threads.NUMBERS_PER_THREAD // max(1, binding.footprint), pool.SMALLEST_RESULT // (8 * largest))
         words[Word.MOST_SAMPLES] = max(1, most - 1)
@@ -284,10 +285,10 @@ class _Description:
             entry[code.OPERAND_WORDS - 1] = operand.size
 
     def add(self, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
-        """Take in the kernel of a lane width."""
+        """Add the kernel of a lane width."""
         orders = plan(self.binding, kernel.address("kernel"), width)
         self.owned.append((driver, kernel, orders))
-        # the plan first: a call that finds the driver needs both
+        # the plan first: a concurrent call that finds the driver needs both
         for fits, where, run in (
             (width == 1, Word.PLAN, Word.DRIVE),
             (width == batch_width, Word.BATCH_PLAN, Word.BATCH_DRIVE),

@@ -1,9 +1,9 @@
 """The machine code of gates: one vectorcall function that reads two kinds of descriptions.
 
-A `Front` belongs to a gate: the names and defaults of its parameters, and for each choice of what is not an array (a
-frame, a reference, a method) the kernel that computes it. Names and choices are compared by identity, which suffices
-for interned strings and None; whatever is not found goes to `general`. A list of `Word`s belongs to a bound kernel: its
-operands, drivers and plans, and what NumPy's arrays must look like.
+A `Front` belongs to a gate: the names and defaults of its parameters, and the kernel for each choice of non-array
+arguments (a frame, a reference, a method). Names and choices are compared by identity, which suffices for interned
+strings and None; anything unknown goes to `general`. A list of `Word`s belongs to a bound kernel: its operands, drivers
+and plans, and the required layout of NumPy arrays.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NPY_DOUBLE = 12
 MAX_OPERANDS = 16
 MAX_PARAMETERS = 24
 
-# Fewer samples are faster one by one than in lanes that are mostly spare.
+# Fewer samples are faster one by one than in mostly unused lanes.
 SMALLEST_BATCH = 3
-_LONG_RUN = 1 << 14  # numbers touched by a call, from which on other threads may run meanwhile
+_LONG_RUN = 1 << 14  # numbers touched by a call above which the GIL is released
 
 
 class Front(IntEnum):
@@ -108,7 +108,7 @@ class _Gate:
         self.f.do(f"store {kind} {value}, ptr {place}, align 8")
 
     def parameters(self, front: str) -> None:
-        """Find what was given for each parameter, by position, by name or by default; then the kernel for it."""
+        """Find the argument for each parameter, by position, name or default; then the kernel for these arguments."""
         f, put = self.f, self.put
         count = f.let(f"and i64 %nargsf, {2**63 - 1}")
         parameters, inputs = f.word(front, Front.PARAMETERS), f.word(front, Front.INPUTS)
@@ -158,10 +158,10 @@ class _Gate:
         return self.f.at(self.operands, self.f.let(f"mul i64 {k}, {OPERAND_WORDS}"), "i64")
 
     def require_array(self, array: str, operand: str, flags: int) -> tuple[str, str]:
-        """Go the general way unless this is a plain array of the operand's shape, with at most one axis in front.
+        """Go to `general` unless this is a plain array of the operand's shape, with at most one leading axis.
 
         Returns:
-            The number of axes in front, and the address of its dimensions.
+            The number of leading axes, and the address of its dimensions.
         """
         f = self.f
         f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, TYPE))}, {self.kind}"), "general")
@@ -180,11 +180,11 @@ class _Gate:
         return extra, dims
 
     def bytes_of(self, operand: str) -> str:
-        """Length of one sample of an operand."""
+        """Size of one sample of an operand in bytes."""
         return self.f.let(f"mul i64 {self.f.word(operand, OPERAND_WORDS - 1)}, 8")
 
     def take_inputs(self) -> None:
-        """Every input must be a plain array of one sample, or of as many as the others, or a float for one number."""
+        """Every input must be a plain array of one sample, or of as many as the others, or a float for a scalar."""
         f, put = self.f, self.put
         put("-1", self.samples)
         with f.loop(0, self.inputs) as k:
@@ -216,7 +216,7 @@ class _Gate:
                     put(f.let(f"mul i64 {n}, {size}"), length)
 
     def count_samples(self) -> None:
-        """Set the number of samples, and the driver and plan for so many."""
+        """Set the number of samples, and the driver and plan for that number."""
         f, put = self.f, self.put
         n = f.word(self.samples)
         self.batched = f.let(f"icmp ne i64 {n}, -1")
@@ -272,7 +272,7 @@ class _Gate:
             put(length, f.at(self.lengths, k, "i64"))
 
     def give(self, has_out: str) -> None:
-        """Make the results: what is returned, an array or a tuple of arrays, owns all that is allocated here."""
+        """Create the results. The returned array or tuple of arrays owns everything allocated here."""
         f, put = self.f, self.put
         put("null", self.answer, "ptr")
         with f.when(self.several):
@@ -329,7 +329,7 @@ class _Gate:
         f.do(f"ret ptr {f.address(self.answer)}")
 
     def leave(self) -> None:
-        """The ways out: without memory, and through `general`."""
+        """The exits: out of memory, and through `general`."""
         f = self.f
         f.label("failed")
         owned = f.address(self.answer)
@@ -337,7 +337,7 @@ class _Gate:
             f.do(f"call void @Py_DecRef(ptr {owned})")
         f.do("ret ptr null")
 
-        # self.general(*args, **options): the same arguments behind self
+        # self.general(*args, **options): the same arguments after self
         f.label("general")
         given = f.let(f"and i64 %nargsf, {2**63 - 1}")
         named = f.let("icmp eq ptr %names, null")

@@ -73,13 +73,13 @@ class Kernels:
         return None
 
     def _name(self, width: int) -> tuple[object, ...] | None:
-        """The cache key; None for algorithms and kinds of others, whose sources may change unnoticed."""
+        """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         own = is_own(self.algorithm, self.variants)
         return ("kernel", self.algorithm.name, self.variants.key, width) if own else None
 
     @cached_property
     def code(self) -> str:
-        """Identifies the kernels; those of foreign algorithms and nodes only in this process."""
+        """Identifies the kernels; those of algorithms and nodes outside the package only within this process."""
         name = self._name(1)
         return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
 

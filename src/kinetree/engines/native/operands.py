@@ -100,7 +100,7 @@ class Binding:
 
     @property
     def has_big_results(self) -> bool:
-        """Whether memory is kept for results of a single sample."""
+        """Whether results of a single sample come from the pool."""
         return any(8 * operand.size >= pool.SMALLEST_RESULT for operand in self.outputs)
 
     @cached_property
@@ -164,7 +164,7 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
         entry[OperandWord.SIZE] = operand.size
         entry[OperandWord.DIM : OperandWord.DIM + 3] = (1,) * (3 - len(operand.shape)) + operand.shape
         entry[OperandWord.AREA] = offset
-        # a single sample is computed in the user's array, which is another one each time
+        # a single sample is computed in the user's array, which differs from call to call
         zeroed = Flag.ZEROED_ONCE if operand.unread and width > 1 else Flag.ZEROED
         entry[OperandWord.FLAGS] = zeroed.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
         entry[OperandWord.FIRST_STEP] = first_step

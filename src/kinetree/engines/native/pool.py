@@ -1,9 +1,9 @@
-"""Memory that is kept from call to call, so that the kernel need not map and clear fresh pages each time.
+"""Memory that is reused from call to call, so that the operating system need not map and clear fresh pages each time.
 
-Scratch from 64 KiB on comes from a few slots that all threads share without locks: machine code takes a block out of a
-slot and puts it back, or leaves it in place of another if all slots are taken. Results from 256 KiB on are views of
-buffers that each thread keeps; a buffer is used again once no array refers to it. What is kept is bounded: four blocks
-of scratch, and four buffers for each thread that asks for such results, of at most 64 MiB each.
+Scratch of 64 KiB or more comes from a few slots that all threads share without locks: machine code takes a block out of
+a slot and puts it back, or replaces another if all slots are full. Results of 256 KiB or more are views of buffers that
+each thread keeps; a buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch,
+and four buffers for each thread that computes such results, of at most 64 MiB each.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any
 import numpy as np
 
 SLOTS = 4
-#: Bytes from which on scratch is kept, and beyond which nothing is.
+#: Minimum size of scratch that is kept, and maximum size of anything that is, in bytes.
 SMALLEST, LARGEST = 1 << 16, 1 << 26
-#: Bytes from which on results are kept: fresh memory of this size is mapped and given back by the C library.
+#: Minimum size of results that are kept, in bytes: the C library maps and unmaps memory of this size on every call.
 SMALLEST_RESULT = 1 << 18
 
-#: Addresses of kept scratch, 0 where there is none.
+#: Addresses of kept scratch blocks, 0 for an empty slot.
 slots = np.zeros(SLOTS, dtype=np.int64)
 _kept = threading.local()
 
 
 def _idle() -> int:
-    """References that `empty` sees to a buffer that nobody else uses."""
+    """The reference count that `empty` sees for an unused buffer."""
     buffers = [np.empty(1)]
     for buffer in buffers:
         return sys.getrefcount(buffer)
     raise AssertionError
 
 
-# Without a global lock, or on other interpreters, the number of references says nothing.
+# Without a GIL, or on other interpreters, reference counts are meaningless.
 _COUNTABLE = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 _IDLE = _idle() if _COUNTABLE else 0
 
 
 def empty(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]:
-    """An array of float64 for results, in memory that may have been used before."""
+    """An uninitialised float64 array for results, possibly in reused memory."""
     size = 8 * math.prod(shape)
     if not SMALLEST_RESULT <= size <= LARGEST or not _COUNTABLE:
         return np.empty(shape)
@@ -57,9 +57,9 @@ def empty(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def pool_text() -> str:
-    """LLVM assembly of `grab` and `drop`: scratch of some bytes, aligned to a cache line if it is from the pool.
+    """LLVM assembly of `grab` and `drop`, which allocate and free scratch; pooled blocks are aligned to a cache line.
 
-    In front of a kept block stand its capacity and the address that `free` takes.
+    A pooled block is preceded by its capacity and the address to pass to `free`.
     """
     return f"""
 define internal ptr @grab(ptr %slots, i64 %size) {{

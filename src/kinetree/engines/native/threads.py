@@ -25,8 +25,8 @@ _pool: Pool | None = None
 class Pool:
     """Threads that run tasks.
 
-    Its queue is one that a signal cannot interrupt half-way. Those of `concurrent.futures` are made of locks in Python:
-    a handler that raises, as that of Ctrl-C does, may leave them locked, and the next large batch waits for ever.
+    Its queue cannot be interrupted half-way by a signal. `concurrent.futures` uses locks in Python code: a signal
+    handler that raises, as that of Ctrl-C does, may leave them locked, and the next large batch would wait forever.
 
     Args:
         count: Number of threads.
@@ -39,11 +39,11 @@ class Pool:
             Thread(target=_work, args=(self._tasks,), name=f"kinetree_{number}", daemon=True).start()
 
     def submit(self, task: Callable[[], object]) -> None:
-        """Let a thread run a task, which must not raise."""
+        """Run a task, which must not raise, on one of the threads."""
         self._tasks.put(task)
 
     def shutdown(self) -> None:
-        """End the threads once the tasks submitted so far are done."""
+        """Stop the threads once the tasks submitted so far are done."""
         for _ in range(self._count):
             self._tasks.put(None)
 
@@ -82,7 +82,7 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     """Run tasks concurrently, the first one in this thread, and wait for all of them."""
     done: SimpleQueue[BaseException | None] = SimpleQueue()
     rest, submitted = list(tasks[1:]), 0
-    with _lock:  # no task may come after the end of its pool
+    with _lock:  # no task may be submitted to a pool that has been shut down
         pool = _get_pool()
         while rest and pool is not None:
             pool.submit(_reporting(rest.pop(), done))

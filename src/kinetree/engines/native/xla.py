@@ -33,7 +33,7 @@ _MESSAGE = "Kinetree: no memory for the samples in double precision"
 
 
 class Handler:
-    """A handler for a compiled function, with all that its code points to.
+    """A handler for a compiled function, with everything that its code points to.
 
     Args:
         compiled: The function.
@@ -46,7 +46,7 @@ class Handler:
         plans = [plan(binding, kernel.address("kernel"), width) for width, _, kernel in code]
         drives = [driver.address("drive") for _, driver, _ in code]
         calls = [(words.ctypes.data, drive) for words, drive in zip(plans, drives, strict=True)]
-        # The text holds addresses of this process, so it is not kept on disk.
+        # The assembly contains addresses of this process, so it is not cached on disk.
         self._library = Library(compile_text(_text(binding, calls, scalar), target.host()), "handler")
         self._owned = (binding, code, plans)
         self.address = self._library.address("handler")
@@ -95,7 +95,7 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str) -> str:
     f.label("exhausted")
     error = _error(f)
 
-    # Strides as NumPy would pass them: from sample to sample for each operand, then inside of a sample.
+    # Strides as NumPy would pass them: from sample to sample for each operand, then within a sample.
     steps = [8 * operand.size for operand in operands]
     steps += [stride for operand in operands for stride in np.empty(operand.shape).strides]
     constants = f"@steps = internal constant [{len(steps)} x i64] [{', '.join(f'i64 {step}' for step in steps)}]\n"
@@ -105,7 +105,7 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str) -> str:
 
 
 def _answer_metadata(f: FunctionWriter) -> None:
-    """Before the first call XLA asks which version of its interface a handler was made for: the one that asks."""
+    """Before the first call, XLA asks for the interface version of a handler; answer with XLA's own."""
     extension = f.address(f.at("%frame", _FRAME_EXTENSION))
     with f.when(f.let(f"icmp ne ptr {extension}, null")):
         kind = f.let(f"load i32, ptr {f.at(extension, _EXTENSION_KIND)}, align 8")
@@ -117,7 +117,7 @@ def _answer_metadata(f: FunctionWriter) -> None:
 
 
 def _memory(f: FunctionWriter, numbers: list[str]) -> tuple[str, list[str]]:
-    """Room for float64 samples of all operands; jumps to `exhausted` if there is none."""
+    """Allocate float64 samples for all operands; jumps to `exhausted` if out of memory."""
     total = "0"
     offsets = []
     for number in numbers:
@@ -129,7 +129,7 @@ def _memory(f: FunctionWriter, numbers: list[str]) -> tuple[str, list[str]]:
 
 
 def _error(f: FunctionWriter) -> str:
-    """What XLA turns into an exception."""
+    """An error that XLA turns into an exception."""
     error = f.let(f"alloca [{_ERROR_SIZE} x i8], align 8")
     f.do(f"store i64 {_ERROR_SIZE}, ptr {error}, align 8")
     f.do(f"store ptr null, ptr {f.at(error, 8)}, align 8")
