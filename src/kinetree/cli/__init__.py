@@ -1,7 +1,7 @@
-"""The command `kinetree`. It needs the extra `cli`; the library itself does not.
+"""The command `kinetree`. It requires the extra `cli`; the library itself does not.
 
-Exit codes: 0, everything passed; 1, a check failed; 2, the arguments or the file cannot be used, or the output cannot
-be written. Interrupted by a signal, 128 plus its number, as in any shell.
+Exit codes: 0, everything passed; 1, a check failed; 2, unusable arguments or file, or the output cannot be written;
+128 plus the signal number if interrupted by a signal, as usual in shells.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _main() -> None:
         print(f"{type(error).__name__}: {safe(error)}", file=sys.stderr)
     except MemoryError:
         print("not enough memory; try a smaller --batch or --samples", file=sys.stderr)
-    except OSError as error:  # such as a full disk
+    except OSError as error:  # e.g. the disk is full
         discard()
         print(f"cannot write the output: {error.strerror}", file=sys.stderr)
     sys.exit(UNUSABLE)
@@ -51,11 +51,11 @@ def _run(app: Any) -> None:
     try:
         app()
     finally:
-        sys.stdout.flush()  # here, where a failure is still reported
+        sys.stdout.flush()  # here, where a failure can still be reported
 
 
 def __getattr__(name: str) -> Any:
-    # `app` is made when asked for, so that a missing extra is reported by `main` and not by an import
+    # `app` is created on first access, so that a missing extra is reported by `main` and not by an import
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kinetree.cli.commands import app

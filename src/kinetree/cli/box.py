@@ -1,8 +1,9 @@
-"""The experiment of [CK01]: a humanoid of 24 joints puts a box on the floor with both hands.
+"""The experiment of [CK01]: a humanoid with 24 joints puts a box on the floor with both hands.
 
-Its right foot is the world; the left one is welded to it where it stands, or free. Both hands hold the box, so that
-there are closed chains. The box follows a cubic spline, the posture has what is left, and the waist comes to its limit
-on the way. Figure 5 of the paper shows the motion, Figure 6 the position of the augmented object.
+Its right foot is fixed to the world; the left one is welded to the world where it stands, or free. Both hands hold the
+box, which closes kinematic loops. The box follows a cubic spline, the posture is controlled in the null space, and the
+waist reaches its limit on the way. Figure 5 of the paper shows the motion, Figure 6 the position of the augmented
+object.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -41,19 +42,19 @@ POSTURE = {
 
 @dataclass(frozen=True)
 class Figures:
-    """What the experiment shows.
+    """Results of the experiment.
 
     Attributes:
         tracking: Largest distance of the box from the spline [mm].
-        final_error: The same at the end [mm].
-        posture_leak: Largest acceleration of box and hands that the posture causes, as a share of the joints'.
+        final_error: Distance at the end [mm].
+        posture_leak: Largest acceleration of box and hands caused by the posture, relative to the joints'.
         waist_overshoot: How far the waist exceeds its limit [rad].
-        limited: Share of the time in which a joint is at a limit.
+        limited: Fraction of the time in which a joint is at a limit.
         grip_gap: Largest error of the grasps and of the left foot [m or rad].
         squeeze: Least and largest force between the hands [N].
-        largest_torque: [N m].
-        largest_torque_joint: Where.
-        servo_rate: How often the controller could run on this machine [Hz]; the paper's ran at 300.
+        largest_torque: Largest joint torque [N m].
+        largest_torque_joint: The joint at which it occurs.
+        servo_rate: Rate at which the controller could run on this machine [Hz]; the paper's ran at 300.
     """
 
     tracking: float
@@ -70,15 +71,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The scene, the controller and the world.
+    """The scene, the controller and the simulator.
 
     Attributes:
         robot: Humanoid and box.
-        start: Configuration at the start, (31,).
-        way: Of the box.
+        start: Initial configuration, (31,).
+        way: Path of the box.
         held: Grasps, and the left foot unless it is free.
-        controller: Operational-space control of the box.
-        world: What it moves in.
+        controller: Operational-space controller of the box.
+        world: Simulator.
     """
 
     robot: kt.Model
@@ -117,13 +118,13 @@ def run(
 
 
 def figures(setup: Experiment, film: simulation.Film) -> Figures:
-    """What the paper reports, and what it does not."""
+    """The figures reported in the paper, and some that are not."""
     robot = setup.robot
     off = np.linalg.norm(robot.pose(film.q, "box")[:, :3, 3] - setup.way(film.time).position, axis=1)
     waist = robot.joint("waist_pitch")
     limit = waist.limits.upper[0]
     gaps = robot.constraints(setup.held, at=setup.start).error(film.q)
-    # moments of a grasp turn with the box, which does not turn: its y axis lies between the hands
+    # grasp wrenches are in the axes of the box, which does not rotate: its y axis points from hand to hand
     pressed = [np.abs(film.constraint_forces[hand][:, 4]) for hand in HANDS]
     largest = np.abs(film.tau).max(axis=0)
     columns = [joint.name for joint in robot.joints for _ in range(joint.nv)]
@@ -143,9 +144,10 @@ def figures(setup: Experiment, film: simulation.Film) -> Figures:
 
 
 def leak(setup: Experiment, film: simulation.Film, samples: int = 50) -> float:
-    """What the posture alone does to box and hands, as a share of what it does to the joints.
+    """Effect of the posture alone on box and hands, relative to its effect on the joints.
 
-    With the posture's torques N^T M a₀ of all that is above it, the closed chain accelerates by N a₀.
+    Under the posture's torques N^T M a₀, with N the null space of everything above it, the closed chain accelerates by
+    N a₀.
     """
     robot, controller = setup.robot, setup.controller
     frames = ["box", *HANDS]
@@ -168,7 +170,7 @@ def leak(setup: Experiment, film: simulation.Film, samples: int = 50) -> float:
 
 
 def _rate(setup: Experiment, film: simulation.Film) -> float:
-    """Commands per second, the fastest of a few."""
+    """Commands per second, the best of several runs."""
     middle = len(film.time) // 2
     q, v, target = film.q[middle], film.v[middle], {"box": setup.way(film.time[middle])}
     best = np.inf
@@ -180,7 +182,7 @@ def _rate(setup: Experiment, film: simulation.Film) -> float:
 
 
 def report(console: Console, found: Figures) -> bool:
-    """Print the figures beside what they should be; whether all are."""
+    """Print the figures with their bounds; returns whether all are met."""
     rows = (
         ("box from its spline, at most", f"{found.tracking:.3f} mm", found.tracking < 0.2, "0.2 mm"),
         ("at the end", f"{found.final_error:.4f} mm", found.final_error < 0.01, "0.01 mm"),
@@ -208,7 +210,7 @@ def main(
     as_json: bool = False,
     free_foot: bool = False,
 ) -> bool:
-    """Run the experiment, show and draw it; whether all figures are as they should be."""
+    """Run, report and draw the experiment; returns whether all figures are within their bounds."""
     setup = experiment(free_foot)
     if not as_json:
         console.print("A humanoid of 24 joints puts a box on the floor with both hands (Chang and Khatib, 2001)")
@@ -234,7 +236,7 @@ def _tell(console: Console, path: Path, as_json: bool) -> None:
 
 
 def _forces(setup: Experiment, film: simulation.Film) -> dict[str, Array]:
-    """Wrenches that the hands feel, from the box's axes to their own."""
+    """Wrenches on the hands, transformed from the box's axes to their own."""
     found = {}
     box = setup.robot.pose(film.q, "box")[:, :3, :3]
     for hand in HANDS:
@@ -245,7 +247,7 @@ def _forces(setup: Experiment, film: simulation.Film) -> dict[str, Array]:
 
 
 def _watched(setup: Experiment) -> simulation.Film:
-    """Run while a browser shows it, about as fast as it happens."""
+    """Run while a browser shows it, roughly in real time."""
     with kt.viewer.View(setup.robot) as view:
         print(f"  {view.url}", flush=True)
         begun = time.perf_counter()

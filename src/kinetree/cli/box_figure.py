@@ -1,4 +1,4 @@
-"""Figures 5 and 6 of the box experiment as one picture."""
+"""Figures 5 and 6 of the box experiment in a single image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import kinetree as kt
 from kinetree import control, simulation
 from kinetree.spatial.value import Array
 
-#: Frames that are joined by lines, and their colour.
+#: Frames connected by lines, and the lines' colour.
 _LIMBS = (
     (("world", "right_ankle_pitch_link", "right_knee_link", "right_hip_pitch_link", "right_hip_yaw_link"), "C3"),
     (
@@ -29,14 +29,14 @@ _SHOWN = ("right_knee", "left_knee", "waist_pitch", "right_hip_pitch", "left_sho
 def draw(
     path: Path, robot: kt.Model, way: control.Path, film: simulation.Film, size: tuple[float, float, float]
 ) -> None:
-    """Write the picture.
+    """Write the image.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         robot: Humanoid and box.
-        way: Of the box.
+        way: Path of the box.
         film: The motion.
-        size: Edges of the box [m].
+        size: Edge lengths of the box [m].
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def draw(
 
 
 def _figure_5(axes: Any, robot: kt.Model, q: Array, size: tuple[float, float, float]) -> None:
-    """The robot as lines between its joints."""
+    """The robot, drawn as lines between its joints."""
     pose = dict(zip(robot.frames, robot.pose(q), strict=True))
 
     def line(points: list[Array], colour: str) -> None:
@@ -81,7 +81,7 @@ def _figure_5(axes: Any, robot: kt.Model, q: Array, size: tuple[float, float, fl
 
 
 def _figure_6(axes: Any, robot: kt.Model, way: control.Path, film: simulation.Film) -> None:
-    """Where the box is, and where it should be."""
+    """Actual and desired position of the box."""
     box, wanted = robot.pose(film.q, "box")[:, :3, 3], way(film.time).position
     for i, name in enumerate("xyz"):
         axes.plot(film.time, box[:, i], color=f"C{i}", label=name)

@@ -1,4 +1,4 @@
-"""Forward against inverse dynamics: two algorithms with little in common, each the inverse of the other."""
+"""Forward against inverse dynamics: two inverse functions, computed by algorithms with little in common."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Check:
     """An error and its bound.
 
     Attributes:
-        residual: Worst relative error; NaN where a result is not a number.
-        tolerance: What rounding explains.
+        residual: Worst relative error; NaN if a result is NaN.
+        tolerance: Error that rounding can explain.
     """
 
     residual: float
@@ -31,7 +31,7 @@ class Check:
         return self.residual <= self.tolerance
 
     def worse(self, other: Check) -> Check:
-        """Of two checks of the same thing, the one that fails, or that comes closer to failing."""
+        """Of two checks of the same thing, the one that fails or comes closer to failing."""
         return other if not other.passed or (self.passed and other.excess > self.excess) else self
 
     @property
@@ -41,7 +41,7 @@ class Check:
 
 
 def forward_against_inverse(robot: Model, q: Array, v: Array, tau: Array) -> Check:
-    """Take joint forces to accelerations and back; errors are relative to the largest force of each sample.
+    """Map joint forces to accelerations and back; errors are relative to the largest force of each sample.
 
     Args:
         robot: The mechanism.

@@ -17,10 +17,10 @@ from kinetree.cli import view as viewing
 from kinetree.cli.files import load
 from kinetree.cli.terminal import console
 
-# Help and usage errors are plain: boxes would cut option names off in narrow terminals
+# Help and usage errors are plain text: boxes would truncate option names in narrow terminals
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-# Random states take no more memory than this [bytes].
+# Most memory for random states [bytes].
 _LARGEST = 2**30
 
 
@@ -50,7 +50,7 @@ def _warn(warnings: list[str]) -> None:
 
 
 def _require_memory(option: str, states: int, model: kt.Model) -> None:
-    """Refuse more states than fit into memory: q, and three arrays like v."""
+    """Reject more states than fit into memory: q, and three arrays of the size of v."""
     most = _LARGEST // (8 * max(1, model.nq + 3 * model.nv))
     if states > most:
         raise typer.BadParameter(
@@ -65,9 +65,9 @@ def demo(
     seed: Seed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = demonstration.DEFAULT_BATCH,
 ) -> None:
-    """Check and time every function, on a robot of yours or on the built-in humanoid.
+    """Check and time every function, on your own robot or on the built-in humanoid.
 
-    Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows what each of them costs.
+    Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows the cost of each.
     On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
     """
     model, warnings = (None, []) if robot is None else load(robot, floating_base)
@@ -83,7 +83,7 @@ def info(
     floating_base: FloatingBase = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show a robot: its tree, joints with limits, masses, centre of mass, and what is odd about the file."""
+    """Show a robot: its tree, joints with limits, masses, centre of mass, and warnings about the file."""
     model, warnings = load(robot, floating_base)
     if as_json:
         typer.echo(information.as_json(model, warnings))
@@ -100,9 +100,9 @@ def export(
     scalar: Annotated[str, typer.Option(help="double or float.")] = "double",
     floating_base: FloatingBase = False,
 ) -> None:
-    """Write functions of a robot as C99, one header and one source, with the bits that Kinetree itself computes.
+    """Export functions of a robot as C99, one header and one source file, bitwise identical to Kinetree's own results.
 
-    The source also has a main, for compilation with -D<NAME>_CHECK, that checks the functions against numbers.
+    The source also contains a main, enabled by -D<NAME>_CHECK, that checks the functions against reference values.
     """
     model, warnings = load(robot, floating_base)
     _warn(warnings)
@@ -118,9 +118,9 @@ def check(
     seed: Seed = 0,
     samples: Annotated[int, typer.Option(min=1, help="Random states.")] = 32,
 ) -> None:
-    """Check a robot: laws that its dynamics must obey, and Pinocchio's or MuJoCo's results on the same file.
+    """Check a robot against the laws of mechanics, and against Pinocchio or MuJoCo on the same file.
 
-    URDF is compared with Pinocchio, MJCF with MuJoCo, where they are installed. The exit code is 1 if anything fails.
+    URDF is compared with Pinocchio, MJCF with MuJoCo, if installed. The exit code is 1 if anything fails.
     """
     model, warnings = load(robot, floating_base)
     _warn(warnings)
@@ -149,8 +149,8 @@ def view(
 ) -> None:
     """Show a robot in a browser, with sliders for its joints, or write a film of it.
 
-    Only this machine can connect, and nothing is fetched. Meshes are read from the directory of the file and from
-    package roots; bodies whose meshes are not found are drawn as capsules. Without a file it is the built-in humanoid.
+    Only this machine can connect, and nothing is downloaded. Meshes are read from the directory of the file and from
+    package roots; bodies whose meshes are not found are drawn as capsules. Without a file, shows the built-in humanoid.
     """
     if find_spec("viser") is None:
         raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
@@ -175,8 +175,7 @@ def box(
     """Let the built-in humanoid put a box on the floor with both hands, as in Chang and Khatib's paper.
 
     Operational-space control of the box through the closed chain of both arms, with the posture in the null space,
-    joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz. The exit code is 1 if a figure is not as it
-    should be.
+    joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz. The exit code is 1 if a figure is out of bounds.
     """
     for wanted, module, extra in ((picture, "matplotlib", "plot"), (film or view, "viser", "viewer")):
         if wanted and find_spec(module) is None:

@@ -1,4 +1,4 @@
-"""The main job: a robot's tree, a check of its dynamics, and what each function costs."""
+"""The demo: a robot's tree, a check of its dynamics, and the cost of each function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kinetree.errors import SingularMechanismError
 from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.printing import printable
 
-#: Samples in a batch unless the user says otherwise.
+#: Default number of samples in a batch.
 DEFAULT_BATCH = 1024
 
 
@@ -33,7 +33,7 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
         robot: The robot; by default the built-in humanoid.
 
     Returns:
-        Whether forward and inverse dynamics agree, and so do all algorithms for Λ.
+        Whether forward and inverse dynamics agree, as well as all algorithms for Λ.
     """
     built_in = robot is None
     robot, frame = (kt.zoo.humanoid24(), "left_hand") if robot is None else (robot, robot.frames[-1])
@@ -63,7 +63,7 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
 
 
 def _compiled(console: Console, robot: kt.Model) -> tuple[list[str], list[str]]:
-    """Compile every function; returns the names of those that this robot has, and why it lacks the others."""
+    """Compile every function; returns the names of those that exist for this robot, and why the others do not."""
     possible: list[str] = []
     problems: list[str] = []
     with _progress(console) as progress:
@@ -77,7 +77,7 @@ def _compiled(console: Console, robot: kt.Model) -> tuple[list[str], list[str]]:
 
 
 def _problem(robot: kt.Model, name: str) -> str | None:
-    """Compile a function; returns the reason where this robot has none."""
+    """Compile a function; returns the reason if it does not exist for this robot."""
     try:
         robot.compile([name])
     except SingularMechanismError as error:
@@ -99,7 +99,7 @@ def _verdict(check: Check, batch: int) -> Text:
 
 
 def _table(costs: Sequence[Cost], batch: int) -> Text:
-    """One row per function; times in microseconds. Where there is one thread, its times are shown once."""
+    """One row per function; times in microseconds. With a single thread, its times are shown only once."""
     several = kt.get_threads() > 1
     headers = ["function", "opera-\ntions", "one\ncall", "in\n1 ms", "sample\n1 thr."]
     headers += [f"sample\n{kt.get_threads()} thr."] if several else []

@@ -1,4 +1,4 @@
-"""Exit codes of the command; those of success and of a failed check are 0 and 1."""
+"""Exit codes of the command, besides 0 for success and 1 for a failed check."""
 
 #: The arguments, the file or the output cannot be used.
 UNUSABLE = 2

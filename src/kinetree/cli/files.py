@@ -1,4 +1,4 @@
-"""Robots from files, for commands: warnings collected, errors printed without a traceback."""
+"""Loading of robots for the commands: warnings are collected, errors printed without a traceback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kinetree.errors import KinetreeError, ModelWarning
 
 
 def load(path: Path, floating_base: bool) -> tuple[kt.Model, list[str]]:
-    """Load a robot, with the warnings about its file.
+    """Load a robot; returns it with the warnings about its file.
 
     Args:
         path: URDF or MJCF.
         floating_base: Whether its root floats.
 
     Raises:
-        typer.Exit: With the code `UNUSABLE`, after printing what is wrong.
+        typer.Exit: With the code `UNUSABLE`, after printing the error.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ModelWarning)

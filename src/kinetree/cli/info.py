@@ -1,4 +1,4 @@
-"""What a robot is made of, for people or as JSON."""
+"""Description of a robot, human-readable or as JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kinetree.spatial.value import Array
 
 
 def center_of_mass(robot: kt.Model) -> Array | None:
-    """Of all bodies, in the neutral configuration, in the world frame, (3,) [m]; None where nothing has mass."""
+    """Centre of mass in the neutral configuration, in the world frame, (3,) [m]; None if no body has mass."""
     if not robot.mass > 0.0:
         return None
-    # the reference engine, since compiling takes longer than one call
+    # the reference engine, since compiling takes longer than a single call
     poses = robot.pose.engine("reference")(robot.neutral(), [body.name for body in robot.bodies])
     places = [pose[:3, :3] @ body.com + pose[:3, 3] for body, pose in zip(robot.bodies, poses)]
     total: Array = sum(body.mass * place for body, place in zip(robot.bodies, places)) / robot.mass
@@ -29,7 +29,7 @@ def center_of_mass(robot: kt.Model) -> Array | None:
 
 
 def as_json(robot: kt.Model, warnings: list[str]) -> str:
-    """Everything about a robot, in SI units; limits that do not exist are null."""
+    """A complete description of a robot, in SI units; missing limits are null."""
     com = center_of_mass(robot)
     return json.dumps(
         {

@@ -1,7 +1,7 @@
-"""Ctrl-C: one line and the exit code of every interrupted command, instead of a traceback.
+"""Ctrl-C: one line and the usual exit code of an interrupted command, instead of a traceback.
 
-The script `kinetree` imports the library, which takes some tenths of a second, before it can call `main`. So the
-library imports this module before anything else. It does nothing in other programs.
+The script `kinetree` imports the library, which takes a few tenths of a second, before it calls `main`. So the library
+imports this module before anything else. It has no effect in other programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NoReturn
 
 
 def end() -> NoReturn:
-    """Leave the command."""
+    """Terminate the command."""
     print("interrupted", file=sys.stderr)
     sys.exit(128 + signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""Laws of mechanics that a robot's functions must obey, whatever the robot."""
+"""Laws of mechanics that the functions of any robot must obey."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP, _DIFFERENCE = 1e-5, 1e-6
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Random states of a robot: q, (batch, nq); v and a, (batch, nv), where a also serves as joint forces."""
+    """Random states of a robot: q, (batch, nq); v and a, (batch, nv), where a doubles as joint forces."""
 
     robot: Model
     q: Array
@@ -35,21 +35,21 @@ class States:
         Args:
             robot: The mechanism.
             seed: Seed of the random numbers.
-            count: How many states.
+            count: Number of states.
         """
         rng = np.random.default_rng(seed)
         v, a = rng.uniform(-1.0, 1.0, (2, count, robot.nv))
         return cls(robot, robot.random_configuration(rng, count), v, a)
 
     def parts(self, most: int) -> Iterator[States]:
-        """The same states, at most so many at a time."""
+        """The same states in chunks of at most `most`."""
         for start in range(0, len(self.q), most):
             chosen = slice(start, start + most)
             yield States(self.robot, self.q[chosen], self.v[chosen], self.a[chosen])
 
     @property
     def rounding(self) -> float:
-        """Relative rounding error of results that need no inverse of M."""
+        """Relative rounding error of results that do not involve M⁻¹."""
         return SLACK * max(self.robot.nv, 6) * _EPS
 
 
@@ -75,7 +75,7 @@ def _coriolis(s: States) -> Check:
 
 
 def _power(s: States) -> Check:
-    """The rate of change of energy is the power of the joint forces; by central differences."""
+    """The rate of change of energy equals the power of the joint forces; by central differences."""
     tau = s.robot.inverse_dynamics(s.q, s.v, s.a)
 
     def energy(dt: float) -> Array:
@@ -83,7 +83,7 @@ def _power(s: States) -> Check:
         return there.kinetic + there.potential
 
     ahead, behind = energy(_STEP), energy(-_STEP)
-    scale = np.abs(ahead).max() / _STEP * _EPS  # what cancellation leaves
+    scale = np.abs(ahead).max() / _STEP * _EPS  # error due to cancellation
     return _compare((ahead - behind) / (2.0 * _STEP), np.sum(tau * s.v, axis=-1), _DIFFERENCE + 10.0 * scale)
 
 
@@ -107,7 +107,7 @@ def _forward(s: States) -> Check:
     return forward_against_inverse(s.robot, s.q, s.v, s.a)
 
 
-#: Every law. Errors are relative to the largest entry, or absolute where that is below one.
+#: All laws. Errors are relative to the largest entry, or absolute if that is below one.
 LAWS: dict[str, Callable[[States], Check]] = {
     "M is positive definite: −λmin/λmax": _positive_definite,
     "M a + h = inverse dynamics": _equation_of_motion,
@@ -122,12 +122,12 @@ LAWS: dict[str, Callable[[States], Check]] = {
 
 
 def obeyed(states: States, law: str) -> Check | str:
-    """The result of a law, or why it does not apply to this robot."""
+    """The result of checking a law, or why it does not apply to this robot."""
     try:
         return LAWS[law](states)
     except SingularMechanismError as error:
         return str(error)
-    except np.linalg.LinAlgError:  # a matrix has entries that are not finite
+    except np.linalg.LinAlgError:  # a matrix has non-finite entries
         return Check(float("nan"), states.rounding)
 
 
@@ -137,6 +137,6 @@ def _times(matrix: Array, vector: Array) -> Array:
 
 
 def _compare(actual: Array, expected: Array, tolerance: float) -> Check:
-    """Relative to the largest entry, or to one."""
+    """Largest difference, relative to the largest entry or to one."""
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
     return Check(float(np.max(np.abs(actual - expected), initial=0.0)) / scale, tolerance)

@@ -1,4 +1,4 @@
-"""The demo's second part: the headline of [CK01], Λ of the humanoid's two hands, by every algorithm.
+"""The demo's second part: the headline result of [CK01], Λ of the humanoid's two hands, by every algorithm.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -20,13 +20,13 @@ from kinetree.spatial.value import Array
 
 HANDS = ("left_hand", "right_hand")
 
-#: What [CK01] reports for Λ of this mechanism, on a Pentium II of 266 MHz [s].
+#: Time reported by [CK01] for Λ of this mechanism, on a 266 MHz Pentium II [s].
 PUBLISHED = 1e-3
 
-#: Relative error of Λ that is allowed, in units of n · eps · cond(Λ⁻¹). The worst of 100,000 random states needs 0.13.
+#: Allowed relative error of Λ, in units of n · eps · cond(Λ⁻¹). The worst of 100,000 random states reaches 0.13.
 SLACK = 1.0
 
-#: States used; memory for the condition numbers of more would add nothing.
+#: Most states used; more would cost memory for condition numbers and add nothing.
 MOST = 4096
 
 

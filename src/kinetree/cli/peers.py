@@ -1,4 +1,4 @@
-"""The same file in another library: URDF in Pinocchio, MJCF in MuJoCo."""
+"""Comparison with another library on the same file: URDF with Pinocchio, MJCF with MuJoCo."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kinetree.loading.findings import Findings
 from kinetree.loading.source import Source
 from kinetree.spatial.value import Array
 
-#: Relative difference that two correct libraries may show on any robot.
+#: Relative difference allowed between two correct libraries on any robot.
 TOLERANCE = 1e-9
 
-# Links named in a note.
+# Most links listed in a note.
 _LISTED = 5
 
 #: A result, or why there is none.
@@ -28,13 +28,13 @@ Outcome = Check | str
 
 
 def compared(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
-    """Compare a file's robot with what another library makes of the same file.
+    """Compare a robot with the results of another library on the same file.
 
     Args:
         path: URDF or MJCF.
-        states: States of the robot that Kinetree has loaded.
+        states: States of the robot as loaded by Kinetree.
         floating_base: Whether it was loaded with a floating base.
-        notes: Takes what the user should know about the comparison, each once.
+        notes: Collects notes for the user about the comparison, without duplicates.
 
     Yields:
         What was compared, and the result.
@@ -58,10 +58,10 @@ def compared(path: Path, states: States, floating_base: bool, notes: dict[str, N
 
 
 def _completed(source: Source, notes: dict[str, None]) -> str:
-    """A URDF with all six numbers in each <inertia>.
+    """URDF source with all six numbers in each <inertia>.
 
-    Pinocchio reads files with urdfdom. Where a product of inertia is missing, urdfdom reports an error, keeps the mass
-    and drops the whole inertia. Kinetree takes missing products as zero, so zeros are what both are compared with.
+    Pinocchio reads files with urdfdom. If a product of inertia is missing, urdfdom reports an error, keeps the mass
+    and drops the whole inertia. Kinetree treats missing products as zero, so both are compared with zeros filled in.
     """
     from lxml import etree
 
@@ -121,7 +121,7 @@ def _with_mujoco(path: Path, s: States) -> Iterator[tuple[str, Outcome]]:
 
     model = mujoco.MjModel.from_xml_path(str(path))
     off = mujoco.mjtDisableBit
-    # what Kinetree does not model is switched off
+    # switch off what Kinetree does not model
     for flag in (off.mjDSBL_CONSTRAINT, off.mjDSBL_SPRING, off.mjDSBL_DAMPER, off.mjDSBL_ACTUATION):
         model.opt.disableflags |= flag
     model.opt.density = model.opt.viscosity = 0.0
@@ -153,7 +153,7 @@ def _forward(s: States, other: interop.Counterpart, expected: list[Array]) -> Ou
 
 
 def _agree(actual: Any, expected: list[Array], tolerance: float = TOLERANCE) -> Check:
-    """Sample by sample, relative to the greatest entry."""
+    """Largest difference, relative to the largest entry of each sample or to one."""
     differences = [
         float(np.max(np.abs(one - other), initial=0.0)) / max(1.0, float(np.max(np.abs(other), initial=0.0)))
         for one, other in zip(actual, expected)

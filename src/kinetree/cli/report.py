@@ -1,4 +1,4 @@
-"""The laws and comparisons of a robot, printed one by one."""
+"""Report of the laws and comparisons for a robot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinetree.cli.laws import LAWS, States, obeyed
 from kinetree.cli.peers import Outcome, compared
 from kinetree.cli.terminal import line, safe
 
-# Bytes of the largest array of one round of checks.
+# Size of the largest array in one round of checks [bytes].
 _LARGEST = 2**27
 
 
@@ -23,14 +23,14 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
 
     Args:
         console: Where to print.
-        path: The file that it comes from.
+        path: The file from which it was loaded.
         robot: The robot.
         floating_base: Whether it was loaded with a floating base.
         seed: Seed of the random states.
-        samples: How many states.
+        samples: Number of states.
 
     Returns:
-        Whether nothing failed; what was skipped has not failed.
+        Whether nothing failed; skipped checks do not count as failures.
     """
     console.print(safe(f"{robot!r}, {samples} random state{'s' if samples > 1 else ''}"))
     if not robot.nv:
@@ -52,7 +52,7 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
 
 
 def _at_once(robot: kt.Model) -> int:
-    """How many states to check at a time, so that matrices and poses of all of them fit into memory."""
+    """Number of states to check at a time, so that their matrices and poses fit into memory."""
     return max(1, _LARGEST // (8 * max(robot.nv**2, 16 * len(robot.frames))))
 
 

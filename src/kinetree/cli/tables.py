@@ -1,4 +1,4 @@
-"""Tables without rules. They are as wide as their content: a narrow terminal wraps lines, and never cuts a number."""
+"""Tables without rules, as wide as their content: narrow terminals wrap lines but never truncate a number."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
     """Aligned columns under bold headers.
 
     Args:
-        headers: One for each column, of one or two lines.
+        headers: One for each column, with one or two lines.
         rows: Cells.
-        left: How many columns are flush left; the others are numbers, flush right.
+        left: Number of left-aligned columns; the others hold numbers and are right-aligned.
     """
     split = [header.split("\n") for header in headers]
     depth = max(len(lines) for lines in split)

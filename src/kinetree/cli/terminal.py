@@ -1,4 +1,4 @@
-"""Output streams of any encoding, and text that is safe to print whatever a robot file contains."""
+"""Output streams of any encoding, and strings that are safe to print whatever a robot file contains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from kinetree.model.printing import printable
 
-#: How symbols are spelled where the output's encoding lacks them.
+#: ASCII spellings of symbols that the output's encoding lacks.
 SPELLED = {
     "Λ": "Lambda", "λ": "lambda", "⁻¹": "^-1", "⁻": "^-", "²": "^2", "³": "^3", "ᵀ": "^T", "½": "1/2", "µ": "u",
     "·": "*", "–": "-", "−": "-", "…": "...", "└─": "`-", "├─": "|-", "│": "|",
@@ -24,17 +24,17 @@ _HANDLER = "kinetree.spelled"
 
 
 def console() -> Console:
-    """Standard output. Strings are printed as they are: no markup, no emoji codes, no highlighting."""
+    """Standard output. Strings are printed verbatim: no markup, no emoji codes, no highlighting."""
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def safe(text: object) -> str:
-    """Text of several lines without control characters, which a terminal would obey."""
+    """A string, possibly of several lines, with terminal control characters escaped."""
     return "\n".join(printable(line) for line in str(text).split("\n"))
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """Styled text without control characters.
+    """A styled line without control characters.
 
     Args:
         parts: Strings, or pairs of a string and a style.
@@ -43,11 +43,11 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 
 def prepare() -> None:
-    """Make standard output and error take any text, warnings short, and a closed pipe (`| head`) end the process."""
+    """Make standard output and error accept any character, shorten warnings, and exit on a closed pipe (`| head`)."""
     if sys.platform != "win32":
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     codecs.register_error(_HANDLER, _spell)
-    if sys.stdout is None:  # closed by the shell, as in `>&-`
+    if sys.stdout is None:  # closed by the shell, e.g. `>&-`
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -56,13 +56,13 @@ def prepare() -> None:
 
 
 def discard() -> None:
-    """Send what is still buffered nowhere, after a failure to write it."""
+    """Discard buffered output after a failure to write it."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:
-    """A codec error handler: symbols in words, everything else as an escape sequence."""
+    """Codec error handler: spells out symbols and escapes everything else."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]

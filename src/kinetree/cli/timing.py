@@ -1,4 +1,4 @@
-"""How long a robot's functions take: the least time over short blocks, which interruptions cannot lengthen."""
+"""Timing of a robot's functions: the least time over short blocks, which interruptions cannot distort."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import kinetree as kt
 from kinetree.engines.function import FrameFunction
 from kinetree.spatial.value import Array
 
-#: Length of a timed block, and of all blocks of one measurement [s].
+#: Duration of a timed block, and of all blocks of a measurement [s].
 BLOCK, TOTAL = 0.4e-3, 0.1
 
-#: Single calls take this many samples by turns.
+#: Single calls cycle through this many samples.
 MOST_CALLS = 1024
 
-#: Batches are cut so that no result is larger than this [bytes].
+#: Batches are truncated so that no result is larger than this [bytes].
 LARGEST = 2**29
 
-#: What functions of a time step are given [s].
+#: Argument of functions of a time step [s].
 TIME_STEP = 1e-3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one function costs.
+    """The cost of a function.
 
     Attributes:
-        name: The function.
-        operations: Additions, multiplications, divisions and square roots of one sample.
-        call: One call with one sample [s].
-        batch: Samples of the batch, as many of those given as `LARGEST` allows.
-        sample: One sample of that batch, on one thread [s].
-        spread_sample: One sample of it, on all threads [s]; the same as `sample` where there is one thread.
+        name: Name of the function.
+        operations: Additions, multiplications, divisions and square roots per sample.
+        call: Time of a call with a single sample [s].
+        batch: Samples in the batch, as many of those given as `LARGEST` allows.
+        sample: Time per sample of that batch, on one thread [s].
+        spread_sample: Time per sample of that batch, on all threads [s]; equal to `sample` if there is only one thread.
     """
 
     name: str
@@ -55,8 +55,8 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
     Args:
         robot: The mechanism.
         name: The function.
-        states: By "q" and "v", arrays of shape (batch, nq) and (batch, nv).
-        frame: The frame for functions of one frame.
+        states: Arrays under the keys "q" and "v", of shape (batch, nq) and (batch, nv).
+        frame: The frame for functions of a single frame.
     """
     function = getattr(robot, name)
     one_frame = isinstance(function, FrameFunction) and function.needs_frames
@@ -68,7 +68,7 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
     batch = max(1, min(len(arrays[0]), LARGEST // size(function(*(array[0] for array in arrays), *rest))))
     call = least_time(function, [[*sample, *rest] for sample in zip(*(array[:MOST_CALLS] for array in arrays))])
     whole = [array[:batch] for array in arrays] + rest
-    # into one array that is used again: fresh memory for each result would cost more than many functions do
+    # reuse one output array: allocating each result would cost more than many functions do
     into = partial(function, out=function(*whole))
     with threads(1):
         sample = least_time(into, [whole]) / batch
@@ -77,12 +77,12 @@ def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Co
 
 
 def size(result: Any) -> int:
-    """Bytes of an array, or of several."""
+    """Size of one or several arrays [bytes]."""
     return sum(array.nbytes for array in result) if isinstance(result, tuple) else int(np.asarray(result).nbytes)
 
 
 def least_time(function: Callable[..., object], arguments: Sequence[Sequence[Any]]) -> float:
-    """Least time of one call [s], over blocks of calls that take the arguments by turns."""
+    """Least time of a call [s], over blocks of calls that cycle through the arguments."""
     single = min(_block(function, arguments[:1]) for _ in range(3))
     length = max(1, min(len(arguments), int(BLOCK / single)))
     best, start = single, 0
@@ -102,7 +102,7 @@ def _block(function: Callable[..., object], arguments: Sequence[Sequence[Any]]) 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Use a number of threads for a while."""
+    """Set the number of threads temporarily."""
     before = kt.get_threads()
     kt.set_threads(count)
     try:

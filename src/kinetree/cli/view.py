@@ -1,4 +1,4 @@
-"""A robot in a browser, or in a film that moves each of its joints."""
+"""Show a robot in a browser, or write a film that moves each of its joints."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kinetree.errors import KinetreeError, ModelWarning
 from kinetree.spatial.value import Array
 from kinetree.viewer.sliders import configuration_of, coordinates, values_of
 
-# Each joint takes this long to go through its range and back [s], less if the film would become longer than a minute.
+# Time for each joint to move through its range and back [s]; less if the film would exceed a minute.
 _SECONDS, _LONGEST = 1.5, 60.0
 
 _T = TypeVar("_T")
 
 
 def film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
-    """Write a film in which each joint goes through its range, one after the other."""
+    """Write a film in which the joints move through their ranges one after the other."""
     q, time = sweep(robot)
     written = _told(lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots))
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
@@ -41,7 +41,7 @@ def show(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], p
 
 
 def sweep(robot: kt.Model) -> tuple[Array, Array]:
-    """A motion in which each coordinate goes to its upper end, to its lower end, and back.
+    """A motion in which each coordinate moves to its upper limit, to its lower limit, and back.
 
     Returns:
         Configurations, (T, nq), and times, (T,) [s].
@@ -55,7 +55,7 @@ def sweep(robot: kt.Model) -> tuple[Array, Array]:
         rest = values_of(joint, start[joint.q_slice])
         for i, coordinate in enumerate(coordinates(joint)):
             low, high = coordinate.lower, coordinate.upper
-            # no two neighbours are half a turn apart: which way round would not be clear
+            # no two successive values are half a turn apart, where the direction of rotation would be ambiguous
             for value in (
                 *np.linspace(rest[i], high, 3)[1:],
                 *np.linspace(high, low, 5)[1:],
@@ -69,7 +69,7 @@ def sweep(robot: kt.Model) -> tuple[Array, Array]:
 
 
 def _told(make: Callable[[], _T]) -> _T:
-    """The result of a function; its warnings become lines, and its errors the end."""
+    """Call a function and return its result; warnings are printed, and errors terminate the command."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ModelWarning)
         try:
