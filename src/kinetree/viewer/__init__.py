@@ -1,6 +1,6 @@
-"""Robots in a browser: `View` shows one live, `film` writes a motion as one HTML file. Needs the extra `viewer`.
+"""Robots in a browser: `View` shows one live, `film` writes a motion as an HTML file. Requires the extra `viewer`.
 
-The page is served to this machine only, it fetches nothing, and a film needs no server at all.
+The page is served to this machine only and downloads nothing; a film needs no server at all.
 """
 
 from kinetree.viewer.film import film

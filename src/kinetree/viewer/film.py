@@ -1,4 +1,4 @@
-"""A motion as one HTML file that plays in any browser, without a server and without a network."""
+"""A motion as a single HTML file that plays in any browser, without a server or a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kinetree.viewer.overlays import Overlays, draw
 from kinetree.viewer.scene import Scene
 from kinetree.viewer.visuals import read
 
-# More pictures make a file that no browser opens in a reasonable time.
+# With more pictures, browsers take too long to open the file.
 _MOST_PICTURES = 20_000
 
 
@@ -37,32 +37,32 @@ def film(
     rate: float = 30.0,
     force_scale: float | None = None,
 ) -> Path:
-    """Write a motion as one HTML file, with everything that a browser needs in it.
+    """Write a motion as a single, self-contained HTML file.
 
     Args:
-        path: Of the file. An old one is replaced.
+        path: Path of the file. An existing file is replaced.
         robot: The mechanism.
         q: Configurations along the motion, (T, nq).
-        time: When each is reached, increasing, (T,) [s]; by default they come at `rate`.
+        time: Times of the configurations, increasing, (T,) [s]; by default they are spaced at `rate`.
         visuals: As for `View`.
         package_roots: As for `View`.
         ellipsoids: As for `View.show`.
         forces: By frame, in its axes: forces (T, 3) [N] or wrenches, moment first, (T, 6) [N m, N]. Without the first
-            axis they are the same all the time.
+            axis they are constant.
         center_of_mass: As for `View.show`.
         inertias: As for `View.show`.
         frames: As for `View.show`.
-        rate: Pictures per second. In between, the motion is interpolated along the robot's coordinates; forces are
-            those of the sample before.
+        rate: Pictures per second. Between samples, the motion is interpolated in the robot's coordinates; forces are
+            those of the preceding sample.
         force_scale: As for `View`.
 
     Returns:
         The path.
 
     Raises:
-        InputError: If an argument is wrong.
+        InputError: If an argument is invalid.
         ImportError: If viser is not installed.
-        LoadError: If the file of visuals cannot be read.
+        LoadError: If the file with the visuals cannot be read.
     """
     if isinstance(ellipsoids, str):
         raise InputError(f"ellipsoids={ellipsoids!r} is one name; give a list of them")
@@ -83,7 +83,7 @@ def film(
         scene.show_layer("frames", frames)
         pictures = ({name: push[i] for name, push in pushes.items()} for i in range(len(samples)))
         draw(scene, overlays, samples[0], names, next(pictures), center_of_mass)
-        recorder = server.get_scene_serializer()  # starts with what is there
+        recorder = server.get_scene_serializer()  # starts with the current scene
         for sample, push in zip(samples[1:], pictures):
             recorder.insert_sleep(1.0 / rate)
             draw(scene, overlays, sample, names, push, center_of_mass)
@@ -129,7 +129,7 @@ def _times(time: Any, count: int, rate: float) -> Array:
 
 
 def _pictures(times: Array, rate: float) -> Array:
-    """When pictures are taken: evenly, from the first sample to the last."""
+    """Times of the pictures: evenly spaced from the first sample to the last."""
     count = int(min((times[-1] - times[0]) * rate, float(_MOST_PICTURES)) + 1e-9) + 1
     if count > _MOST_PICTURES:
         raise InputError(f"the film would have more than {_MOST_PICTURES} pictures; lower rate=, or cut the motion")
@@ -138,7 +138,7 @@ def _pictures(times: Array, rate: float) -> Array:
 
 
 def _interpolated(robot: Model, motion: Array, times: Array, at: Array, before: Array) -> Array:
-    """Configurations at the times of pictures, on the way from sample to sample that `integrate` takes."""
+    """Configurations at the times of the pictures, interpolated between samples along the path of `integrate`."""
     after = np.minimum(before + 1, len(times) - 1)
     span = np.where(after > before, times[after] - times[before], 1.0)
     share = np.clip((at - times[before]) / span, 0.0, 1.0)

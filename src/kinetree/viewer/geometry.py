@@ -1,4 +1,4 @@
-"""Shapes that robots are drawn with: triangle meshes, and where they are fixed."""
+"""Shapes for drawing robots: triangle meshes, and their placement on bodies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Mesh:
     Attributes:
         vertices: (n, 3) [m].
         faces: Three vertices each, counterclockwise seen from outside, (m, 3).
-        color: What its file says; None if it says nothing.
-        smooth: Whether shading is interpolated across edges; else each triangle is flat.
+        color: Colour given in the mesh file; None if there is none.
+        smooth: Whether shading is interpolated across edges; otherwise triangles are shaded flat.
     """
 
     vertices: Array
@@ -52,7 +52,7 @@ class Visual:
 
 
 def box(size: tuple[float, ...]) -> Mesh:
-    """A box about the origin, edges along the axes [m]."""
+    """A box centred at the origin, edges along the axes [m]."""
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
     quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
     faces = [triangle for a, b, c, d in quads for triangle in ((a, b, c), (a, c, d))]
@@ -60,15 +60,15 @@ def box(size: tuple[float, ...]) -> Mesh:
 
 
 def cylinder(radius: float, length: float) -> Mesh:
-    """A cylinder about the origin, its axis along z [m]."""
+    """A cylinder centred at the origin, its axis along z [m]."""
     half = length / 2.0
-    # rims come twice, so that the edge between lid and wall stays sharp
+    # rims are duplicated, so that the edge between cap and wall stays sharp
     rings = [(-half, 0.0), (-half, radius), (-half, radius), (half, radius), (half, radius), (half, 0.0)]
     return _revolved(rings, skip=(1, 3))
 
 
 def ellipsoid(semi_axes: tuple[float, ...]) -> Mesh:
-    """An ellipsoid about the origin [m]; a sphere has three equal semi-axes."""
+    """An ellipsoid centred at the origin [m]; a sphere has three equal semi-axes."""
     angles = np.linspace(0.0, np.pi, _AROUND // 2 + 1)
     rings = [(-np.cos(angle), np.sin(angle)) for angle in angles[:-1]]
     unit = _revolved([*rings, (1.0, 0.0)])
@@ -88,7 +88,7 @@ def capsule(start: Array, end: Array, radius: float) -> Mesh:
 
 
 def _revolved(rings: list[tuple[float, float]], skip: tuple[int, ...] = ()) -> Mesh:
-    """The surface of rings of (height, radius) along z, bottom first; `skip` names those not joined to the next."""
+    """Surface through rings of (height, radius) along z, bottom first; `skip` lists those not joined to the next."""
     turn = 2.0 * np.pi * np.arange(_AROUND) / _AROUND
     circle = np.stack([np.cos(turn), np.sin(turn), np.zeros(_AROUND)], axis=-1)
     vertices = np.concatenate([radius * circle + [0.0, 0.0, height] for height, radius in rings])

@@ -1,8 +1,8 @@
-"""Mesh files of doubtful origin: where they may lie, how large they may be, and which formats are read.
+"""Untrusted mesh files: allowed locations, size limits and supported formats.
 
-A robot's file names its meshes by strings that anybody may have written. A mesh is read only if it lies inside one of
-the directories that the user gave, whatever `..`, absolute paths and symbolic links make of its name. Nothing is
-fetched.
+The mesh names in a robot's file may have been written by anybody. A mesh is read only if it resolves to a path inside
+one of the directories given by the user, with `..`, absolute paths and symbolic links taken into account. Nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kinetree.loading.source import clipped
 from kinetree.viewer.geometry import Mesh
 from kinetree.viewer.mesh_formats import collada, stl, wavefront
 
-#: Larger mesh files are refused [bytes].
+#: Larger mesh files are rejected [bytes].
 LARGEST = 64 * 2**20
 
-#: Meshes with more triangles are refused: browsers choke on them.
+#: Meshes with more triangles are rejected: browsers choke on them.
 MOST_FACES = 1_000_000
 
-# Coordinates beyond this are no robot's, and would leave the range of a graphics card [m].
+# Larger coordinates are implausible for a robot, and exceed the range of graphics cards [m].
 _FARTHEST = 1e6
 
 _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]] = {
@@ -36,12 +36,12 @@ _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]
 
 
 class Roots:
-    """The directories that meshes may come from.
+    """The directories from which meshes may be read.
 
     Args:
-        given: Directories with packages in them, or packages themselves. `package://name/rest` is looked for as
-            `name/rest` in each of them, and as `rest` in those that are called `name`.
-        beside: Directory of the robot's file, which relative names start from; None if it has none.
+        given: Directories that contain packages, or packages themselves. `package://name/rest` is looked up as
+            `name/rest` in each of them, and as `rest` in those named `name`.
+        beside: Directory of the robot's file, to which names are relative; None if it has none.
     """
 
     def __init__(self, given: Sequence[str | os.PathLike[str]] = (), beside: Path | None = None) -> None:
@@ -54,13 +54,13 @@ class Roots:
         self.beside = None if beside is None else Path(os.path.realpath(beside))
 
     def find(self, name: str) -> Path:
-        """The real path of a mesh.
+        """The resolved path of a mesh.
 
         Args:
-            name: As the robot's file gives it: `package://…`, `file://…`, or a path.
+            name: As written in the robot's file: `package://…`, `file://…`, or a path.
 
         Raises:
-            LoadError: If it is outside of all roots, or nowhere.
+            LoadError: If it is outside all roots, or not found.
         """
         scheme, separator, rest = name.partition("://")
         if separator and scheme not in ("package", "model", "file"):
@@ -83,7 +83,7 @@ class Roots:
         raise LoadError(f"not found; looked in {where}{self._hint(rest) if scheme == 'package' else ''}", name)
 
     def _hint(self, name: str) -> str:
-        """Where the package seems to be, told by the path of the robot's file."""
+        """A guess at the package's location, from the path of the robot's file."""
         package = name.partition("/")[0]
         for directory in self.beside.parents if self.beside is not None else ():
             if directory.name == package:
@@ -104,7 +104,7 @@ class Roots:
         return self.given if self.beside is None else (self.beside, *self.given)
 
     def hold(self, real: Path) -> bool:
-        """Whether a path without symbolic links lies inside."""
+        """Whether a path without symbolic links lies inside one of the roots."""
         return any(real.is_relative_to(root) for root in self._searched())
 
 
@@ -112,11 +112,11 @@ def load(name: str, roots: Roots) -> list[Mesh]:
     """The parts of a mesh file, one for each colour.
 
     Args:
-        name: As the robot's file gives it.
-        roots: Where it may be.
+        name: As written in the robot's file.
+        roots: Directories from which it may be read.
 
     Raises:
-        LoadError: If it cannot be found or read, or is too large; the file is named as the robot's file does.
+        LoadError: If it cannot be found or read, or is too large; names the mesh as the robot's file does.
     """
     shown = name if len(name) <= 200 else name[:200] + "…"
     try:
@@ -136,7 +136,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file; pipes and devices would not end."""
+    """The content of a regular file; reading pipes or devices might never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as opened:
@@ -151,7 +151,7 @@ def _content(path: Path) -> bytes:
 
 
 def _beside(path: Path, name: str, roots: Roots) -> bytes | None:
-    """A file that a mesh refers to, such as its materials; None unless it may be read."""
+    """A file referenced by a mesh, such as its materials; None if it may not or cannot be read."""
     try:
         real = Path(os.path.realpath(path.parent / name))
         return _content(real) if roots.hold(real) else None

@@ -1,4 +1,4 @@
-"""Visuals of an MJCF file, through MuJoCo's own compiler."""
+"""Visuals of an MJCF file, by way of MuJoCo's own compiler."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from kinetree.spatial.value import Array
 from kinetree.viewer import geometry
 from kinetree.viewer.geometry import Mesh, Visual
 
-# MuJoCo's viewer shows these groups unless told otherwise; the others hold what only collides.
+# Groups that MuJoCo's viewer shows by default; the others hold collision geometry.
 _SHOWN = (0, 1, 2)
 
-# Planes without an end are drawn this large [m].
+# Size at which infinite planes are drawn [m].
 _HORIZON = 5.0
 
-# What a geom without material or colour has.
+# Colour of a geom without material or colour.
 _UNPAINTED = (0.5, 0.5, 0.5, 1.0)
 
 
 def mjcf_visuals(
     source: Source, findings: Findings, package_roots: Sequence[str | os.PathLike[str]] = ()
 ) -> list[Visual]:
-    """What the bodies of a file look like.
+    """The visuals of the bodies of a file.
 
     Args:
-        source: Its text.
+        source: The MJCF source.
         findings: Collects what cannot be drawn.
-        package_roots: Directories that meshes may come from, besides that of the file itself.
+        package_roots: Directories from which meshes may be read, besides that of the file itself.
     """
     reduction = Reduction(source, Directory(source, None, package_roots), findings, looks=True)
-    # what MuJoCo warns of was told when the robot itself was loaded
+    # MuJoCo's warnings were already reported when the robot itself was loaded
     return visuals_of(compiled(reduction, Findings(source.file)), findings)
 
 
 def visuals_of(model: Any, findings: Findings) -> list[Visual]:
-    """What the bodies of a `mujoco.MjModel` look like."""
+    """The visuals of the bodies of a `mujoco.MjModel`."""
     names = Names(model)
     visuals: list[Visual] = []
     for geom in range(model.ngeom):

@@ -1,6 +1,6 @@
-"""What mechanics adds to the picture: forces, inertias felt at frames, the centre of mass.
+"""Mechanical quantities drawn over the robot: forces, effective inertias at frames, the centre of mass.
 
-Nodes are made when first needed, and afterwards only changed: a film moves handles, it does not replace nodes.
+Nodes are created when first needed and only modified afterwards: a film moves handles, it does not replace nodes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _GREEN: Color = (0.31, 0.70, 0.35, 0.4)
 _RED, _VIOLET = (215, 50, 45), (130, 70, 180)
 _BLACK: Color = (0.12, 0.12, 0.14, 1.0)
 
-# A frame that one kilogram seems to sit on has an ellipsoid of this radius, of the robot's size. It grows with √mass.
+# Radius of the ellipsoid for an effective mass of 1 kg, relative to the robot's size. It grows with √mass.
 _PER_ROOT_KILOGRAM = 0.05
 
-# Inertias are infinite in directions that a frame cannot move in; ellipsoids are not, of the robot's size.
+# Largest radius of an ellipsoid, relative to the robot's size: inertia is infinite in directions without motion.
 _LONGEST = 0.5
 
-# An arrow as long as this, of the robot's size, is its weight.
+# Length of an arrow for the robot's own weight, relative to its size.
 _WEIGHT = 0.5
 
 
@@ -49,25 +49,25 @@ class Overlays:
         self._center: tuple[Any, Any] | None = None
 
     def ellipsoids(self, q: Array, poses: Mapping[str, Array], frames: Iterable[str]) -> None:
-        """Draw Λ of the positions of frames, and hide those of others.
+        """Draw Λ of the positions of the given frames, and hide the ellipsoids of all others.
 
-        The radius along a direction is proportional to √(mass felt in it).
+        The radius along a direction is proportional to √(effective mass in that direction).
 
         Args:
             q: Configuration, (nq,).
-            poses: Of all frames.
-            frames: Names.
+            poses: Poses of all frames.
+            frames: Names of the frames.
 
         Raises:
-            SingularMechanismError: If the robot has no inverse mass matrix.
+            SingularMechanismError: If the robot's mass matrix is not invertible.
         """
         wanted = list(frames)
         for name in wanted:
-            self.scene.robot.site(name)  # raises for names that are not there
+            self.scene.robot.site(name)  # raises for unknown names
             if name not in self._ellipsoids:
                 task = Task(name, "position")
                 function = self.scene.robot.tasks([task], reference="local_world_aligned").inverse_inertia
-                function(q)  # raises, if at all, before anything is drawn
+                function(q)  # any error is raised before anything is drawn
                 unit = geometry.ellipsoid((1.0, 1.0, 1.0))
                 path = f"/inertia felt at/{len(self._ellipsoids)}"
                 self._ellipsoids[name] = self.scene.mesh(path, unit, _GREEN), function
@@ -89,10 +89,10 @@ class Overlays:
         return axes, np.minimum(radii, longest)
 
     def forces(self, poses: Mapping[str, Array], forces: Mapping[str, Any]) -> None:
-        """Draw forces (red) and moments (violet) at frames, and hide those of others.
+        """Draw forces (red) and moments (violet) at the given frames, and hide those at all others.
 
         Args:
-            poses: Of all frames.
+            poses: Poses of all frames.
             forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
         """
         checked = {name: self._wrench(name, value) for name, value in forces.items()}
@@ -135,11 +135,11 @@ class Overlays:
         )
 
     def center_of_mass(self, q: Array, shown: bool) -> None:
-        """Draw the centre of mass, and where it is on the floor, or hide both."""
+        """Draw the centre of mass and its projection onto the floor, or hide both."""
         if self._center is None:
             if not shown:
                 return
-            self.scene.robot.center_of_mass(q)  # raises, if at all, before anything is drawn
+            self.scene.robot.center_of_mass(q)  # any error is raised before anything is drawn
             radius = 0.018 * self.scene.size
             ball = self.scene.mesh("/center of mass/ball", geometry.ellipsoid((radius, radius, radius)), _BLACK)
             flat = geometry.ellipsoid((radius, radius, 0.1 * radius))
@@ -162,7 +162,7 @@ def draw(
     forces: Mapping[str, Any],
     center_of_mass: bool,
 ) -> None:
-    """One picture: the robot at a configuration with all that is drawn over it, for the browser to show at once."""
+    """One picture: the robot at a configuration with all overlays, which the browser shows at once."""
     with scene.server.atomic():
         poses = scene.show(q)
         overlays.ellipsoids(q, poses, ellipsoids)

@@ -1,4 +1,4 @@
-"""A robot in a browser: nodes that are made once, and move with its bodies."""
+"""A robot in a browser: nodes that are created once and move with its bodies."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
 
 _DIRECTIONS = np.array([direction for direction in product((-1.0, 0.0, 1.0), repeat=3) if any(direction)])
 
-#: What can be shown and hidden as a whole.
+#: Layers that can be shown or hidden as a whole.
 LAYERS = ("visuals", "skeleton", "inertias", "frames")
 
 
 class Scene:
-    """The bodies of a robot as nodes of viser.
+    """The bodies of a robot as viser nodes.
 
-    Bodies with visuals look like them; those without are capsules along their links.
+    Bodies are drawn with their visuals; those without are drawn as capsules along their links.
 
     Args:
-        server: Of viser.
+        server: The viser server.
         robot: The mechanism.
-        visuals: What its file says about its looks.
+        visuals: The visuals of its file.
 
     Attributes:
-        size: Of the robot, roughly [m].
-        up: Against gravity, a unit vector, (3,).
+        size: Approximate size of the robot [m].
+        up: Unit vector opposite to gravity, (3,).
         floor: Rotation whose z column is up, (3, 3).
         layers: Nodes of each of `LAYERS`.
     """
@@ -74,7 +74,7 @@ class Scene:
         return by_name
 
     def corners(self, q: Array) -> Array:
-        """Outermost points of everything that is drawn of the robot, (…, 3), at configurations, (…, nq)."""
+        """Outermost points of the robot as drawn, (…, 3), at configurations, (…, nq)."""
         placed = dict(zip(self.robot.frames, np.moveaxis(poses(self.robot, q), -3, 0)))
         found = [
             np.concatenate(own) @ np.swapaxes(placed[name][..., :3, :3], -1, -2) + placed[name][..., None, :3, 3]
@@ -84,7 +84,7 @@ class Scene:
         return np.concatenate(found, axis=-2).reshape(-1, 3) if found else np.zeros((1, 3))
 
     def standing(self) -> Array:
-        """The neutral configuration, with a floating robot raised, or lowered, onto the floor, (nq,)."""
+        """The neutral configuration, with a floating robot moved vertically onto the floor, (nq,)."""
         q = self.robot.neutral()
         height = float(np.min(self.corners(q) @ self.up))
         for joint in self.robot.joints:
@@ -93,7 +93,7 @@ class Scene:
         return q
 
     def aim(self, q: Array) -> None:
-        """Let browsers that are opened from now on see all of the robot at configurations, (…, nq)."""
+        """Point the initial camera so that the whole robot is visible at configurations, (…, nq)."""
         corners = self.corners(q)
         low, high = corners.min(axis=0), corners.max(axis=0)
         away = 0.65 * max(float(np.linalg.norm(high - low)), self.size)
@@ -108,7 +108,7 @@ class Scene:
                 handle.visible = shown
 
     def mesh(self, path: str, mesh: Mesh, color: Color, placement: Array | None = None) -> Any:
-        """Add a mesh under the name of a node."""
+        """Add a mesh as a node at the given path."""
         red, green, blue, opacity = color
         place = np.eye(4) if placement is None else placement
         return self.server.scene.add_mesh_simple(
@@ -118,19 +118,19 @@ class Scene:
             color=(round(255 * red), round(255 * green), round(255 * blue)),
             opacity=None if opacity >= 1.0 else opacity,
             flat_shading=not mesh.smooth,
-            side="double",  # exporters do not agree which side is out
+            side="double",  # exporters disagree on which side is the outside
             wxyz=quaternion_of(place[:3, :3]),
             position=place[:3, 3],
         )
 
     def _draw_visuals(self, visuals: Sequence[Visual]) -> set[str]:
-        """Draw what the file says, and return the bodies that have looks now."""
+        """Draw the visuals of the file; returns the bodies that have any."""
         drawn: set[str] = set()
         for i, visual in enumerate(visuals):
             body = visual.body
             if body == "world" and "world_link" in self._names:
-                body = "world_link"  # the loader's name of a link "world" that moves
-            if body in self._names:  # else it is of a part that was not loaded
+                body = "world_link"  # the loader's name for a moving link "world"
+            if body in self._names:  # otherwise it belongs to a part that was not loaded
                 path = f"{self._names[body]}/visual {i}"
                 handle = self.mesh(path, visual.mesh, visual.color or _PLAIN, visual.placement)
                 self.layers["visuals"].append(handle)
@@ -139,7 +139,7 @@ class Scene:
         return drawn
 
     def _draw_skeleton(self, drawn: set[str]) -> None:
-        """Capsules; bodies that have looks show theirs only when the skeleton is asked for."""
+        """Draw capsules; those of bodies with visuals appear only in the skeleton layer."""
         colors = stand_ins.branch_colors(self.robot)
         for name, meshes in stand_ins.capsules(self.robot, self.size).items():
             for i, mesh in enumerate(meshes):
@@ -174,13 +174,13 @@ class Scene:
             )
 
     def _note(self, body: str, mesh: Mesh, placement: Array) -> None:
-        """Remember the outermost vertices of a mesh, in the body's axes and halfway between them."""
+        """Store the outermost vertices of a mesh along the body's axes and halfway between them."""
         placed = mesh.vertices @ placement[:3, :3].T + placement[:3, 3]
         outermost = np.unique([np.argmax(placed @ direction) for direction in _DIRECTIONS])
         self._corners.setdefault(body, []).append(placed[outermost])
 
     def _draw_floor(self) -> None:
-        """A grid through the world's origin, across gravity."""
+        """Draw a grid through the world's origin, perpendicular to gravity."""
         cell = 10.0 ** np.floor(np.log10(self.size)) / 2.0
         self.server.scene.set_up_direction(tuple(self.up))
         self.server.scene.add_grid(
@@ -202,5 +202,5 @@ def poses(robot: Model, q: Array) -> Array:
 
 
 def _plain(name: str) -> str:
-    """A name as one step of a path."""
+    """A name as a single component of a path."""
     return name.replace("/", "∕")[:80]

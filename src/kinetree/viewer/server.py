@@ -1,4 +1,4 @@
-"""A viser server that only this machine can reach, and that fetches nothing and shares nothing."""
+"""A viser server that only this machine can reach, and that downloads and shares nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from kinetree.errors import ViewerError
 
-#: The only address that is ever listened on.
+#: The only address on which the server listens.
 HOST = "127.0.0.1"
 
 _INSTALL = 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
@@ -18,8 +18,8 @@ def start(port: int, title: str) -> Any:
     """A `viser.ViserServer` on the loopback address.
 
     Args:
-        port: Where to listen; 0 takes any that is free.
-        title: Shown on top of the controls.
+        port: Port to listen on; 0 selects any free port.
+        title: Title shown above the controls.
 
     Raises:
         ImportError: If viser is not installed.
@@ -30,11 +30,11 @@ def start(port: int, title: str) -> Any:
     except ModuleNotFoundError as error:
         raise ImportError(_INSTALL) from error
 
-    # any page could ask viser's own server for a tunnel to the outside
+    # otherwise any page could request a public tunnel from viser's own server
     local = type("Local", (viser.ViserServer,), {"request_share_url": _share_nothing})
     with _quiet():
         server = local(host=HOST, port=port, label=title, verbose=False)
-    if port and server.get_port() != port:  # viser takes the next port that is free, without a word
+    if port and server.get_port() != port:  # viser silently takes the next free port
         stop(server)
         raise ViewerError(
             f"port {port} of {HOST} is in use, by another viewer perhaps; close it, or choose another port (0: any)"
@@ -44,7 +44,7 @@ def start(port: int, title: str) -> Any:
 
 
 def _share_nothing(_server: Any, *_: Any, **__: Any) -> None:
-    """Stands in for the method that asks a server of viser's makers for an address."""
+    """Replaces the method that requests a public address from a server run by viser's developers."""
 
 
 def stop(server: Any) -> None:
@@ -55,7 +55,7 @@ def stop(server: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without viser's own words on the terminal."""
+    """Suppress viser's own output on the terminal."""
     import rich
 
     console = rich.get_console()

@@ -1,4 +1,4 @@
-"""Sliders for the coordinates of joints."""
+"""Sliders for joint coordinates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinetree.model.model import Model
 from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
 
-# How far joints without limits can be moved.
+# Range of the sliders of joints without limits, to either side [rad, m].
 _TURN, _LENGTH = math.pi, 2.0
 
 
@@ -23,9 +23,9 @@ class Coordinate:
     """One slider.
 
     Attributes:
-        label: What it says.
+        label: Its label.
         lower: Left end [rad or m].
-        upper: Right end.
+        upper: Right end [rad or m].
     """
 
     label: str
@@ -34,7 +34,7 @@ class Coordinate:
 
 
 def coordinates(joint: Joint) -> tuple[Coordinate, ...]:
-    """The sliders of a joint: its numbers, with roll, pitch and yaw in place of a quaternion."""
+    """The sliders of a joint: its coordinates, with roll, pitch and yaw in place of a quaternion."""
     if joint.nq == joint.nv:
         names = [joint.name] if joint.nq == 1 else [f"{joint.name} {i}" for i in range(joint.nq)]
         return tuple(
@@ -53,7 +53,7 @@ def _bounded(label: str, lower: float, upper: float, reach: float) -> Coordinate
 
 
 def values_of(joint: Joint, q: Array) -> Array:
-    """What the sliders of a joint say at its configuration, (nq,)."""
+    """Slider values of a joint at its configuration, (nq,)."""
     if joint.nq == joint.nv:
         return q
     R = matrix_of(q[-4:])
@@ -63,7 +63,7 @@ def values_of(joint: Joint, q: Array) -> Array:
 
 
 def configuration_of(joint: Joint, values: Array) -> Array:
-    """The configuration of a joint, (nq,), that its sliders say."""
+    """The configuration of a joint, (nq,), from its slider values."""
     if joint.nq == joint.nv:
         return values
     about_x, about_y, about_z = (exp_quaternion(angle * axis) for angle, axis in zip(values[-3:], np.eye(3)))
@@ -74,7 +74,7 @@ class Sliders:
     """Sliders of all joints of a robot.
 
     Args:
-        gui: Of a viser server.
+        gui: GUI of a viser server.
         robot: The mechanism.
         moved: Called with a joint and its new configuration, (nq,), when a user moves one of its sliders.
     """
@@ -90,7 +90,7 @@ class Sliders:
             self._handles.append((joint, handles))
 
     def show(self, q: Array) -> None:
-        """Set all sliders to a configuration; those at a value out of their range stop at its end."""
+        """Set all sliders to a configuration, clamping values to their ranges."""
         for joint, handles in self._handles:
             for handle, value in zip(handles, values_of(joint, q[joint.q_slice])):
                 within = min(max(float(value), handle.min), handle.max)
@@ -100,14 +100,14 @@ class Sliders:
 
 def _moved(joint: Joint, handles: list[Any], moved: Callable[[Joint, Array], None]) -> Callable[[Any], None]:
     def update(event: Any) -> None:
-        if event.client is not None:  # else the program moved it
+        if event.client is not None:  # otherwise the program moved it
             moved(joint, configuration_of(joint, np.array([handle.value for handle in handles])))
 
     return update
 
 
 def _slider(gui: Any, coordinate: Coordinate, value: float) -> Any:
-    # whole thousandths, rounded inwards, are easier to read
+    # limits rounded inwards to thousandths are easier to read
     low, high = math.ceil(1e3 * coordinate.lower) / 1e3, math.floor(1e3 * coordinate.upper) / 1e3
     if high - low < 0.1:
         low, high = coordinate.lower, coordinate.upper

@@ -1,4 +1,4 @@
-"""Shapes of bodies that nobody drew: capsules along the links, and ellipsoids with the same inertia."""
+"""Shapes for bodies without visuals: capsules along the links, and ellipsoids of equal inertia."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kinetree.spatial.value import Array
 from kinetree.viewer import geometry
 from kinetree.viewer.geometry import Color, Mesh
 
-# Thickness of capsules, of their length; between the bounds, of the robot's size.
+# Radius of capsules relative to their length, and its bounds relative to the robot's size.
 _THICKNESS, _THINNEST, _THICKEST = 0.12, 0.01, 0.03
 
-# Shorter links than this, of the robot's size, are no more than their joint.
+# Links shorter than this, relative to the robot's size, are drawn as their joint only.
 _SHORT = 0.01
 
 #: Muted colours, one for each branch.
@@ -28,7 +28,7 @@ PALETTE: tuple[Color, ...] = (
 
 
 def size(robot: Model, poses: Array) -> float:
-    """How large the robot is: the longest edge of the box around all of its frames [m]."""
+    """Size of the robot: the longest edge of the bounding box of all its frames [m]."""
     points = poses[:, :3, 3]
     extent = float(np.max(np.ptp(points, axis=0), initial=0.0))
     reach = max((float(np.linalg.norm(body.com)) for body in robot.bodies), default=0.0)
@@ -44,7 +44,7 @@ def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
         scale: Its size [m].
 
     Returns:
-        Meshes by the names of bodies, in their link frames.
+        Meshes by body name, in the bodies' link frames.
     """
     ends: dict[str, list[Array]] = {body.name: [] for body in robot.bodies}
     for body in robot.bodies:
@@ -90,8 +90,8 @@ def inertia_ellipsoid(body: Body) -> tuple[Array, Array] | None:
     """The homogeneous ellipsoid with the body's mass and inertia.
 
     Returns:
-        Its axes as columns, (3, 3), and its semi-axes, (3,) [m]; None for a body without mass or with an inertia that
-        no body has.
+        Its axes as columns, (3, 3), and its semi-axes, (3,) [m]; None for a massless body or a physically inconsistent
+        inertia.
     """
     if not body.mass > 0.0:
         return None
@@ -101,5 +101,5 @@ def inertia_ellipsoid(body: Body) -> tuple[Array, Array] | None:
         return None
     if np.linalg.det(axes) < 0.0:
         axes[:, 0] = -axes[:, 0]
-    # flat ones are drawn a millimetre thick
+    # flat ellipsoids get semi-axes of at least a millimetre
     return axes, np.maximum(np.sqrt(np.maximum(squares, 0.0)), 1e-3)

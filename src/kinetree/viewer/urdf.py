@@ -15,18 +15,18 @@ from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, meshes
 from kinetree.viewer.geometry import Color, Mesh, Visual
 
-# Shapes beyond this are no robot's [m]; scales beyond it neither.
+# Larger shapes [m], or scales, are implausible for a robot.
 _LARGEST = 1e4
 
 _Parts = list[Mesh]
 
 
 def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> Iterator[Visual]:
-    """What the links of a file look like; meshes are read as they are asked for.
+    """The visuals of the links of a file; meshes are read on demand.
 
     Args:
-        source: Its text.
-        roots: Where meshes may be.
+        source: The URDF source.
+        roots: Directories from which meshes may be read.
         findings: Collects what cannot be drawn.
     """
     document = Document(source, Findings(source.file), _ATTRIBUTES)
@@ -88,7 +88,7 @@ def _visual(
 
 
 def _color(document: Document, material: Element) -> Color | None:
-    """The colour of a material; None if it has none, or one that is not four numbers."""
+    """The colour of a material; None if it is missing or malformed."""
     element = material.find("color")
     if element is None:
         return None
@@ -139,7 +139,7 @@ def _mesh(document: Document, element: Element, mesh: Callable[[str], _Parts]) -
 
 
 def scaled(part: Mesh, scale: Array) -> Mesh:
-    """A mesh stretched along the axes; a mirrored one keeps its outside outside."""
+    """A mesh scaled along the axes; the faces of a mirrored mesh still point outwards."""
     faces = part.faces if np.prod(scale) > 0.0 else part.faces[:, ::-1]
     return Mesh(part.vertices * scale, faces, part.color, part.smooth)
 

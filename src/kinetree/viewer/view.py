@@ -1,4 +1,4 @@
-"""A robot live in a browser."""
+"""A live view of a robot in a browser."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NO_FRAME = "none"
 class View:
     """A robot in a browser on this machine, with a slider for each coordinate.
 
-    Open `url` in a browser. Nothing outside of this machine can connect, and nothing is fetched. At first the robot is
-    in its neutral configuration; one that floats stands on the floor, the plane through the world's origin.
+    Open `url` in a browser. Only this machine can connect, and nothing is downloaded. Initially the robot is in its
+    neutral configuration; a floating robot stands on the floor, the horizontal plane through the world's origin.
 
         with kt.viewer.View(robot, visuals="robot.urdf") as view:
             print(view.url)
@@ -35,17 +35,17 @@ class View:
 
     Args:
         robot: The mechanism.
-        visuals: The file that it was loaded from (URDF or MJCF), or its text, for its looks. Without it, and where
-            meshes are missing, bodies are capsules along their links.
-        package_roots: Directories that meshes may come from, besides that of the file: those that hold the packages
-            of `package://` names. No mesh outside of them is opened.
-        port: Where to listen, on 127.0.0.1; 0 takes any port that is free.
+        visuals: The file from which it was loaded (URDF or MJCF), or the file's content, for its appearance. Without
+            it, and where meshes are missing, bodies are drawn as capsules along their links.
+        package_roots: Directories from which meshes may be read, besides that of the file: those that contain the
+            packages of `package://` names. No mesh outside them is opened.
+        port: Port to listen on, at 127.0.0.1; 0 selects any free port.
         force_scale: Length of arrows [m/N]; by default the robot's own weight is half as long as the robot.
 
     Raises:
         ImportError: If viser is not installed.
         ViewerError: If the port is in use.
-        LoadError: If the file of visuals cannot be read.
+        LoadError: If the file with the visuals cannot be read.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class View:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """Address to open in a browser."""
         return f"http://{servers.HOST}:{self._server.get_port()}"
 
     @property
@@ -97,21 +97,21 @@ class View:
         inertias: bool | None = None,
         frames: bool | None = None,
     ) -> None:
-        """Change what is on display; what is None stays as it is. Every browser window shows the same.
+        """Update the display; arguments that are None leave it unchanged. Every browser window shows the same.
 
         Args:
             q: Configuration, (nq,).
             ellipsoids: Names of frames at which Λ of the position is drawn: its radius along a direction is
-                proportional to √(mass felt in it).
+                proportional to √(effective mass in that direction).
             forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
             center_of_mass: Whether to draw it, and its projection onto the floor.
             inertias: Whether to draw each body's inertia ellipsoid.
             frames: Whether to draw the axes of all frames.
 
         Raises:
-            InputError: If an argument is wrong; the picture stays as it was.
-            SingularMechanismError: If Λ is asked for and the robot has no inverse mass matrix, or the centre of mass
-                and nothing that moves has mass.
+            InputError: If an argument is invalid; the display stays unchanged.
+            SingularMechanismError: If Λ is requested and the mass matrix is not invertible, or the centre of mass is
+                requested and no moving body has mass.
         """
         if isinstance(ellipsoids, str):
             raise InputError(f"ellipsoids={ellipsoids!r} is one name; give a list of them")
@@ -139,7 +139,7 @@ class View:
                         self._boxes[layer].value = bool(shown)
 
     def on_change(self, listener: Callable[[Array], None]) -> None:
-        """Call a function with the configuration, (nq,), whenever somebody moves a slider.
+        """Register a function to be called with the configuration, (nq,), whenever a user moves a slider.
 
         It is called on a thread of the viewer.
         """
@@ -147,8 +147,8 @@ class View:
             self._listeners.append(listener)
 
     def wait(self) -> None:
-        """Return when `close` is called, from another thread, or raise `KeyboardInterrupt`."""
-        # in short steps: a wait without an end cannot be interrupted everywhere
+        """Block until `close` is called from another thread, or raise `KeyboardInterrupt`."""
+        # in short steps: an unbounded wait cannot be interrupted on every platform
         while not self._closed.wait(0.5):
             pass
 
@@ -203,13 +203,13 @@ class View:
         self._asked(event, ellipsoids=() if self._felt.value == _NO_FRAME else (self._felt.value,))
 
     def _asked(self, event: Any, **arguments: Any) -> None:
-        """Show what somebody asks for in a browser, and say there why it cannot be."""
+        """Show what a user requests in a browser, or notify the user there why it is not possible."""
         if event.client is None:  # the program changed a control
             return
         try:
             self.show(**arguments)
         except KinetreeError as error:
-            self.show()  # sets the control back
+            self.show()  # resets the control
             event.client.add_notification("This robot cannot show that", str(error), color="red")
 
     def _jump(self, where: str) -> None:
@@ -231,7 +231,7 @@ class View:
 
 
 def configuration(robot: Model, q: Any) -> Array:
-    """A configuration, (nq,), that can be drawn."""
+    """A configuration, (nq,), checked to be drawable."""
     try:
         array = np.array(q, dtype=float)
     except (TypeError, ValueError):

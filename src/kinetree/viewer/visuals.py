@@ -1,4 +1,4 @@
-"""What a robot's file says about its looks: shapes fixed to bodies."""
+"""Visuals of a robot's file: shapes fixed to bodies."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kinetree.loading.source import Source
 from kinetree.viewer.geometry import Visual
 from kinetree.viewer.meshes import Roots
 
-#: More triangles in all are not sent to a browser.
+#: Most triangles, in total, sent to a browser.
 MOST_FACES = 4_000_000
 
 
 def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> list[Visual]:
     """The visuals of a URDF or MJCF file.
 
-    Shapes that cannot be drawn come in a `ModelWarning`, with file, line and reason, and are left out.
+    Shapes that cannot be drawn are omitted and reported in a `ModelWarning`, with file, line and reason.
 
     Args:
-        source: As `kinetree.load` takes it: a path or the text of a file.
-        package_roots: Directories that meshes may come from, besides that of the file itself.
+        source: As for `kinetree.load`: a path or the content of a file.
+        package_roots: Directories from which meshes may be read, besides that of the file itself.
 
     Raises:
-        LoadError: If the file itself cannot be read, or a root is no directory.
+        LoadError: If the file itself cannot be read, or a root is not a directory.
     """
     if isinstance(package_roots, (str, os.PathLike)):
         raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; give a list of them")

@@ -1,1 +1,1 @@
-"""Readers of mesh files, one per format: from the bytes of a file to meshes. What is wrong raises `LoadError`."""
+"""Readers of mesh files, one per format: from the bytes of a file to meshes. Malformed files raise `LoadError`."""

@@ -1,6 +1,6 @@
 """COLLADA (.dae): polygons of a scene, placed by its nodes, with the diffuse colours of their materials.
 
-The unit of the file is applied. Its up axis is not: RViz does not apply it either, and robots are drawn for RViz.
+The file's unit is applied. Its up axis is not: RViz ignores it too, and robot meshes are made for RViz.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.value import Array
 from kinetree.viewer.geometry import Color, Mesh
 
-# More markup would fill memory with small objects; deeper nodes and more copies are no robot's.
+# More elements would fill memory with small objects; deeper nesting and more copies are implausible for a robot.
 _MOST_TAGS, _DEEPEST, _MOST_INSTANCES = 500_000, 64, 5_000
 
 _Element = Any
@@ -43,7 +43,7 @@ def _parsed(data: bytes) -> _Element:
         raise LoadError("document types and entities are not supported; export it again")
     if data.count(b"<") > _MOST_TAGS:
         raise LoadError(f"has more than {_MOST_TAGS} elements; simplify it")
-    # arrays of numbers are longer than the usual limit of ten million characters
+    # arrays of numbers can exceed the default limit of ten million characters
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
     try:
         root = etree.fromstring(data, parser)
@@ -57,7 +57,7 @@ def _parsed(data: bytes) -> _Element:
 
 
 class _File:
-    """Elements by their id, and the meshes that the scene makes of them."""
+    """Elements by id, and the meshes that the scene instantiates from them."""
 
     def __init__(self, root: _Element) -> None:
         self.root = root
@@ -80,7 +80,7 @@ class _File:
             yield from self._node(node, scale, 0)
 
     def _target(self, element: _Element, attribute: str) -> _Element | None:
-        """What an attribute of the form "#id" refers to."""
+        """The element referenced by an attribute of the form "#id"."""
         return self.by_id.get((element.get(attribute) or "").removeprefix("#"))
 
     def _node(self, node: _Element, at: Array, depth: int) -> Iterator[Mesh]:
@@ -102,7 +102,7 @@ class _File:
                     yield from self._geometry(target, at, self._materials(child))
 
     def _materials(self, instance: _Element) -> _Materials:
-        """Names that polygons use, each with the id of its material."""
+        """Material ids by the symbols that polygons use."""
         bound = instance.iter("instance_material")
         return {one.get("symbol") or "": (one.get("target") or "").removeprefix("#") for one in bound}
 
@@ -117,7 +117,7 @@ class _File:
                     yield Mesh(placed, inverse.reshape(-1, 3), self._color(materials.get(symbol, symbol)))
 
     def _polygons(self, polygons: _Element) -> tuple[Array, Array]:
-        """Points, (n, 3), and triangles of them, (m, 3)."""
+        """Points, (n, 3), and triangles as indices of points, (m, 3)."""
         inputs = {one.get("semantic"): one for one in polygons.findall("input")}
         vertex = inputs.get("VERTEX")
         vertices = None if vertex is None else self._target(vertex, "source")

@@ -1,4 +1,4 @@
-"""STL, binary and as text."""
+"""STL, binary and ASCII."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VERTEX = re.compile(rb"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)")
 
 
 def read(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
-    """The triangles of a file; colours are not part of the format.
+    """The triangles of a file; the format has no colours.
 
     Args:
         data: The bytes of the file.
     """
     count = int.from_bytes(data[80:_HEADER], "little")
-    # a binary file may start with "solid" too: only its length tells
+    # a binary file may start with "solid" too: only its length is conclusive
     if len(data) >= _HEADER and len(data) == _HEADER + _TRIANGLE.itemsize * count:
         corners = np.frombuffer(data, _TRIANGLE, count, _HEADER)["vertices"]
     elif data.lstrip()[:5].lower() == b"solid":
@@ -47,7 +47,7 @@ def _text(data: bytes) -> Array:
 
 
 def joined(corners: Array) -> Mesh:
-    """Triangles from their corners, three each, (3 m, 3); equal corners become one vertex."""
-    rows = np.ascontiguousarray(corners + 0.0)  # −0 and 0 are the same place
+    """Triangles from their corners, three each, (3 m, 3); equal corners are merged into one vertex."""
+    rows = np.ascontiguousarray(corners + 0.0)  # −0 and 0 are the same coordinate
     _, first, inverse = np.unique(rows.view(f"V{rows.itemsize * 3}").ravel(), return_index=True, return_inverse=True)
     return Mesh(rows[first], inverse.reshape(-1, 3))

@@ -11,7 +11,7 @@ from kinetree.errors import LoadError
 from kinetree.spatial.value import Array
 from kinetree.viewer.geometry import Color, Mesh
 
-# Of the materials of one mesh this many are drawn apart; the rest keep the last one's colour.
+# Most materials of a mesh that are drawn separately; the rest take the colour of the last one.
 _MOST_MATERIALS = 200
 
 
@@ -20,7 +20,7 @@ def read(data: bytes, beside: Callable[[str], bytes | None]) -> list[Mesh]:
 
     Args:
         data: The bytes of the file.
-        beside: Reads a file that this one refers to.
+        beside: Reads a file referenced by this one.
     """
     vertices: list[list[str]] = []
     faces: dict[str, list[tuple[int, ...]]] = {}
@@ -51,7 +51,7 @@ def read(data: bytes, beside: Callable[[str], bytes | None]) -> list[Mesh]:
 
 
 def _triangles(words: list[str], count: int, line: int) -> list[tuple[int, ...]]:
-    """A polygon as a fan; vertices are counted from one, or backwards from the last one."""
+    """A polygon as a triangle fan; vertices are counted from one, or, if negative, backwards from the last."""
     try:
         given = [int(word.split("/", 1)[0]) for word in words]
     except ValueError:
@@ -63,13 +63,13 @@ def _triangles(words: list[str], count: int, line: int) -> list[tuple[int, ...]]
 
 
 def _part(points: Array, faces: Array, color: Color | None) -> Mesh:
-    """The faces of one material, with no vertices but their own."""
+    """The faces of one material, with only the vertices they use."""
     used, inverse = np.unique(faces, return_inverse=True)
     return Mesh(points[used], inverse.reshape(-1, 3), color)
 
 
 def _colors(data: bytes) -> dict[str, Color]:
-    """Diffuse colours by the names of materials; what cannot be read is left out."""
+    """Diffuse colours by material name; malformed entries are skipped."""
     colors: dict[str, Color] = {}
     name = ""
     for line in data.decode("utf-8", "replace").splitlines():
