@@ -24,15 +24,15 @@ Dimensions = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Argument:
-    """One array that an algorithm reads or fills.
+    """An array that an algorithm reads or fills.
 
     Attributes:
         name: As in the function's signature.
-        dimensions: What each axis runs over.
-        symmetric: The algorithm fills the upper triangle with the diagonal; the engine mirrors it.
+        dimensions: The dimension of each axis.
+        symmetric: The algorithm fills the upper triangle including the diagonal; the engine mirrors it.
         sparse: Entries that the algorithm does not set are zero.
-        stacked: Blocks side by side: axes of a fixed length are part of the axis behind them, so that (2, "v", 2, "v")
-            is a matrix of 2 nv rows and columns to users.
+        stacked: The array is a block matrix: axes of fixed length are merged with the axis after them, so that users
+            see (2, "v", 2, "v") as a matrix with 2 nv rows and columns.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Argument:
     stacked: bool = False
 
     def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The length of each dimension for a mechanism with the given nq, nv and number of frames."""
+        """The length of each axis, given the sizes of the symbolic dimensions."""
         return tuple(d if isinstance(d, int) else sizes[d] for d in self.dimensions)
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -67,15 +67,15 @@ class Algorithm:
     run: Callable[..., None]
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
-    #: Whether it runs on nodes of any kind, and not only on rigid bodies.
+    #: Whether it runs on nodes of any kind, not just on rigid bodies.
     any_node: bool = False
 
     def require(self, mechanism: Mechanism, name: str = "") -> None:
-        """Raise unless the recursion runs on all kinds of nodes that a mechanism has.
+        """Raise unless the recursion runs on all kinds of nodes in a mechanism.
 
         Args:
             mechanism: The robot.
-            name: What users call the function, for the message.
+            name: Public name of the function, for the message.
 
         Raises:
             UnsupportedError: Naming the first node that is not a rigid body.
@@ -123,15 +123,15 @@ def algorithm(
     any_node: bool = False,
     **dimensions: Dimensions,
 ) -> Callable[[Callable[..., None]], Algorithm]:
-    """Declare what a recursion's arguments run over.
+    """Declare the dimensions of a recursion's arguments.
 
     Args:
-        symmetric: Outputs whose upper triangle alone is filled.
+        symmetric: Outputs of which only the upper triangle is filled.
         sparse: Outputs whose untouched entries are zero.
-        stacked: Outputs made of blocks; see `Argument`.
+        stacked: Outputs that are block matrices; see `Argument`.
         outputs: Names of the arguments that are filled.
-        any_node: Whether it runs on nodes of any kind: it propagates with weights, and not in the tree's frame.
-        **dimensions: For each argument after `tree`, what its axes run over.
+        any_node: Whether it runs on nodes of any kind, propagating by weights rather than in the tree's frame.
+        **dimensions: For each argument after `tree`, the dimensions of its axes.
     """
 
     def declare(run: Callable[..., None]) -> Algorithm:
@@ -173,7 +173,7 @@ class Entries(ABC):
         """Pack scalars into a flat array."""
 
     def block(self, *position: int) -> Entries:
-        """One of the blocks that a stacked output consists of: an index for each of its fixed dimensions."""
+        """A block of a stacked output, given an index for each of its fixed dimensions."""
         return _Block(self, position)
 
     def __getitem__(self, keys: Any) -> Any:
@@ -194,7 +194,7 @@ class Entries(ABC):
 
 
 class _Block(Entries):
-    """A block of an output, addressed like an output of the symbolic dimensions alone."""
+    """A block of an output, indexed like an output that has only the symbolic dimensions."""
 
     def __init__(self, whole: Entries, position: tuple[int, ...]) -> None:
         wanted = [d for d in whole.argument.dimensions if isinstance(d, str)]
@@ -219,8 +219,8 @@ class _Block(Entries):
 def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...], list[tuple[Index, ...]]]:
     """Resolve `array[keys]`: its shape and, in C order, the index of each scalar.
 
-    Each key fills one symbolic dimension, in order. A node along "q" or "v" keeps an axis; a column or a frame removes
-    it. Fixed dimensions are axes.
+    Keys index the symbolic dimensions in order. A node along "q" or "v" keeps the axis; a column or a frame removes it.
+    Fixed dimensions are always kept.
     """
     keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
     wanted = [d for d in dimensions if isinstance(d, str)]

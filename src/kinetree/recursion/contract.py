@@ -1,8 +1,8 @@
-"""The rules of the tree language, as far as they are the same in every engine.
+"""The rules of the tree language that hold for every engine.
 
 An algorithm is a Python function made of plain loops over a tree. The rules:
 
-- Before its first loop, it sets every field that it reads from the world or adds to there.
+- Before its first loop, it sets every field of the world that it reads or adds to.
 - Values are immutable.
 - In `scatter` loops it sets fields of `k` only. In `gather` loops it sets fields of `k` and adds to fields of `parent`
   with `+=`. Loops over frames add to fields of the node that carries the frame.
@@ -56,7 +56,7 @@ class Increment:
 
 
 class _Addable:
-    """Mixin for the type of a value that was read through a role with the right to add only."""
+    """Mixin for the type of a value read through a role that may only add."""
 
     owner: object
 
@@ -129,6 +129,6 @@ def components(value: Any) -> Array:
 
 
 def rebuild(description: tuple[Any, ...], scalars: Array) -> Any:
-    """A field value from its type (as `describe` gives it) and its scalars."""
+    """A field value from its type (as returned by `describe`) and its scalars."""
     kind, details = description
     return scalars.reshape(details) if kind is np.ndarray else kind.from_components(scalars, *details)

@@ -1,7 +1,7 @@
 """The entities that loops visit: nodes, frames, groups of rows, columns; and the roles that loop bodies receive.
 
-An entity is identified by its number. The other numbers attached to it are all that engines need to know: where its
-part of q starts, where the columns of its descendants end. Compiled code reads them from tables.
+An entity is identified by its number. Engines need only the other numbers attached to it, such as where its part of q
+starts or where the columns of its descendants end. Compiled code reads them from tables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Engine(ABC):
 
         Args:
             loop: A `kinetree.recursion.loops.Loop`.
-            over: Handle of the entity that an inner loop is over; None for an outer loop.
+            over: Handle of the entity over which an inner loop runs; None for an outer loop.
             start: Index to start at, if not at the beginning.
         """
 
@@ -42,7 +42,7 @@ class Engine(ABC):
         """A node's memory.
 
         Args:
-            node: The role that presents it.
+            node: The role through which it is accessed.
             handle: The engine's handle of the node.
             key: The variant of the node.
         """
@@ -58,7 +58,7 @@ class Entity:
 
     Attributes:
         name: Used in error messages and names of tables.
-        count: How many there are.
+        count: Number of entities.
         numbers: The numbers attached to each. Loops over the entity add their own start and end.
     """
 
@@ -81,7 +81,7 @@ class IndexEntity(Entity):
         identity: Whether a number equals the index for all mechanisms with these variants.
         shared: Whether several indices can have the same value of this number.
         exists: Whether mechanisms with these variants have any.
-        role: Makes the role that the loop yields, from the index along each dimension.
+        role: Creates the role that the loop yields, from the index along each dimension.
     """
 
     dimension: str = ""
@@ -168,8 +168,8 @@ class Node:
 
     Attributes:
         name: Name of its role, for error messages.
-        right: "set", "add" or "read": what the body may do to its fields.
-        by: "kind": the body is traced for each kind and can use what the kind supplies; "port": for each port only.
+        right: Access of the body to its fields: "set", "add" or "read".
+        by: "kind": the body is traced for each kind and can use what the kind supplies; "port": only for each port.
         world: Whether it may be the world.
     """
 
@@ -208,7 +208,7 @@ class Frame:
     entity = FRAME
 
     def keys(self, _: Variants) -> list[Any]:
-        """All its variants. Those of known frames depend on the nodes that carry them, so their loops give `cases`."""
+        """All its variants. Those of known frames depend on the nodes that carry them, so their loops have `cases`."""
         return [None]
 
     def key(self, setup: Setup, i: int) -> Any:
@@ -227,10 +227,10 @@ class Group:
 
     Attributes:
         name: Name of its role.
-        entity: The entity that the group is.
+        entity: The group as an entity.
         at: For each dimension along which its rows have indices, the name of the number at which they start.
         size: Number of rows of a group.
-        keys: The sizes that occur.
+        keys: Sizes that occur.
     """
 
     name: str

@@ -32,7 +32,7 @@ def directional_derivative(
         algorithm: The algorithm; it must take the configuration as `q`.
         name: Name of the derivative.
         tangent: Name of the direction of q, a tangent vector.
-        directions: The input that each further direction belongs to, by the direction's name.
+        directions: Names of the further directions, each with the input it belongs to.
         outputs: Names of the rates of change of the outputs.
 
     Returns:

@@ -1,11 +1,11 @@
 """Loops as data: what a loop yields, and what it visits on a mechanism.
 
-Loops come in four shapes. Engines know the shapes, and no individual loop:
+Loops come in four shapes. Engines know the shapes, but no individual loop:
 
     Table   rows of nodes, frames or groups of rows; the body is traced once for each variant of a row
     Range   contiguous indices, with bounds that depend on the entity the loop is over, or from a given index on
     Runs    several ranges, one after the other
-    Chain   from index to index along links, until there is none
+    Chain   from index to index along links, until they end
 
 `kinetree.recursion.tree` defines the loops of the library. A loop is a value: `loop(tree, k)` runs it, and a loop that
 is an attribute of `Tree` runs as `tree.loop(k)`. Algorithms can therefore define loops of their own.
@@ -66,7 +66,7 @@ class Loop(ABC, Generic[_T]):
 
         Args:
             tree: The mechanism.
-            *arguments: For an inner loop, the role that it is over; then, optionally, the index to start at.
+            *arguments: For an inner loop, the role it is over; then, optionally, the index to start at.
         """
         over = None
         if self.over is not None:
@@ -80,7 +80,7 @@ class Loop(ABC, Generic[_T]):
 
     @abstractmethod
     def visits(self, setup: Setup, over: int, start: int | None = None) -> Sequence[Any]:
-        """What the loop visits, in order: rows of numbers of entities, or indices.
+        """What the loop visits, in order: rows of entity numbers, or indices.
 
         Args:
             setup: The mechanism.
@@ -119,8 +119,8 @@ class Table(Loop[_T]):
         cases: The variants of rows. The default combines those of each role.
         where: Selects the variants of rows that are visited; default all.
         over: The entity that an inner loop is over.
-        part: The range of `rows` that belongs to an entity that the loop is over.
-        inner: Loops that the body receives besides the roles.
+        part: The range of `rows` that belongs to the entity that the loop is over.
+        inner: Loops that the body receives in addition to the roles.
         name: Name of the loop.
     """
 

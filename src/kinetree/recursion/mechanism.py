@@ -1,4 +1,4 @@
-"""A tree of nodes with their constants: all that an engine knows about a robot."""
+"""A tree of nodes with their constants: everything an engine knows about a robot."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Mechanism:
         kinds: Kind of each node.
         parameters: Constants of each node, float64, `parameter_count` of its kind.
         names: Name of each node, for messages.
-        gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
+        gravity: Gravitational acceleration in the world frame, (3,) [m/s²].
     """
 
     parents: tuple[int, ...]
@@ -71,7 +71,7 @@ class Mechanism:
 
     @cached_property
     def m_starts(self) -> tuple[int, ...]:
-        """Start of each node's velocity among those of all nodes; the last entry is the sum of their dimensions."""
+        """Index at which each node's velocity starts in the stacked velocities of all nodes, followed by their size."""
         return tuple(accumulate((kind.dimension for kind in self.kinds), initial=0))
 
     @cached_property
@@ -107,5 +107,5 @@ class Mechanism:
 
     @cached_property
     def total_parameters(self) -> Array:
-        """All nodes' constants in one array."""
+        """The constants of all nodes in one array."""
         return np.concatenate([np.zeros(0), *self.parameters])

@@ -1,8 +1,8 @@
-"""The protocol of node kinds: what a node must supply so that the recursions can run over it.
+"""The protocol of node kinds: what a node must supply for the recursions to run over it.
 
 [J11] §2.1 describes a mechanism by four things: a tree, weights A(p, k), joint maps H(k) and inertias M(k). A node kind
 supplies the last three, together with its terms of the equations of motion, for all nodes that share the same formulas.
-A rigid body behind a joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
+A rigid body with its joint is one family of kinds; a flexible body or an aggregate of bodies is another. Nothing here
 assumes that a node has six dimensions, that its weight is square or invertible, or that H and M are constant.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from kinetree.spatial.value import Array
 
-#: The port of the world, which moves like a rigid body. Fields of nodes with this port have the same types as there.
+#: The port of the world, which moves like a rigid body. Fields of nodes with this port have the same types as the
+#: world's.
 WORLD_PORT = "rigid"
 
 
@@ -25,16 +26,16 @@ class Manifold(Protocol):
     """
 
     def integrate(self, q: Array, step: Array) -> Array:
-        """q ⊕ step: where the joint is after moving with the velocity `step` for unit time, (nq,)."""
+        """q ⊕ step: the configuration reached from q at constant velocity `step` in unit time, (nq,)."""
 
     def difference(self, q0: Array, q1: Array) -> Array:
-        """The velocity that takes q0 to q1 in unit time, (nv,)."""
+        """The constant velocity from q0 to q1 in unit time, (nv,)."""
 
     def transport(self, step: Array) -> Array:
-        """Derivative of q ⊕ step with respect to q, along tangents at both ends, (nv, nv)."""
+        """Derivative of q ⊕ step with respect to q, as a map between the tangents at both ends, (nv, nv)."""
 
     def right_jacobian(self, step: Array) -> Array:
-        """Derivative of q ⊕ step with respect to the step, along the tangent at the end, (nv, nv)."""
+        """Derivative of q ⊕ step with respect to the step, in the tangent at the end, (nv, nv)."""
 
     def inverse_right_jacobian(self, step: Array) -> Array:
         """Inverse of `right_jacobian`, (nv, nv)."""
@@ -43,10 +44,10 @@ class Manifold(Protocol):
         """Matrix of the Lie bracket with a tangent x, (nv, nv)."""
 
     def tangent_map(self, q: Array) -> Array:
-        """Takes a change of the numbers q to the velocity that makes it in unit time, (nv, nq)."""
+        """Maps a change of the coordinates q to the velocity that produces it in unit time, (nv, nq)."""
 
     def normalize(self, q: Array) -> Array:
-        """The same configuration in its usual form, (nq,)."""
+        """The same configuration in normal form, (nq,)."""
 
 
 class NodeKind(Protocol):
@@ -75,7 +76,7 @@ class NodeKind(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Components of the velocity."""
+        """Number of components of the velocity."""
 
     @property
     def parameter_count(self) -> int:
@@ -87,17 +88,17 @@ class NodeKind(Protocol):
 
     @property
     def rigid(self) -> bool:
-        """Whether the node is one rigid body behind a joint map that is constant in its coordinates.
+        """Whether the node is a single rigid body whose joint map is constant in its coordinates.
 
-        Recursions in the tree's frame, such as the composite-body mass matrix, are for mechanisms of such nodes only.
+        Recursions in the tree's frame, such as the composite-body mass matrix, require all nodes to be rigid.
         """
 
     @property
     def manifold(self) -> Manifold:
-        """What adding a velocity to the configuration means."""
+        """The manifold of the configuration: defines how velocities are added to it."""
 
     def weight(self, parameters: Array, q: Array) -> Any:
-        """A*(p, k): maps the parent's velocity to its part of the node's. Has `@`, `.T @` and `.congruence`."""
+        """A*(p, k): maps the parent's velocity to its contribution to the node's. Has `@`, `.T @` and `.congruence`."""
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> Any:
         """H(k), in the node's coordinates. Has `@`, `.T @`, `.column` and `.hinge`."""
@@ -109,16 +110,16 @@ class NodeKind(Protocol):
         """Reflected rotor inertia of each degree of freedom, (nv,) [kg m² or kg]; zeros where there is no rotor."""
 
     def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Any, carrier: Any) -> Any:
-        """a(k): the acceleration of the node when all joint accelerations and the parent's are zero.
+        """a(k): the acceleration of the node when its joint accelerations and the parent's acceleration are zero.
 
-        It is the rate of W V_p + H v with V_p and v held, for weight W and parent velocity V_p (`carrier`).
+        It is the rate of W V_p + H v with V_p and v held constant, for weight W and parent velocity V_p (`carrier`).
         """
 
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Any) -> Any:
         """b(k): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest."""
 
     def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
-        """Joint forces that the node's own springs and dampers take up, (nv,); zeros where there are none."""
+        """Joint forces absorbed by the node's own springs and dampers, (nv,); zeros where there are none."""
 
     def potential(self, parameters: Array, q: Array) -> Any:
         """Energy stored in the node's own springs [J]."""

@@ -41,7 +41,7 @@ class Cell(Protocol):
         """Index at which the node's part of dimension "q", "v", "m" or "node" starts."""
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
-        """The type of the world's field of this name, if the node's must be the same."""
+        """The type of the world's field of this name, if the node's must match it."""
 
 
 @dataclass
@@ -94,14 +94,14 @@ class NodeRole:
 
     @property
     def manifold(self) -> Manifold:
-        """What adding a velocity to the node's configuration means."""
+        """The manifold of the node's configuration."""
         return self._kind("manifold").manifold
 
     def weight(self, q: Array) -> Any:
-        """A*(p, k): takes the parent's motion to the node. Fixes H and M of nodes where they depend on q."""
+        """A*(p, k): maps the parent's motion to the node. Also evaluates H and M of nodes where they depend on q."""
         kind, parameters = self._kind("weight"), self._cell.parameters
         if kind.moving:
-            # Kept in fields, for this loop and later ones. Engines drop those that nothing reads.
+            # Stored in fields, for this loop and later ones. Engines drop those that are never read.
             own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
             for name, value in own.items():
                 self.keep(name, value)
@@ -123,7 +123,7 @@ class NodeRole:
         return kind.gyroscopic(self._cell.parameters, q, v, velocity)
 
     def resistance(self, q: Array, v: Array) -> Array:
-        """Joint forces that the node's own springs and dampers take up."""
+        """Joint forces absorbed by the node's own springs and dampers."""
         return self._kind("resistance").resistance(self._cell.parameters, q, v)
 
     def potential(self, q: Array) -> Any:
@@ -131,11 +131,11 @@ class NodeRole:
         return self._kind("potential").potential(self._cell.parameters, q)
 
     def keep(self, name: str, value: Any) -> None:
-        """Internal: keep something that depends on q and that no algorithm sees as a field."""
+        """Internal: store a quantity that depends on q in a field hidden from algorithms."""
         self._cell.set(_hidden(name), immutable(value))
 
     def kept(self, name: str) -> Any:
-        """Internal: what `keep` was given."""
+        """Internal: the quantity stored by `keep`."""
         value = self._cell.get(_hidden(name))
         if value is None:
             refuse(f"`{name}` of this node depends on q: call k.weight(q[k]) before reading it")
@@ -143,7 +143,7 @@ class NodeRole:
 
     @property
     def dimension(self) -> int:
-        """Components of the node's velocity."""
+        """Number of components of the node's velocity."""
         return self._kind("dimension").dimension
 
     def columns(self) -> Iterator[ColumnRole]:
@@ -225,7 +225,7 @@ SUPPLIED = frozenset(
 
 
 def _hidden(name: str) -> str:
-    """The field behind something that the node supplies; no algorithm can have a field of that name."""
+    """Name of the field that stores a quantity supplied by the node; algorithms cannot have a field of that name."""
     return f"{name}*"
 
 
@@ -335,7 +335,7 @@ class FrameRole:
             yield RowRole({dimension: (self._at[dimension], local) for dimension in ("sorted_rows", "rows")}, component)
 
     def span(self, dimension: str) -> tuple[Index, int | None]:
-        """Its position among the frames of the call."""
+        """Its index among the frames of the call."""
         if dimension != "frames":
             refuse(f"an index over {dimension} cannot be a frame")
         return (self._at["frame"], 0), None

@@ -23,7 +23,7 @@ _PARTNER = {"near": 1, "far": -1}
 
 
 class Rows:
-    """The rows of some frames of a mechanism.
+    """The task rows of a mechanism with given frames.
 
     Attributes:
         starts: For each frame, the number of its first row.
@@ -62,7 +62,7 @@ class Rows:
 
     @cached_property
     def _spans(self) -> dict[int, range]:
-        """For each node, positions in the order of rows of the frames that its subtree carries."""
+        """For each node, the frames that its subtree carries, as positions in the row order."""
         return self._between_first_and_last(self._order)
 
     def _between_first_and_last(self, order: Sequence[int]) -> dict[int, range]:
@@ -83,7 +83,7 @@ class Rows:
 
     @cached_property
     def groups(self) -> tuple[range, ...]:
-        """The rows of each frame, in the order of rows."""
+        """The rows of each frame, in the row order."""
         return tuple(self.of(i) for i in self._order)
 
     def carried_groups(self, node: int) -> range:

@@ -1,4 +1,4 @@
-"""A mechanism together with the frames of one call, which is what loops run over; and the dimensions of arrays."""
+"""A mechanism with the frames of a call, over which loops run; and the dimensions of arrays."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Tree(Engine):
 
     #: The parent of all roots. Its fields are set before the first loop and read after the last.
     world: NodeRole
-    #: Acceleration of free fall as a spatial acceleration of the world frame [m/s²].
+    #: Gravitational acceleration as a spatial acceleration in the world frame [m/s²].
     gravity: Motion
 
     # Sweeps
@@ -193,15 +193,15 @@ class Tree(Engine):
 
     # Rows of tasks; those that a subtree carries are contiguous
 
-    #: All rows of all frames, depth first, or those from a row on.
+    #: All rows of all frames, depth first, or those from a given row on.
     sorted_rows: Range[RowRole] = Range(ROW)
     #: The rows in the order of the tasks, or those from a given one on. Both ends of a relative task share their rows.
     task_rows: Range[RowRole] = Range(PLACE)
-    #: The rows of one frame, or those of them from a row on.
+    #: The rows of one frame, or those from a given row on.
     rows_of: Range[RowRole] = Range(
         ROW, FRAME, lambda setup, i: setup.rows.of(i).start, lambda setup, i: setup.rows.of(i).stop
     )
-    #: The rows of the tasks that k and its subtree carry, or those of them from a row on.
+    #: The rows of the tasks that k and its subtree carry, or those from a given row on.
     carried: Range[RowRole] = Range(ROW, NODE, _carried_start, _carried_stop)
     #: The rows after those that k and its subtree carry. None if they carry none.
     following: Range[RowRole] = Range(ROW, NODE, _carried_stop, lambda setup, k: setup.rows.following(k).stop)
@@ -228,7 +228,7 @@ class Tree(Engine):
 
     @abstractmethod
     def array(self, *over: str) -> Indexed:
-        """An array with one or two indices, the last of which should be that of the innermost loop.
+        """An array with one or two indices; the last should be that of the innermost loop.
 
         Entries must be set before they are read.
 

@@ -22,7 +22,7 @@ class Variants:
         nodes: Pairs of a node's kind and its parent's port ("world" for the world), parents first.
         frames: Combinations of a frame's task rows, its part in the task, and the port of the node that carries it.
         relatives: Such combinations for the near and the far end of a relative task.
-        in_order: Rows of tasks are numbered in the user's order. Only for algorithms with rows.
+        in_order: Whether task rows are numbered in the user's order. Only for algorithms with rows.
     """
 
     nodes: tuple[tuple[NodeKind, str], ...]
@@ -62,12 +62,12 @@ class Variants:
 
     @property
     def names(self) -> list[tuple[str, str]]:
-        """Name of the kind, and port of the parent, of each variant of a node."""
+        """Kind name and parent's port of each node variant."""
         return [(kind.name, parent) for kind, parent in self.nodes]
 
     @property
     def ports(self) -> list[str]:
-        """Ports of all nodes, each once."""
+        """Ports of all nodes, without duplicates."""
         return list(dict.fromkeys(kind.port for kind, _ in self.nodes))
 
     def classes_of(self, port: str) -> tuple[str, ...]:
