@@ -1,4 +1,4 @@
-"""Forward against inverse dynamics: two inverse functions, computed by algorithms with little in common."""
+"""Forward against inverse dynamics: each undoes the other, by algorithms with little in common."""
 
 from __future__ import annotations
 

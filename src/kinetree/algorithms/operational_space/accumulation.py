@@ -51,8 +51,8 @@ class _Chain(NamedTuple):
     def pays(self, rows: int, last: bool) -> bool:
         """Whether an accumulation node at the start of the chain saves more operations than it costs.
 
-        It costs one product with a 6×6 matrix per row and half a product per pair of rows. Unless it is the last, its
-        unit forces and all rows must also be propagated to the next accumulation node.
+        It costs one product with a 6×6 matrix per row and one scalar product per unordered pair of rows. Unless it is
+        the last, its unit forces and all rows must also be propagated to the next accumulation node.
         """
         price = 66 * rows + 11 * rows * rows / 2 + (0 if last else 66 * rows + 648)
         return self.cost(rows) - self.cost(UNITS) > price

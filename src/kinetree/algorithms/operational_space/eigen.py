@@ -35,7 +35,7 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
         tree: Provides the rows; nothing else of it is used.
         A: Symmetric, (r, r).
         basis: The rotations of earlier sweeps, (r, r); the identity for the first.
-        pairs: One above the diagonal, zero on it, (r, r): a row with itself is no pair.
+        pairs: One above the diagonal, zero on it, (r, r): a row does not pair with itself.
         rotated: R A Rᵀ, (r, r). After `sweeps(r)` sweeps its diagonal holds the eigenvalues, in no particular order.
         vectors: R times `basis`, (r, r): after all sweeps, one eigenvector in each row.
     """
@@ -47,7 +47,7 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
 
     for one in tree.task_rows():
         for other in tree.task_rows(one):
-            # [GV] Algorithm 8.5.1; a row with itself is no pair, and its angle is zero
+            # [GV] Algorithm 8.5.1; a row does not pair with itself, so its angle is zero
             entry, apart = pairs[one, other] * B[one, other], B[other, other] - B[one, one]
             nudged = apart + _NUDGE
             sign = nudged / (sqrt(nudged * nudged) + _NEVER_ZERO)

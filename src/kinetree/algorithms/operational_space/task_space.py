@@ -3,7 +3,7 @@
 A task row χ is a force: χᵀ m is the component of a body's motion m along the row. In the tree's frame, all task rows
 propagate through a joint with the same few multiplications, wherever the tasks are:
 
-    χ ← χ − G (Sᵀ χ)        articulated bodies outboard of the joint
+    χ ← χ − G (Sᵀ χ)        the joint is free to move
 
 which is [W12] Eq. 11, χ L X with X = 1, one row at a time.
 
