@@ -31,7 +31,7 @@ _Z = (0.0, 0.0, 1.0)
 
 
 class Builder:
-    """Collects bodies and frames in any order; `build` makes the model.
+    """Collects bodies and frames in any order; `build` creates the model.
 
     Args:
         name: Name of the model.
@@ -163,7 +163,7 @@ class Builder:
         """Add a part that is not a rigid body, with formulas of its own; see `Node`.
 
         Its coordinates are part of q and v under the node's name. Each outlet becomes a massless body "name/outlet",
-        on which bodies and frames can hang.
+        to which bodies and frames can be attached.
 
         Args:
             name: Name of the node.
@@ -212,14 +212,15 @@ class Builder:
         """Add a flexible body and the joint in front of it.
 
         The joint moves a body "name/root", to which the flexible body is clamped. Amplitudes of its shapes are part of
-        q and v under its name. Bodies and frames hang on "name/root" and on its outlets, as "name/tip" of a `Beam`.
+        q and v under its name. Bodies and frames attach to "name/root" and to its outlets, such as "name/tip" of a
+        `Beam`.
 
         Args:
             name: Name of the flexible body.
             body: A `Beam` or another `FlexibleBody`.
             parent: Parent body, which may be added later, or "world".
             joint: Kind of joint in front of the root; see `add_body`.
-            **settings: Of the joint and of a rigid hub at the root, as for `add_body`: placement, axis, mass, ….
+            **settings: Settings of the joint and a rigid hub at the root, as for `add_body`: placement, axis, mass, ….
 
         Returns:
             The builder.
@@ -233,7 +234,7 @@ class Builder:
         return self.add_node(name, body, parent=f"{name}/root")
 
     def build(self) -> Model:
-        """Make the model, numbered depth first, siblings in the order in which they were added."""
+        """Create the model, numbered depth first, siblings in the order in which they were added."""
         if not self._bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
         for body in self._bodies.values():

@@ -1,7 +1,7 @@
-"""Compiles many functions of a robot, with the help of processes on the other cores.
+"""Compiles many functions of a robot, using further processes on the other cores.
 
 Python and LLVM both compile in one thread at a time. So other processes compile functions from the end of the list and
-leave the code in the cache on disk, where this process finds it when it gets there.
+store the code in the cache on disk, where this process finds it when it gets there.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def compile_functions(robot: Any, names: Sequence[str], progress: Progress | Non
     Args:
         robot: A model.
         names: Functions, and derivatives as "forward_dynamics.vjp".
-        progress: Called with the name of the function that is next, the number of those done, and of all; also at the
-            end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
+        progress: Called with the name of the next function, the number of functions done, and their total; also at the
+            end, with an empty name. By default, a status line shows progress if standard error is a terminal.
     """
     functions = [attrgetter(name)(robot) for name in names]
     began, alone = time.monotonic(), True
@@ -55,7 +55,7 @@ def compile_functions(robot: Any, names: Sequence[str], progress: Progress | Non
 
 @contextmanager
 def _line() -> Iterator[Progress]:
-    """One line of text on the terminal, which is gone afterwards."""
+    """A status line on the terminal, erased afterwards."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
         yield lambda *_: None
@@ -80,7 +80,7 @@ def _others(robot: Any, names: Sequence[str]) -> Iterator[None]:
         if count > 0 and sys.executable and cache.enabled():
             started.extend(_process(robot, names[::-1][i::count]) for i in range(count))
     except (pickle.PicklingError, AttributeError, TypeError, OSError) as error:
-        # a node of the user's may be one that another process cannot know; this process compiles everything itself
+        # a user-defined node may not be importable in another process: this process then compiles everything itself
         _log.info("no other processes help compiling: %s", error)
     try:
         yield
@@ -106,7 +106,7 @@ def _process(robot: Any, names: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def compile_for_others() -> None:
-    """Compile the functions that standard input names, into the cache. What fails is left to the parent process."""
+    """Compile the functions named on standard input into the cache. Failures are left to the parent process."""
     robot, names = pickle.load(sys.stdin.buffer)  # noqa: S301 -- written by the parent process
     for name in names:
         with suppress(KinetreeError):

@@ -1,15 +1,15 @@
-"""Dynamics with constraints: frames welded to the world or to each other, and rows of tasks that are held still.
+"""Constrained dynamics: frames welded to the world or to each other, and task rows that are held fixed.
 
-Rows J v = 0 of contacts, grasps and loop closures are kept by forces λ along them:
+Rows J v = 0 of contacts, grasps and loop closures are enforced by forces λ along them:
 
     M a + C + g = τ + Jᵀλ        J a + J̇v = b                                                    (1)
     a = a_f + M⁻¹Jᵀλ             Λ⁻¹ λ = b − J̇v − J a_f         Λ⁻¹ = J M⁻¹Jᵀ                     (2)
 
-a_f being the acceleration without them. Rows may be redundant: Λ is then the pseudo-inverse of Λ⁻¹ with its rows
-weighted as in `kinetree.operational_space.singular`, the acceleration is unique, and of all λ that cause it the least
-one is taken.
+where a_f is the unconstrained acceleration. Rows may be redundant: Λ is then the pseudo-inverse of Λ⁻¹ with its rows
+weighted as in `kinetree.operational_space.singular`, the acceleration is unique, and λ is the smallest of all forces
+that cause it.
 
-Constraints stay closed by projection along J̄ = M⁻¹JᵀΛ, which moves the mechanism as little as its inertia allows:
+Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in the metric of M:
 
     q ← q ⊕ (−J̄ φ)               v ← v − J̄ J v                                                  (3)
 
@@ -32,19 +32,19 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, chosen_rows
 from kinetree.spatial.value import Array
 
-#: Rows with less than this share of the largest eigenvalue of Λ⁻¹ are redundant.
+#: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
 REDUNDANT = 1e-10
 
 
 @dataclass(frozen=True)
 class Weld:
-    """A frame held where it is relative to another one: a grasp, a foot on the ground, a closed loop.
+    """A frame fixed relative to another one: a grasp, a foot on the ground, a closed loop.
 
     Attributes:
         frame: Name of the frame. The constraint's force acts on it, in the axes of `other`.
-        other: Name of the frame that it is held to, on which the opposite force acts.
-        rows: "all", "position", "orientation", or numbers of components in the axes of `other`: 0–2 turn about x, y and
-            z, 3–5 move along them.
+        other: Name of the frame that it is fixed to, on which the reaction force acts.
+        rows: "all", "position", "orientation", or indices of components in the axes of `other`: 0–2 rotate about x, y
+            and z, 3–5 translate along them.
     """
 
     frame: str
@@ -64,18 +64,18 @@ class Weld:
 
     @property
     def task(self) -> Task | RelativeTask:
-        """The rows that it holds still."""
+        """The rows that it constrains."""
         if self.other == "world":
             return Task(self.frame, self.rows)
         return RelativeTask(self.other, self.frame, self.rows)
 
 
-#: What users may write as a constraint. The name of a frame means a weld to the world.
+#: Anything accepted as a constraint. A frame name means a weld to the world.
 AnyConstraint = str | Weld | Task | RelativeTask
 
 
 class ConstrainedDynamics(NamedTuple):
-    """What constraints make of a motion.
+    """Result of constrained forward dynamics.
 
     Attributes:
         acceleration: a, (…, nv).
@@ -87,14 +87,14 @@ class ConstrainedDynamics(NamedTuple):
 
 
 class Constraints:
-    """Constraints of a robot, with c rows in all. Made by `robot.constraints(…)`.
+    """Constraints of a robot, with c rows in total. Created by `robot.constraints(…)`.
 
-    Every function takes leading batch axes. Constraints cannot be changed, and threads may share them.
+    Every function takes leading batch axes. Constraints are immutable and thread-safe.
 
     Attributes:
         robot: The model.
-        constraints: As they were given; names of frames have become `Weld`.
-        names: What each is called in results: the name of the welded frame, or a text about the task.
+        constraints: The given constraints, with frame names converted to `Weld`.
+        names: Name of each in results: the welded frame, or a description of the task.
         slices: The rows of each constraint.
         rows: Number of rows, c.
         tasks: The rows as `robot.tasks`.
@@ -127,11 +127,11 @@ class Constraints:
     def forward_dynamics(
         self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
     ) -> ConstrainedDynamics:
-        """Accelerations and the forces of the constraints, by (2).
+        """Accelerations and constraint forces, by (2).
 
         Args:
             q: Configuration, (…, nq).
-            v: Joint velocities, (…, nv). They should respect the constraints; what they do not is left as it is.
+            v: Joint velocities, (…, nv). They should satisfy the constraints; violations are not corrected.
             tau: Joint forces, (…, nv) [N m or N].
             wanted: b, the acceleration of the rows, (…, c); zero by default.
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
@@ -149,24 +149,24 @@ class Constraints:
         return ConstrainedDynamics(self.robot.forward_dynamics(q, v, motion.tau), motion.force)
 
     def error(self, q: Any) -> Array:
-        """φ: how far the held poses are from those at `at`, (…, c) [rad, m], in the axes of the rows.
+        """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
 
-        Of orientations it is the axis of the rotation between them times the sine of its angle.
+        For orientations, it is the rotation axis times the sine of the angle.
 
         Raises:
-            InputError: The constraints were made without `at`, so that nothing says which poses they hold.
+            InputError: The constraints were created without `at`, so the poses to hold are unknown.
         """
         self._require_at()
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
 
     def project(self, q: Any, v: Any, rounds: int = 1) -> tuple[Array, Array]:
-        """The configuration and velocity that respect the constraints, close to those given, by (3).
+        """Project a configuration and velocity onto the constraints, by (3).
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            rounds: Newton steps for q: each squares the error, as long as it is small.
+            rounds: Newton steps for q; each squares the error, once it is small.
         """
         self._require_at()
         robot, zero = self.robot, np.zeros(self.robot.nv)
@@ -176,7 +176,7 @@ class Constraints:
         return q, self.project_velocity(q, v)
 
     def project_velocity(self, q: Any, v: Any) -> Array:
-        """The velocity that respects the constraints, v − J̄ J v, (…, nv)."""
+        """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)
@@ -197,7 +197,7 @@ class Constraints:
         return self._target
 
     def split(self, rows: Array) -> dict[str, Array]:
-        """Numbers of all rows, (…, c), by the names of the constraints."""
+        """Split values of all rows, (…, c), by constraint name."""
         return {name: rows[..., part] for name, part in zip(self.names, self.slices, strict=True)}
 
     def _held(self, q: Array) -> Array:
@@ -225,7 +225,7 @@ def _kept(robot: Any, constraints: tuple[Weld | Task | RelativeTask, ...]) -> Co
 
 
 def read_constraints(given: Any) -> tuple[Weld | Task | RelativeTask, ...]:
-    """Constraints from what users write."""
+    """Normalise the user's constraints."""
     if isinstance(given, (str, Weld, Task, RelativeTask)) or not isinstance(given, Iterable):
         raise InputError("constraints is a sequence of Weld, names of frames and tasks; for one of them write [it]")
     if isinstance(given, (set, frozenset)):
@@ -242,13 +242,13 @@ def read_constraints(given: Any) -> tuple[Weld | Task | RelativeTask, ...]:
 
 
 def _names(constraints: Sequence[Weld | Task | RelativeTask]) -> tuple[str, ...]:
-    """The welded frame, where that is enough to tell the constraints apart; else all that is known of them."""
+    """The welded frame, if that distinguishes the constraints; otherwise a full description."""
     short = [one.frame_b if isinstance(one, RelativeTask) else one.frame for one in constraints]
     return tuple(name if short.count(name) == 1 else str(one) for name, one in zip(short, constraints, strict=True))
 
 
 def _ends(task: Task | RelativeTask) -> tuple[str, str, Array]:
-    """The frame that is held, the one that it is held to, and where in the first the held point is."""
+    """The constrained frame, the one that it is fixed to, and the constrained point in the first."""
     offset = np.eye(4)
     if isinstance(task, RelativeTask):
         return task.frame_b, task.frame_a, offset

@@ -32,7 +32,7 @@ class _Group:
 
     @cached_property
     def interval(self) -> tuple[Array, Array] | None:
-        """Where random coordinates lie; None where they are no plain numbers."""
+        """The interval of random coordinates; None if they are not plain numbers."""
         return self.kind.interval(self.lower, self.upper) if self.kind.limited else None
 
 

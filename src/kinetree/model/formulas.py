@@ -1,4 +1,4 @@
-"""A digest of a user's formulas: names compiled code, so that changed formulas never meet old machine code."""
+"""A digest of a user's formulas. It identifies compiled code, so changed formulas never run old machine code."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kinetree.engines.symbolic import object_array
 from kinetree.errors import ContractError, ModelError
 from kinetree.spatial.value import Array
 
-#: What computes a formula, and the shape of its result.
+#: A formula as a callable, and the shape of its result.
 Formula = tuple[Callable[[], Any], tuple[int, ...]]
 
 
 def digest(owner: str, sizes: Sequence[int], formulas: Callable[..., Mapping[str, Formula]]) -> str:
-    """Sixteen hexadecimal digits that depend on what formulas compute, and on nothing else.
+    """Sixteen hexadecimal digits that depend only on what the formulas compute.
 
     Args:
-        owner: Whose formulas they are, for messages.
-        sizes: Length of each array that they take.
-        formulas: Given these arrays, the formulas by name.
+        owner: Owner of the formulas, for messages.
+        sizes: Length of each of their arguments.
+        formulas: Returns the formulas by name for these arguments.
 
     Raises:
-        ModelError: If a formula gives an array of another shape, or is no arithmetic that can be traced.
+        ModelError: If a formula returns an array of another shape, or cannot be traced.
     """
     program = Program()
     arrays = [

@@ -74,7 +74,7 @@ class Kinematics:
     ) -> Array:
         """Rates of change of frames' twists, J a + J̇v, (…, 6) [rad/s², m/s²].
 
-        This is the time derivative of the components that `velocity` gives for the same reference. For
+        This is the time derivative of the components that `velocity` returns for the same reference. For
         "local_world_aligned", it consists of the angular acceleration and the classical acceleration of the frame's
         origin.
 

@@ -1,4 +1,4 @@
-"""The manifold of a model's configurations: what velocities do to them.
+"""The configuration manifold of a model: integration along velocities, differences, and their derivatives.
 
 Functions take leading batch axes, which broadcast, and `out=`, like those of the dynamics.
 """
@@ -26,7 +26,7 @@ class Manifold:
         """Configuration reached from q at constant velocity v in dt seconds, (…, nq).
 
         Floating and planar joints follow the screw motion of their body-frame twist. Quaternions may have any nonzero
-        length; those of the result have unit length. Complex numbers are taken too, for complex-step derivatives.
+        length; those of the result have unit length. Complex numbers are accepted, for complex-step derivatives.
 
         Args:
             q: Configuration, (…, nq).

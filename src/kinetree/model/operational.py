@@ -41,7 +41,7 @@ class Operational:
         def neutral(self) -> Array: ...
 
     def operators(self, q: ArrayLike, *, engine: str = "native") -> Operators:
-        """Spatial operators at a configuration: lazy matrices that sweeps over the tree multiply by.
+        """Spatial operators at a configuration: lazy matrices, applied by sweeps over the tree.
 
             ops = robot.operators(q)
             a = ops.mass_inverse @ tau                              # two sweeps, no matrix
@@ -97,10 +97,10 @@ class Operational:
         return Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
 
     def constraints(self, constraints: Iterable[AnyConstraint], at: Any = None) -> Constraints:
-        """Constraints for hot loops: accelerations and forces with them, how far they are violated, projection.
+        """Constraints prepared for hot loops: constrained accelerations and forces, constraint error, projection.
 
         Args:
-            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held still.
+            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held fixed.
             at: Configuration, (nq,), whose poses are held; without it, only motions are constrained.
         """
         return Constraints(self, constraints, at)
@@ -108,16 +108,16 @@ class Operational:
     def constrained_dynamics(
         self, q: Any, v: Any, tau: Any, constraints: Iterable[AnyConstraint], *, f_ext: Any = None
     ) -> ConstrainedDynamics:
-        """Forward dynamics with contacts, grasps and closed loops: accelerations, and the forces of the constraints.
+        """Forward dynamics with contacts, grasps and closed loops: accelerations and constraint forces.
 
         Solves M a + C + g = τ + Jᵀλ with J a + J̇v = 0. Rows may be redundant. Drift is not corrected; see
         `kinetree.simulation`.
 
         Args:
             q: Configuration, (…, nq).
-            v: Joint velocities that respect the constraints, (…, nv).
+            v: Joint velocities that satisfy the constraints, (…, nv).
             tau: Joint forces, (…, nv) [N m or N].
-            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held still.
+            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held fixed.
             f_ext: External forces on frames, as for `forward_dynamics`.
 
         Returns:

@@ -12,7 +12,7 @@ from kinetree.spatial.fixed import product
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
-# A rotation given with six digits is orthonormalised, one with fewer is refused.
+# A rotation with at least six correct digits is orthonormalised, others are rejected.
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
 _IDENTITY: Array = np.eye(4)
 _EXPECTED = "give a 4×4 pose, a pair (R, p), or None"

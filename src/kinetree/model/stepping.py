@@ -24,7 +24,7 @@ from kinetree.recursion.mechanism import Site
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-#: What `step` and `discretize` take as `method`.
+#: Values of `method` for `step` and `discretize`.
 INTEGRATORS = ("semi_implicit_euler", "midpoint", "rk4")
 _WHOLE = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
 
@@ -37,12 +37,12 @@ def chosen(method: Any) -> str:
 
 
 class StepFunction(ForcedFunction[P, R]):
-    """A function of q, v, tau and dt, with external wrenches, by the method asked for."""
+    """A function of q, v, tau and dt, with external wrenches, by a choice of methods."""
 
     choices = ("method", "f_ext")
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Step, whatever the arguments are like."""
+        """Step, with any valid arguments."""
         *arrays, method, f_ext = self._arguments(inputs, named)
         algorithm = _WHOLE.get(chosen(method))
         sites, wrenches = self._wrenches(f_ext)
@@ -50,7 +50,7 @@ class StepFunction(ForcedFunction[P, R]):
             result = self._run(sites, algorithm, (*arrays, *wrenches), out)
             bound = self._bound.get((algorithm, (), False))
             if f_ext is None and isinstance(bound, Compiled):
-                self.follow(bound, (method, None))  # the next call with this method goes to machine code at once
+                self.follow(bound, (method, None))  # the next call with this method goes straight to machine code
             return result
         return self._rk4(sites, arrays, wrenches, out)
 
@@ -83,7 +83,7 @@ class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Differentiate, whatever the arguments are like."""
+        """Differentiate, with any valid arguments."""
         *arrays, method, f_ext = self._arguments(inputs, named)
         chosen(method)
         sites, wrenches = self._wrenches(f_ext)

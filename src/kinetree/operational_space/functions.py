@@ -66,7 +66,7 @@ class PreparedFunction(ABC):
         return other
 
     def compile(self) -> None:
-        """Compile now what later calls will need."""
+        """Compile everything that later calls need."""
         for kernel in self._kernels():
             kernel.compile()
 
@@ -90,7 +90,7 @@ class Regular(PreparedFunction):
         return (self._kernel,)
 
     def compile(self) -> None:
-        """Compile now what later calls will need."""
+        """Compile everything that later calls need."""
         super().compile()
         _ = self.core.reach
 

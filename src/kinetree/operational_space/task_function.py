@@ -46,7 +46,7 @@ class TaskFunction(Function[..., Any]):
         return self._bind(self._sites, self.algorithm, False)
 
     def compile(self) -> None:
-        """Compile now what later calls will need."""
+        """Compile everything that later calls need."""
         bound = self._bind(self._sites, self.algorithm, False)
         bound.compile()
 

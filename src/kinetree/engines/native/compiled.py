@@ -73,7 +73,7 @@ class Compiled(Gate):
         return self._general(inputs, out)
 
     def compile(self) -> None:
-        """Compile now what later calls may need."""
+        """Compile everything that later calls may need."""
         for width in {1, self._width}:
             self._runner(width)
 
