@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Before NumPy is imported: test workers share the cores, and BLAS results must not depend on how many there are.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+# A run in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

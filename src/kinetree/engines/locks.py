@@ -7,6 +7,7 @@ stays in the middle of a compilation. So a fork waits until no other thread hold
 
 from __future__ import annotations
 
+import logging  # noqa: F401 - registers its own hooks before ours, see below
 import os
 import sys
 import threading
@@ -70,5 +71,7 @@ def _llvm_lock() -> Any:
     return getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
 
 
+# Hooks run before a fork in reverse order of registration. Logging's holds the lock of all loggers, which a compilation
+# needs to end: it must run after ours has waited for that.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
