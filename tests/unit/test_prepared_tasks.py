@@ -245,3 +245,19 @@ def test_sets_have_no_order(given: Any) -> None:
         robot().tasks(given)
     with pytest.raises(InputError, match="contacts is a set, which has no order"):
         robot().tasks(["body4"], contacts=given)
+
+
+def test_tasks_by_name_are_kept() -> None:
+    """So that preparing them inside a loop costs nothing; options and contacts tell them apart, and few are kept."""
+    robot = kt.zoo.humanoid24()
+    hands = robot.tasks(["left_hand", "right_hand"])
+    assert robot.tasks(("left_hand", "right_hand")) is hands
+    assert robot.tasks(["right_hand", "left_hand"]) is not hands
+    assert robot.tasks(["left_hand", "right_hand"], reference="world").reference == "world"
+    assert robot.tasks(["left_hand", "right_hand"], contacts=["left_foot"]).held == 6
+    assert robot.tasks([kt.Task("left_hand")]) is not robot.tasks([kt.Task("left_hand")])
+    for cut in np.linspace(1e-6, 1e-3, 200):
+        robot.tasks(["left_hand"], cut=cut)
+    assert len(robot._kept_tasks) <= 64
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        robot.tasks(["nope"])

@@ -23,6 +23,16 @@ from kinetree.operators.collection import Operators
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
+#: More are forgotten, all at once.
+_TASKS_KEPT = 64
+
+
+def _names(*frames: Any) -> tuple[tuple[str, ...], ...] | None:
+    """Frames as names; None if there is anything but names."""
+    if all(type(each) in (list, tuple) and all(type(frame) is str for frame in each) for each in frames):
+        return tuple(map(tuple, frames))
+    return None
+
 
 class Operational:
     """The operational space of a model."""
@@ -69,7 +79,8 @@ class Operational:
     ) -> Tasks:
         """Operational space of some tasks: Λ⁻¹, Λ, J, J̄, N, bias, rank and condition, as functions of the state.
 
-        Create it once and use it at every state. Nothing is compiled until one of its functions is first called.
+        Create it once and use it at every state. Nothing is compiled until one of its functions is first called. Tasks
+        of frames by name are kept: asking for them again returns the same object.
 
         Args:
             frames: Names of frames (all six rows), `Task`, `RelativeTask` and `CenterOfMassTask`.
@@ -84,6 +95,12 @@ class Operational:
             UnknownNameError: No such frame, method, reference or policy.
             InputError: No task, or a duplicate row.
         """
+        names = _names(frames, contacts)
+        plain = type(cut) in (float, int) and all(type(option) is str for option in (reference, method, singular))
+        key = (*names, reference, method, singular, cut) if names is not None and plain else None
+        kept = None if key is None else self._kept_tasks.get(key)
+        if kept is not None:
+            return kept
         robot = Robot(
             self,
             self.mechanism,
@@ -94,7 +111,16 @@ class Operational:
             self._link_size,
             lambda: self.mass,
         )
-        return Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
+        tasks = Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
+        if key is not None:
+            if len(self._kept_tasks) >= _TASKS_KEPT:
+                self._kept_tasks.clear()
+            self._kept_tasks[key] = tasks
+        return tasks
+
+    @cached_property
+    def _kept_tasks(self) -> dict[Any, Tasks]:
+        return {}
 
     def constraints(self, constraints: Iterable[AnyConstraint], at: Any = None) -> Constraints:
         """Constraints prepared for hot loops: constrained accelerations and forces, constraint error, projection.
