@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -59,10 +60,9 @@ def calls() -> Table:
             count = BATCH if batch else 1
             bridge = jax.jit(kinetree.jax.forward_dynamics(robot))
             arrays, tensors = [jnp.asarray(x) for x in (q, v, tau)], [torch.from_numpy(x) for x in (q, v, tau)]
-            own = least(lambda f=robot.forward_dynamics, a=(q, v, tau): f(*a)) / count  # type: ignore[misc]
-            by_jax = least(lambda f=bridge, a=arrays: f(*a).block_until_ready()) / count  # type: ignore[misc]
-            function = kinetree.torch.forward_dynamics(robot)
-            by_torch = least(lambda f=function, a=tensors: f(*a)) / count  # type: ignore[misc]
+            own = least(partial(robot.forward_dynamics, q, v, tau)) / count
+            by_jax = least(partial(finished, bridge, *arrays)) / count
+            by_torch = least(partial(kinetree.torch.forward_dynamics(robot), *tensors)) / count
             row += [micro(own), micro(by_jax)]
             if not batch:
                 row.append(micro(scanned(robot, *arrays)))
@@ -151,6 +151,11 @@ def clock_gradient(loss: Callable[[Any], Any], taus: Any) -> float:
     """Seconds of a value with its gradient, compiled."""
     compiled = jax.jit(jax.value_and_grad(loss))
     return least(lambda: jax.block_until_ready(compiled(taus)))
+
+
+def finished(function: Callable[..., Any], *arrays: Any) -> Any:
+    """A result of JAX, which would otherwise be still under way."""
+    return function(*arrays).block_until_ready()
 
 
 def least(call: Callable[[], Any], seconds: float = 0.5) -> float:

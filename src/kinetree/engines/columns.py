@@ -33,23 +33,11 @@ def _columns(name: str, multiply: Callable[..., Any], q: Any, nv: int, out: Any)
     return given
 
 
-def _refuse_kernel(function: Function[..., Any]) -> NoReturn:
-    raise UnsupportedError(
-        f"{function.name} has no kernel of its own on robots with general nodes, such as "
-        f"{function.mechanism.first_general!r}: it is computed column by column, in NumPy only"
-    )
+class _ByColumns:
+    """What functions have in common whose recursion computes one column at a time."""
 
-
-class ColumnFunction(Function[P, R]):
-    """A matrix function of q whose recursion takes q and a vector, and gives the matrix times the vector."""
-
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute all columns."""
-        (q,) = self._arguments(inputs, named)
-        return _columns(self.name, self._multiply, q, self.mechanism.nv, out)
-
-    def _multiply(self, q: Any, x: Any) -> Any:
-        return self._run((), self.algorithm, (q, x), None)
+    name: str
+    mechanism: Mechanism
 
     def _is_default(self, *_: Any) -> bool:
         return False
@@ -61,14 +49,29 @@ class ColumnFunction(Function[P, R]):
 
     def bound(self, *_: Any, **__: Any) -> NoReturn:
         """There is no kernel that computes the result alone."""
-        _refuse_kernel(self)
+        raise UnsupportedError(
+            f"{self.name} has no kernel of its own on robots with general nodes, such as "
+            f"{self.mechanism.first_general!r}: it is computed column by column, in NumPy only"
+        )
+
+
+class ColumnFunction(_ByColumns, Function[P, R]):
+    """A matrix function of q whose recursion takes q and a vector, and gives the matrix times the vector."""
+
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute all columns."""
+        (q,) = self._arguments(inputs, named)
+        return _columns(self.name, self._multiply, q, self.mechanism.nv, out)
+
+    def _multiply(self, q: Any, x: Any) -> Any:
+        return self._run((), self.algorithm, (q, x), None)
 
     def count(self) -> Count:
         """Operations of one evaluation."""
         return super().count() * self.mechanism.nv
 
 
-class FrameColumnFunction(FrameFunction[P, R]):
+class FrameColumnFunction(_ByColumns, FrameFunction[P, R]):
     """The same for frames: recursions take q and joint velocities, and give velocities of frames."""
 
     def __init__(
@@ -81,24 +84,12 @@ class FrameColumnFunction(FrameFunction[P, R]):
     def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
         return lambda q, out=None: _columns(self.name, bound, q, self.mechanism.nv, out)
 
-    def _is_default(self, *_: Any) -> bool:
-        return False
-
-    @property
-    def is_recursion(self) -> bool:
-        """Whether the recursion alone computes the result."""
-        return False
-
-    def bound(self, *_: Any, **__: Any) -> NoReturn:
-        """There is no kernel that computes the result alone."""
-        _refuse_kernel(self)
-
     def count(self, frames: Any = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
         return super().count(frames, reference) * self.mechanism.nv
 
 
-class _Derivatives(ForcedFunction[P, R]):
+class _Derivatives(_ByColumns, ForcedFunction[P, R]):
     """Functions made of derivatives along all directions of (q, v, x), from a recursion that takes one direction."""
 
     def _rows(self, arrays: Sequence[Any], f_ext: Any) -> Array:
@@ -122,18 +113,6 @@ class _Derivatives(ForcedFunction[P, R]):
                 place[...] = part
             parts = given
         return parts if self._bundle is tuple else self._bundle(*parts)
-
-    def _is_default(self, *_: Any) -> bool:
-        return False
-
-    @property
-    def is_recursion(self) -> bool:
-        """Whether the recursion alone computes the result."""
-        return False
-
-    def bound(self, *_: Any, **__: Any) -> NoReturn:
-        """There is no kernel that computes the result alone."""
-        _refuse_kernel(self)
 
     def count(self) -> Count:
         """Operations of one evaluation."""

@@ -109,7 +109,8 @@ def _core(function: Differentiable) -> Callable[..., Any]:
     def _(arrays: Any, directions: Any) -> Any:
         return core(*arrays), CHANGE.bind(*arrays, *directions, function=function)
 
-    return core  # type: ignore[no-any-return]
+    function_of_arrays: Callable[..., Any] = core
+    return function_of_arrays
 
 
 # Derivatives are primitives, so that JAX can transpose and differentiate them. All are linear in their last arguments:

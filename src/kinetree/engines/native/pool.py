@@ -45,10 +45,10 @@ def empty(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]:
     size = 8 * math.prod(shape)
     if not SMALLEST_RESULT <= size <= LARGEST or not _COUNTABLE:
         return np.empty(shape)
-    buffers: list[Any] = _kept.__dict__.setdefault("buffers", [])
+    buffers: list[np.ndarray[Any, np.dtype[Any]]] = _kept.__dict__.setdefault("buffers", [])
     for buffer in buffers:
         if size <= buffer.nbytes <= 2 * size and sys.getrefcount(buffer) == _IDLE:
-            return buffer[: size // 8].reshape(shape)  # type: ignore[no-any-return]
+            return buffer[: size // 8].reshape(shape)
     fresh = np.empty(size // 8)
     if len(buffers) == SLOTS:
         del buffers[0]
