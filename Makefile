@@ -8,6 +8,9 @@ JOBS   ?= 2
 # Tests run on two workers; a BLAS with threads of its own would only get in their way.
 BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# Tests start hundreds of Python processes: each would compile the library's sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install browser run test lint types pytest format bench numbers docs release-check clean
 

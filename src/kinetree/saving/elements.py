@@ -11,8 +11,7 @@ _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 )
 
-
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 class Elements:
@@ -38,7 +37,7 @@ class Elements:
 
     def _put(self, tag: str, attributes: dict[str, str], end: str) -> None:
         for value in attributes.values():
-            if _FORBIDDEN.search(value):
+            if re.search(_FORBIDDEN, value):
                 raise ModelError(f"{value!r} has a character that no XML file can hold; rename it")
         inside = "".join(f' {name.rstrip("_")}="{value.translate(_ESCAPES)}"' for name, value in attributes.items())
         self._lines.append(f"{'  ' * len(self._open)}<{tag}{inside}{end}")
