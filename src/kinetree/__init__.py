@@ -10,8 +10,8 @@ choice.
     M = robot.mass_matrix(q)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib
+import typing
 
 import kinetree.cli.interrupts  # noqa: F401 (before the rest, which takes a while to import)
 
@@ -45,7 +45,7 @@ from kinetree.saving.mjcf import to_mjcf
 from kinetree.saving.urdf import to_urdf
 from kinetree.spatial.scalar import register_scalar
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from kinetree import control, simulation, viewer
 
 __version__ = "0.1.0"
@@ -97,9 +97,9 @@ __all__ = [
 _ON_FIRST_USE = ("control", "simulation", "viewer")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _ON_FIRST_USE:
-        return import_module(f"kinetree.{name}")
+        return importlib.import_module(f"kinetree.{name}")
     raise AttributeError(f"module 'kinetree' has no attribute {name!r}")
 
 
