@@ -13,7 +13,7 @@ import numpy as np
 from kinetree.spatial.hinge import RiccatiStep
 from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.symmetric import Factor, Triangular
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Linear, Transposed, Value
 
@@ -98,32 +98,16 @@ class RootWeight(DenseWeight):
         return ArticulatedInertia.from_matrix(W.T @ (inertia.matrix() @ W))
 
 
-class DenseInertia(Linear):
+class DenseInertia(Triangular, Linear):
     """A symmetric matrix, stored as its upper triangle, row by row."""
 
-    __slots__ = ("order",)
-
-    def __init__(self, data: Any, order: int) -> None:
-        data = np.asarray(data).view()
-        if data.shape != (order * (order + 1) // 2,):
-            raise ValueError(f"an inertia of order {order} takes {order * (order + 1) // 2} numbers, got {data.shape}")
-        data.flags.writeable = False
-        self.data, self.order = data, order
+    __slots__ = ()
 
     @classmethod
     def of(cls, matrix: Any) -> DenseInertia:
         """From the upper triangle of a symmetric matrix."""
         matrix = np.asarray(matrix)
         return cls(matrix[np.triu_indices(len(matrix))], len(matrix))
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        return (self.order,)
-
-    @classmethod
-    def size_of(cls, *_: int) -> int:
-        (order,) = _
-        return order * (order + 1) // 2
 
     def matrix(self) -> Array:
         """The full matrix, both triangles."""

@@ -1,4 +1,4 @@
-"""Factored small symmetric positive-definite matrices."""
+"""Small symmetric matrices as n(n+1)/2 numbers, and their factors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import numpy as np
 from kinetree.spatial.value import Array, Value
 
 
-class Factor(Value):
-    """D = L d Lᵀ with unit lower triangular L, stored as 1/d and the strict lower triangle; n(n+1)/2 numbers.
-
-    One division per row, no square roots, no pivoting: D is positive definite wherever forward dynamics exists.
-    """
+class Triangular(Value):
+    """The n(n+1)/2 numbers of a symmetric or triangular matrix of order n."""
 
     __slots__ = ("order",)
 
     def __init__(self, data: Any, order: int) -> None:
         data = np.asarray(data).view()
-        if data.shape != (order * (order + 1) // 2,):
-            raise ValueError(f"a factor of order {order} takes {order * (order + 1) // 2} numbers, got {data.shape}")
+        if data.shape != (self.size_of(order),):
+            raise ValueError(
+                f"a {type(self).__name__} of order {order} takes {self.size_of(order)} numbers, got {data.shape}"
+            )
         data.flags.writeable = False
         self.data, self.order = data, order
 
@@ -32,6 +31,15 @@ class Factor(Value):
     def size_of(cls, *_: int) -> int:
         (order,) = _
         return order * (order + 1) // 2
+
+
+class Factor(Triangular):
+    """D = L d Lᵀ with unit lower triangular L, stored as 1/d and the strict lower triangle.
+
+    One division per row, no square roots, no pivoting: D is positive definite wherever forward dynamics exists.
+    """
+
+    __slots__ = ()
 
     @classmethod
     def of(cls, matrix: Array) -> Factor:
