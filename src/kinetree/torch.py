@@ -128,11 +128,11 @@ def _forward_mode() -> bool:
 def _real(name: str, given: Any) -> Any:
     """A dense tensor of real numbers on the CPU."""
     if not isinstance(given, torch.Tensor):
-        raise refuse(name, given, "give a tensor: torch.as_tensor(…)")
+        raise refuse(name, given, "pass a tensor: torch.as_tensor(…)")
     if given.is_complex():
         raise refuse_complex(name)
     if given.device.type != "cpu" or given.layout != torch.strided:
-        raise InputError(f"{name} is {given.layout} on {given.device}; give a dense tensor on the CPU")
+        raise InputError(f"{name} is {given.layout} on {given.device}; pass a dense tensor on the CPU")
     return given
 
 

@@ -143,9 +143,9 @@ class Foreign:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda _: Foreign(), r"forward_dynamics: tau is a tests.Foreign; give an array of JAX or NumPy"),
-        (lambda _: None, "tau is a builtins.NoneType; give an array"),
-        (lambda x: x * 1j, "tau is complex; give real numbers"),
+        (lambda _: Foreign(), r"forward_dynamics: tau is a tests.Foreign; pass an array of JAX or NumPy"),
+        (lambda _: None, "tau is a builtins.NoneType; pass an array"),
+        (lambda x: x * 1j, "tau is complex; pass real numbers"),
         (lambda x: x.astype(object), "tau is not made of numbers"),
         (lambda _: ["hello"] * 13, "tau is not made of numbers"),
         (lambda x: np.zeros((4, x.shape[-1])), r"batch shapes do not broadcast: q \(2, .*tau \(4, "),
@@ -164,7 +164,7 @@ def test_robots_that_have_no_such_function() -> None:
         bridge("inverse_dynamics", "robot")
     with pytest.raises(SingularMechanismError):
         bridge("forward_dynamics", singular())
-    with pytest.raises(InputError, match="f_ext is a list; give a dictionary"):
+    with pytest.raises(InputError, match="f_ext is a list; pass a dictionary"):
         bridge("forward_dynamics", robot())(np.zeros(3), np.zeros(3), np.zeros(3), [1])
 
 

@@ -127,11 +127,11 @@ def test_arguments_have_the_names_of_the_model_s() -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda x: x.numpy(), r"forward_dynamics: tau is a numpy.ndarray; give a tensor"),
-        (lambda x: x.tolist(), r"tau is a builtins.list; give a tensor"),
-        (lambda x: x * 1j, "tau is complex; give real numbers"),
-        (lambda x: x.to_sparse(), "tau is torch.sparse_coo on cpu; give a dense tensor"),
-        (lambda x: x.to("meta"), "on meta; give a dense tensor on the CPU"),
+        (lambda x: x.numpy(), r"forward_dynamics: tau is a numpy.ndarray; pass a tensor"),
+        (lambda x: x.tolist(), r"tau is a builtins.list; pass a tensor"),
+        (lambda x: x * 1j, "tau is complex; pass real numbers"),
+        (lambda x: x.to_sparse(), "tau is torch.sparse_coo on cpu; pass a dense tensor"),
+        (lambda x: x.to("meta"), "on meta; pass a dense tensor on the CPU"),
         (lambda x: torch.zeros(4, x.shape[-1]), r"batch shapes do not broadcast: q \(2, .*tau \(4, "),
         (lambda x: x.sum(), r"tau has shape \(\), expected"),
     ],
@@ -150,7 +150,7 @@ def test_robots_that_have_no_such_function() -> None:
         bridge("forward_dynamics", singular())
     model = robot()
     q, v, x, _ = tensors(model)
-    with pytest.raises(InputError, match="f_ext is a list; give a dictionary"):
+    with pytest.raises(InputError, match="f_ext is a list; pass a dictionary"):
         bridge("forward_dynamics", model)(q, v, x, [1])
 
 

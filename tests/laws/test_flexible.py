@@ -252,5 +252,5 @@ def test_bodies_that_cannot_be(change: dict[str, Any], message: str) -> None:
 def test_beams_that_cannot_be(change: dict[str, Any], message: str) -> None:
     with pytest.raises(kt.errors.ModelError, match=message):
         kt.Beam(**{"length": LENGTH, "EI": EI, "rhoA": RHO_A, **change})
-    with pytest.raises(kt.errors.ModelError, match="give a Beam or a FlexibleBody"):
+    with pytest.raises(kt.errors.ModelError, match="pass a Beam or a FlexibleBody"):
         kt.Builder().add_flexible("b", "beam")  # type: ignore[arg-type]

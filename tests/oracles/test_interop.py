@@ -352,9 +352,9 @@ def test_results_are_mujocos() -> None:
 def test_mujocos_velocities_take_q() -> None:
     robot, other = with_mujoco()
     v = np.zeros(robot.nv)
-    with pytest.raises(InputError, match="give q="):
+    with pytest.raises(InputError, match="pass q="):
         other.to_v(v)
-    with pytest.raises(InputError, match="give v="):
+    with pytest.raises(InputError, match="pass v="):
         other.to_a(v, q=robot.neutral())
     # without free joints they do not
     text = '<mujoco><worldbody><body name="a"><geom size=".1"/><joint name="j"/></body></worldbody></mujoco>'
@@ -408,11 +408,11 @@ def test_things_that_are_no_models(library: str) -> None:
 
 def test_the_way_from_what_people_have_is_told() -> None:
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
-    with pytest.raises(InputError, match=r"got mujoco.MjSpec; give spec.compile\(\)"):
+    with pytest.raises(InputError, match=r"got mujoco.MjSpec; pass spec.compile\(\)"):
         kt.from_mujoco(mujoco.MjSpec())
-    with pytest.raises(InputError, match="got mujoco.MjData; give data.model"):
+    with pytest.raises(InputError, match="got mujoco.MjData; pass data.model"):
         kt.from_mujoco(mujoco.MjData(model))
-    with pytest.raises(InputError, match="got builtins.str; give files to kinetree.load instead"):
+    with pytest.raises(InputError, match="got builtins.str; pass files to kinetree.load instead"):
         kt.from_pinocchio("robot.urdf")
 
 
@@ -425,7 +425,7 @@ def test_arguments_of_conversions_that_are_none() -> None:
             for thing in THINGS:
                 with pytest.raises(InputError):
                     getattr(other, name)(thing)
-    with pytest.raises(InputError, match="give a list of names"):
+    with pytest.raises(InputError, match="pass a list of names"):
         other.read_poses(pin.Data(other.model), 5)
     with pytest.raises(InputError, match="q is one number"):
         other.to_matrix(np.eye(robot.nv), 5.0)

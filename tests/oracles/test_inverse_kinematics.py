@@ -86,7 +86,7 @@ def test_bad_input() -> None:
         control.inverse_kinematics(robot, {"hand": np.zeros(3)})
     with pytest.raises(InputError, match="targets maps names of frames to poses or positions"):
         control.inverse_kinematics(robot, {})
-    with pytest.raises(InputError, match=r"has shape \(2,\); give poses"):
+    with pytest.raises(InputError, match=r"has shape \(2,\); pass poses"):
         control.inverse_kinematics(robot, {HAND: np.zeros(2)})
     with pytest.raises(InputError, match="is no rotation"):
         control.inverse_kinematics(robot, {HAND: np.ones((4, 4))})

@@ -41,7 +41,7 @@ def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
         (lambda: controller(cut=2.0), 'cut is "auto" or an eigenvalue between 0 and 1; got 2.0'),
         (lambda: controller(at=np.zeros(3)), r"at is one configuration, \(24,\)"),
         (lambda: controller(undriven=["waist"]), "no joint is called 'waist'; did you mean"),
-        (lambda: controller(undriven="waist_yaw"), "undriven='waist_yaw' is one name; give a list"),
+        (lambda: controller(undriven="waist_yaw"), "undriven='waist_yaw' is one name; pass a list"),
         (
             lambda: controller(squeeze={"left_hand": 3.0}),
             "squeeze: 'left_hand' is no frame of an object without motors",
@@ -82,9 +82,9 @@ def test_refused(make: Any, message: str) -> None:
     ("target", "message"),
     [
         ({"right_hand": Q}, "no goal is called 'right_hand'; did you mean 'left_hand'"),
-        ({"left_hand": np.zeros(5)}, r"the pose of 'left_hand' has shape \(5,\); give"),
+        ({"left_hand": np.zeros(5)}, r"the pose of 'left_hand' has shape \(5,\); pass"),
         ({"left_hand": np.ones((4, 4))}, "the pose of 'left_hand' is no rotation"),
-        ({"left_hand": control.cubic(0.0, 1.0, 1.0)}, r"is a function; give what it returns at this time, as way\(t\)"),
+        ({"left_hand": control.cubic(0.0, 1.0, 1.0)}, r"is a function; pass what it returns at this time, as way\(t\)"),
         ({"left_hand": control.Target(velocity=np.zeros(2))}, "the velocity of 'left_hand' has shape"),
         ({"left_hand": control.Target(force=3.0)}, "follows a motion; make it a control.Force"),
         ([1.0], "targets maps names of goals"),

@@ -204,12 +204,12 @@ def test_nan_stays_in_its_sample() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: control.exp(np.zeros(5)), r"twist has shape \(5,\); give \(…, 6\)"),
-        (lambda: control.exp(0.0), r"twist has shape \(\); give \(…, 6\)"),
+        (lambda: control.exp(np.zeros(5)), r"twist has shape \(5,\); pass \(…, 6\)"),
+        (lambda: control.exp(0.0), r"twist has shape \(\); pass \(…, 6\)"),
         (lambda: control.exp(["a"] * 6), "twist has dtype"),
-        (lambda: control.exp(np.zeros(6, dtype=complex)), "twist has dtype complex128; give real numbers"),
+        (lambda: control.exp(np.zeros(6, dtype=complex)), "twist has dtype complex128; pass real numbers"),
         (lambda: control.exp([[1.0], [1.0, 2.0]]), "twist is not a rectangular array of numbers"),
-        (lambda: control.log(np.eye(3)), r"pose has shape \(3, 3\); give \(…, 4, 4\)"),
+        (lambda: control.log(np.eye(3)), r"pose has shape \(3, 3\); pass \(…, 4, 4\)"),
         (lambda: control.log(2.0 * ONE), "pose is no rotation: its columns are not orthonormal"),
         (lambda: control.log(np.stack([ONE, 2.0 * ONE])), "pose of sample 1 is no rotation"),
         (lambda: control.log(np.diag([1.0, 1.0, -1.0, 1.0])), "pose is a reflection; flip one axis"),

@@ -183,8 +183,8 @@ def test_variants_are_models_like_others(robot: kt.Model) -> None:
 
 
 BAD: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
-    ("with_gravity", ((1.0, 2.0),), {}, InputError, r"gravity has shape \(2,\); give \(3,\)"),
-    ("with_gravity", (9.81,), {}, InputError, r"gravity has shape \(\); give \(3,\)"),
+    ("with_gravity", ((1.0, 2.0),), {}, InputError, r"gravity has shape \(2,\); pass \(3,\)"),
+    ("with_gravity", (9.81,), {}, InputError, r"gravity has shape \(\); pass \(3,\)"),
     ("with_gravity", ("down",), {}, InputError, "gravity is not made of finite numbers: 'down'"),
     ("with_gravity", ((0.0, 0.0, math.nan),), {}, InputError, "gravity is not made of finite numbers"),
     ("with_frame", ("tip",), {}, ModelError, "frame 'tip': a body or frame has that name already"),
@@ -197,11 +197,11 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ("with_inertia", ("body1",), {"mass": math.nan}, InputError, "mass is not made of finite numbers"),
     ("with_inertia", ("body1",), {"inertia": np.diag([1.0, 1.0, 9.0])}, ModelError, "violates the triangle inequality"),
     ("with_inertia", ("body1",), {"com": (0.0, 0.0)}, ModelError, r"com has shape \(2,\), must be \(3,\)"),
-    ("with_inertial_parameters", (np.zeros(10),), {}, InputError, r"shape \(10,\); give ten for each body, \(14, 10\)"),
+    ("with_inertial_parameters", (np.zeros(10),), {}, InputError, r"shape \(10,\); pass ten for each body, \(14, 10\)"),
     ("with_inertial_parameters", (np.full((14, 10), np.nan),), {}, ModelError, "body 'body1': .* are not finite"),
     ("with_inertial_parameters", (np.eye(14, 10, 1),), {}, ModelError, "body 'body1': first moment .* without mass"),
     ("with_armature", (-1.0,), {}, ModelError, "armature of joint '.*' is negative"),
-    ("with_armature", (np.zeros(3),), {}, InputError, r"armature has shape \(3,\); give \(27,\)"),
+    ("with_armature", (np.zeros(3),), {}, InputError, r"armature has shape \(3,\); pass \(27,\)"),
     ("with_armature", ([[1.0], [1.0, 2.0]],), {}, InputError, "armature is not made of finite numbers"),
     ("with_damping", ({"tail": 1.0},), {}, UnknownNameError, "no moving joint is called 'tail'"),
     ("with_friction", ({"body1_joint": np.zeros(9)},), {}, InputError, "friction of joint 'body1_joint' has shape"),

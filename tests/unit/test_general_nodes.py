@@ -409,7 +409,7 @@ class NoTwist(Cart):
         (Outside(K, **CART), "outlet 'seat' starts at 3; its six components must lie within the 6"),
         (NoTwist(K, **CART), "outlet 'seat' is no body twist"),
         (Bead(np.nan, 2.0), "constants are finite numbers"),
-        ("bead", "give a kinetree.Node"),
+        ("bead", "pass a kinetree.Node"),
     ],
     ids=lambda x: type(x).__name__,
 )

@@ -233,7 +233,7 @@ def test_odd_names_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_root_must_be_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="is no directory; give the directory that holds the robot's packages"):
+    with pytest.raises(LoadError, match="is not a directory; pass the directory that holds the robot's packages"):
         Roots([tmp_path / "gone"])
 
 
@@ -245,10 +245,10 @@ GARBAGE = bytes(range(256)) * 8
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.stl", b"", "is no STL"),
-        ("a.stl", GARBAGE, "is no STL"),
+        ("a.stl", b"", "is not a valid STL file"),
+        ("a.stl", GARBAGE, "is not a valid STL file"),
         ("a.stl", bytes(80) + b"\xff\xff\xff\xff" + bytes(50), "4294967295 triangles take 214748364834 bytes, it has"),
-        ("a.stl", binary_stl(TRIANGLE[None])[:-1], "is no STL"),
+        ("a.stl", binary_stl(TRIANGLE[None])[:-1], "is not a valid STL file"),
         ("a.stl", bytes(84), "has no triangles"),
         ("a.stl", b"solid empty\nendsolid", "has no triangles"),
         ("a.stl", b"solid\nvertex 0 0 0\nvertex 1 0 0", "it has 2 vertices, which are no triangles"),
@@ -264,13 +264,13 @@ GARBAGE = bytes(range(256)) * 8
         ("a.obj", b"v 0 0\nf 1 1 1", "a vertex is not three numbers"),
         ("a.obj", b"v 0 0 x\nf 1 1 1", "a vertex is not three numbers"),
         ("a.obj", b"v 0 0 inf\nf 1 1 1", "not finite"),
-        ("a.dae", b"", "is no COLLADA"),
-        ("a.dae", GARBAGE, "is no COLLADA"),
+        ("a.dae", b"", "is not a valid COLLADA file"),
+        ("a.dae", GARBAGE, "is not a valid COLLADA file"),
         ("a.dae", b"<robot/>", "it starts with <robot>"),
         ("a.dae", b"<COLLADA/>", "has no polygons"),
         ("a.dae", b'<!DOCTYPE x [<!ENTITY a "b">]><COLLADA/>', "document types and entities are not supported"),
         ("a.dae", b"<COLLADA>" + b"<a/>" * 600_000 + b"</COLLADA>", "has more than 500000 elements"),
-        ("a.dae", b"<a>" * 3000 + b"</a>" * 3000, "is no COLLADA"),
+        ("a.dae", b"<a>" * 3000 + b"</a>" * 3000, "is not a valid COLLADA file"),
         ("a.dae", dae(unit="0"), "its unit is not a positive length"),
         ("a.dae", dae(unit="inf"), "its unit is not a positive length"),
         ("a.dae", dae(unit="x"), "a list of numbers holds something else"),

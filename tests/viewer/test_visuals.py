@@ -115,7 +115,7 @@ def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_files_are_refused() -> None:
     with pytest.raises(LoadError, match="visuals are read from URDF and MJCF, not from <sdf>"):
         visuals.read("<sdf/>")
-    with pytest.raises(InputError, match="package_roots='/tmp' is one directory; give a list of them"):
+    with pytest.raises(InputError, match="package_roots='/tmp' is one directory; pass a list of them"):
         visuals.read(ROBOT, "/tmp")  # type: ignore[arg-type]
 
 

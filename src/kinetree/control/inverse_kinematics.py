@@ -202,7 +202,7 @@ def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
         pose = np.broadcast_to(np.eye(4), (*array.shape[:-1], 4, 4)).copy()
         pose[..., :3, 3] = array
         return pose, (3, 4, 5)
-    raise InputError(f"the target of {name!r} has shape {array.shape}; give poses (…, 4, 4) or positions (…, 3)")
+    raise InputError(f"the target of {name!r} has shape {array.shape}; pass poses (…, 4, 4) or positions (…, 3)")
 
 
 def _start(robot: Model, start: Any) -> Array:

@@ -243,7 +243,7 @@ def _finite(name: str, values: Any, nan: bool = False) -> Array:
     except ValueError:
         raise InputError(f"{name} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "iuf":
-        raise InputError(f"{name} has dtype {array.dtype}; give real numbers")
+        raise InputError(f"{name} has dtype {array.dtype}; pass real numbers")
     if not nan and not np.isfinite(array).all():
         raise InputError(f"{name} has NaN or infinite entries")
     return array.astype(np.float64, copy=False)

@@ -143,10 +143,10 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
     except ValueError:
         raise InputError(f"{name} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "iuf":
-        raise InputError(f"{name} has dtype {array.dtype}; give real numbers")
+        raise InputError(f"{name} has dtype {array.dtype}; pass real numbers")
     if trailing and array.shape[-len(trailing) :] != trailing:
         wanted = ", ".join(map(str, ("…", *trailing)))
-        raise InputError(f"{name} has shape {array.shape}; give ({wanted})")
+        raise InputError(f"{name} has shape {array.shape}; pass ({wanted})")
     return array.astype(np.float64, copy=False)
 
 

@@ -267,7 +267,7 @@ def driven_columns(robot: Model, undriven: Any) -> Array:
         without = {joint.name for joint in robot.joints if joint.kind == "floating"}
     else:
         if isinstance(undriven, str):
-            raise InputError(f"undriven={undriven!r} is one name; give a list of joints")
+            raise InputError(f"undriven={undriven!r} is one name; pass a list of joints")
         without = set(undriven)
         for name in without - names:
             raise UnknownNameError("joint", name, tuple(sorted(names)))

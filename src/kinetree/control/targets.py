@@ -132,7 +132,7 @@ class Targets:
             if where.shape[-2:] == (4, 4):
                 where = checked_poses(f"the pose of {name!r}", where)
             elif where.shape[-1:] != (3,):
-                raise InputError(f"the pose of {name!r} has shape {where.shape}; give (…, 4, 4) or a position (…, 3)")
+                raise InputError(f"the pose of {name!r} has shape {where.shape}; pass (…, 4, 4) or a position (…, 3)")
         rates: list[Array | None] = []
         for what, value in (("velocity", target.velocity), ("acceleration", target.acceleration)):
             if value is None:
@@ -142,7 +142,7 @@ class Targets:
             if rate.shape[-1:] == (3,):
                 rate = np.concatenate([np.zeros_like(rate), rate], axis=-1)
             if rate.shape[-1:] != (6,):
-                raise InputError(f"the {what} of {name!r} has shape {rate.shape}; give a twist (…, 6), or (…, 3)")
+                raise InputError(f"the {what} of {name!r} has shape {rate.shape}; pass a twist (…, 6), or (…, 3)")
             rates.append(rate[..., place.components])
         return where, rates[0], rates[1]
 
@@ -199,7 +199,7 @@ def _target(name: str, value: Any) -> Target:
     if isinstance(value, (State, PoseState)):
         return Target(*value)
     if isinstance(value, (Path, PosePath)) or callable(value):
-        raise InputError(f"the target of {name!r} is a function; give what it returns at this time, as way(t)")
+        raise InputError(f"the target of {name!r} is a function; pass what it returns at this time, as way(t)")
     return Target(value)
 
 

@@ -168,7 +168,7 @@ class Counterpart(ABC):
         if frames is None:
             return self.frames
         if isinstance(frames, str) or not isinstance(frames, (Sequence, np.ndarray)) or np.ndim(frames) != 1:
-            raise InputError(f"frames is {type(frames).__name__}; give a list of names")
+            raise InputError(f"frames is {type(frames).__name__}; pass a list of names")
         return tuple(frames)
 
     def _require(self, frame: str) -> None:
@@ -198,7 +198,7 @@ class Counterpart(ABC):
         if q is None:
             raise InputError(
                 f"{self.library} expresses the linear velocity of free joints in world axes, so converting it needs "
-                "the configuration: give q="
+                "the configuration: pass q="
             )
         q = checked("q", q, self.robot.nq, real=True)
         with np.errstate(all="ignore"):
@@ -214,7 +214,7 @@ class Counterpart(ABC):
         if v is None:
             raise InputError(
                 f"{self.library} expresses the linear acceleration of free joints in world axes, so converting it "
-                "needs the velocity: give v="
+                "needs the velocity: pass v="
             )
         v = checked("v", v, self.nv)
         drift = np.zeros_like(v)
@@ -299,7 +299,7 @@ def _rows(q: Any) -> Any:
         return None
     array = numbers("q", q)
     if not array.ndim:
-        raise InputError("q is one number; give a configuration")
+        raise InputError("q is one number; pass a configuration")
     return array[..., None, :]
 
 

@@ -27,7 +27,7 @@ def require_instance(caller: str, thing: Any, library: str, name: str, hints: Ma
     hint = hints.get(kind.__name__, "")
     raise InputError(
         f"{caller} takes a {library}.{name}, got {kind.__module__.partition('.')[0]}.{kind.__name__}"
-        f"{'; give ' + hint if hint else ''}"
+        f"{'; pass ' + hint if hint else ''}"
     )
 
 
@@ -44,7 +44,7 @@ def require_pair(caller: str, robot: Any, joints: Any) -> None:
     if joints is not None and not (
         isinstance(joints, Mapping) and all(isinstance(name, str) for pair in joints.items() for name in pair)
     ):
-        raise InputError(f"{caller}: joints is not a dictionary of names; give {{'name here': 'name there'}}")
+        raise InputError(f"{caller}: joints is not a dictionary of names; pass {{'name here': 'name there'}}")
 
 
 #: Objects often given instead of a `mujoco.MjModel`.

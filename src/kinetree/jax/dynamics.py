@@ -77,7 +77,7 @@ def _made(function: Differentiable) -> Callable[..., Any]:
 def real(name: str, given: Any) -> Any:
     """An argument as a JAX array of real numbers."""
     if not isinstance(given, (jax.Array, np.ndarray, np.generic, int, float, complex, list, tuple)):
-        raise refuse(name, given, "give an array of JAX or NumPy")
+        raise refuse(name, given, "pass an array of JAX or NumPy")
     try:
         array = jnp.asarray(given)
     except (TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from kinetree.loading.source import clipped
 MOST = 4_000
 
 #: Workaround for files that MuJoCo can read but Kinetree refuses.
-ELSEWHERE = "compile it with MuJoCo yourself and give the result to kinetree.from_mujoco()"
+ELSEWHERE = "compile it with MuJoCo yourself and pass the result to kinetree.from_mujoco()"
 
 _DEEPEST = 256
 # MuJoCo's compiler factorises the mass matrix, at a cost quadratic in depth for each degree of freedom.

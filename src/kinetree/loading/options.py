@@ -51,7 +51,7 @@ class Options:
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
-            raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; give {{}} for none")
+            raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
         order, down = _names(joint_order), _vector(gravity)
         return cls(bool(floating_base), root, mimic, dict(lock or {}), order, down, directory, xacro)
 
@@ -60,7 +60,7 @@ def _names(joint_order: Any) -> tuple[str, ...]:
     if joint_order is None:
         return ()
     if isinstance(joint_order, str):
-        raise InputError("joint_order is one name; give a list of them")
+        raise InputError("joint_order is one name; pass a list of them")
     ordered = isinstance(joint_order, (Sequence, np.ndarray)) and np.ndim(joint_order) == 1
     names = tuple(joint_order) if ordered else (None,)
     if not all(isinstance(name, str) for name in names):

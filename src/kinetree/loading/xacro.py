@@ -46,12 +46,12 @@ def expanded(source: Source, arguments: Mapping[str, Any]) -> Source:
         LoadError: If xacro is not installed, fails, or takes too long.
     """
     if source.path is None:
-        raise InputError("xacro= needs a file, since xacro looks for includes beside it; give its path")
+        raise InputError("xacro= needs a file, since xacro looks for includes beside it; pass its path")
     words = []
     for name, value in arguments.items():
         if not isinstance(name, str) or not name.isidentifier() or not isinstance(value, (str, int, float)):
             raise InputError(
-                f"xacro={{{name!r}: {value!r}}} is not a valid argument; give strings, numbers or Booleans by name"
+                f"xacro={{{name!r}: {value!r}}} is not a valid argument; pass strings, numbers or Booleans by name"
             )
         words.append(f"{name}:={str(value).lower() if isinstance(value, bool) else value}")
     if importlib.util.find_spec("xacro") is None:

@@ -226,7 +226,7 @@ class Builder:
             The builder.
         """
         if not isinstance(body, FlexibleBody):
-            raise ModelError(f"flexible body {name!r}: give a Beam or a FlexibleBody; got {body!r}")
+            raise ModelError(f"flexible body {name!r}: pass a Beam or a FlexibleBody; got {body!r}")
         checked(f"flexible body {name!r}", body)
         self._refuse_taken(name, "flexible body")
         settings.setdefault("joint_name", f"{name}_joint")
@@ -290,7 +290,7 @@ class Builder:
 def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:
     """Unit axes, (kind.axes, 3)."""
     if axis is not None and kind.axes != 1:
-        fix = "give axes=(first, second)" if kind.axes == 2 else "leave it out"
+        fix = "pass axes=(first, second)" if kind.axes == 2 else "leave it out"
         raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
     if axes is not None and kind.axes != 2:
         raise ModelError(f"{owner}: only a universal joint takes axes=; this one is {kind.name}")

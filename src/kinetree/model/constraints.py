@@ -229,7 +229,7 @@ def read_constraints(given: Any) -> tuple[Weld | Task | RelativeTask, ...]:
     if isinstance(given, (str, Weld, Task, RelativeTask)) or not isinstance(given, Iterable):
         raise InputError("constraints is a sequence of Weld, names of frames and tasks; for one of them write [it]")
     if isinstance(given, (set, frozenset)):
-        raise InputError("constraints is a set, which has no order, but rows have one; give a list")
+        raise InputError("constraints is a set, which has no order, but rows have one; pass a list")
     found = tuple(Weld(one) if isinstance(one, str) else one for one in given)
     if not found:
         raise InputError("constraints is empty; use forward_dynamics")

@@ -88,7 +88,7 @@ class Coordinates:
     @staticmethod
     def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:
         if not isinstance(values, Mapping):
-            raise InputError(f"give a mapping of joint names to numbers, such as {{'hip': 0.1}}; got {values!r}")
+            raise InputError(f"pass a mapping of joint names to numbers, such as {{'hip': 0.1}}; got {values!r}")
         parts = {}
         for name, value in values.items():
             if name not in places:
@@ -119,7 +119,7 @@ def numbers(name: str, values: Any) -> Array:
     except ValueError:
         raise InputError(f"{name} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "iufc":
-        raise InputError(f"{name} has dtype {array.dtype}; give integers, floats or complex numbers")
+        raise InputError(f"{name} has dtype {array.dtype}; pass integers, floats or complex numbers")
     return array.astype(np.result_type(array, np.float64), copy=False)
 
 

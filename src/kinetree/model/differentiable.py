@@ -179,7 +179,7 @@ def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
         f_ext: Wrenches by frame, or None.
     """
     if f_ext is not None and not isinstance(f_ext, Mapping):
-        raise InputError(f"{name}: f_ext is a {type(f_ext).__name__}; give a dictionary of wrenches by frame")
+        raise InputError(f"{name}: f_ext is a {type(f_ext).__name__}; pass a dictionary of wrenches by frame")
     return tuple(f_ext or ())
 
 
@@ -191,7 +191,7 @@ def refuse(name: str, array: Any, wanted: str) -> InputError:
 
 def refuse_complex(name: str) -> InputError:
     """The error for an argument whose imaginary part would be lost."""
-    return InputError(f'{name} is complex; give real numbers (complex ones: robot.….engine("reference"))')
+    return InputError(f'{name} is complex; pass real numbers (complex ones: robot.….engine("reference"))')
 
 
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:

@@ -81,7 +81,7 @@ class Editing:
         """
         rows = np.asarray(parameters, dtype=float) if _numeric(parameters) else np.zeros(0)
         if rows.shape != (len(self.bodies), 10):
-            raise InputError(f"parameters have shape {rows.shape}; give ten for each body, ({len(self.bodies)}, 10)")
+            raise InputError(f"parameters have shape {rows.shape}; pass ten for each body, ({len(self.bodies)}, 10)")
         return _variant(self, bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
 
     def with_armature(self: _Model, armature: Any) -> _Model:
@@ -178,7 +178,7 @@ def _vector(what: str, values: Any, size: int) -> Array:
     if not _numeric(values) or not np.isfinite(array := np.asarray(values, dtype=float)).all():
         raise InputError(f"{what} is not made of finite numbers: {values!r}")
     if array.shape != (size,):
-        raise InputError(f"{what} has shape {array.shape}; give ({size},)")
+        raise InputError(f"{what} has shape {array.shape}; pass ({size},)")
     return array
 
 

@@ -354,7 +354,7 @@ def checked(owner: str, node: object) -> Node:
         ModelError: If one is not; names it.
     """
     if not isinstance(node, Node):
-        raise ModelError(f"{owner}: give a kinetree.Node, an object of a class with formulas; got {node!r}")
+        raise ModelError(f"{owner}: pass a kinetree.Node, an object of a class with formulas; got {node!r}")
     name = f"{owner} ({type(node).__name__})"
     if not isinstance(node.nv, int) or node.nv < 0:
         raise ModelError(f"{name}: nv is a number of degrees of freedom, 0 or more; got {node.nv!r}")

@@ -15,7 +15,7 @@ from kinetree.spatial.value import Array
 # A rotation with at least six correct digits is orthonormalised, others are rejected.
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
 _IDENTITY: Array = np.eye(4)
-_EXPECTED = "give a 4×4 pose, a pair (R, p), or None"
+_EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
 
 
 def pose(R: Array, p: Array) -> Array:

@@ -127,7 +127,7 @@ def read_tasks(given: Any, what: str) -> tuple[AnyTask, ...]:
         shown = f"[{given!r}]" if isinstance(given, (str, Task, RelativeTask, CenterOfMassTask)) else "['hand']"
         raise InputError(f"{what} must be a sequence of frame names and tasks; for a single one write {shown}")
     if isinstance(given, (set, frozenset)):
-        raise InputError(f"{what} is a set, which has no order, but rows have one; give a list")
+        raise InputError(f"{what} is a set, which has no order, but rows have one; pass a list")
     tasks = tuple(Task(task) if isinstance(task, str) else task for task in given)
     if not tasks:
         raise InputError(f"{what} is empty: name at least one frame or task")

@@ -65,7 +65,7 @@ def film(
         LoadError: If the file with the visuals cannot be read.
     """
     if isinstance(ellipsoids, str):
-        raise InputError(f"ellipsoids={ellipsoids!r} is one name; give a list of them")
+        raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
     motion = _motion(robot, q)
     times = _times(time, len(motion), rate)
     at = _pictures(times, rate)
@@ -154,5 +154,5 @@ def _along(name: str, value: Any, count: int) -> Array:
     if forces.ndim == 1:
         forces = np.broadcast_to(forces, (count, len(forces)))
     if forces.ndim != 2 or forces.shape[0] != count or forces.shape[1] not in (3, 6):
-        raise InputError(f"the forces at {name!r} have shape {forces.shape}; give ({count}, 3) or ({count}, 6)")
+        raise InputError(f"the forces at {name!r} have shape {forces.shape}; pass ({count}, 3) or ({count}, 6)")
     return forces

@@ -49,7 +49,7 @@ class Roots:
         for root, name in zip(self.given, given):
             if not root.is_dir():
                 raise LoadError(
-                    "is no directory; give the directory that holds the robot's packages", os.fsdecode(name)
+                    "is not a directory; pass the directory that holds the robot's packages", os.fsdecode(name)
                 )
         self.beside = None if beside is None else Path(os.path.realpath(beside))
 

@@ -119,7 +119,7 @@ class Overlays:
             raise InputError(f"the force at {name!r} is not made of numbers") from None
         if vector.shape not in ((3,), (6,)):
             raise InputError(
-                f"the force at {name!r} has shape {vector.shape}; give a force (3,) or a wrench, moment first, (6,)"
+                f"the force at {name!r} has shape {vector.shape}; pass a force (3,) or a wrench, moment first, (6,)"
             )
         return np.concatenate([np.zeros(6 - len(vector)), vector])
 

@@ -114,7 +114,7 @@ class View:
                 requested and no moving body has mass.
         """
         if isinstance(ellipsoids, str):
-            raise InputError(f"ellipsoids={ellipsoids!r} is one name; give a list of them")
+            raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
         with self._lock:
             new_q = self._q if q is None else configuration(self.robot, q)
             new_ellipsoids = self._ellipsoids if ellipsoids is None else tuple(ellipsoids)

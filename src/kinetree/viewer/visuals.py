@@ -29,7 +29,7 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
         LoadError: If the file itself cannot be read, or a root is not a directory.
     """
     if isinstance(package_roots, (str, os.PathLike)):
-        raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; give a list of them")
+        raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; pass a list of them")
     text = Source.of(source)
     roots = Roots(package_roots, None if text.path is None else text.path.absolute().parent)
     findings = Findings(text.file)

@@ -48,11 +48,11 @@ def _parsed(data: bytes) -> _Element:
     try:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise LoadError(f"is no COLLADA: {str(error)[:200]}; export it again") from None
+        raise LoadError(f"is not a valid COLLADA file: {str(error)[:200]}; export it again") from None
     for element in root.iter(etree.Element):
         element.tag = element.tag.rpartition("}")[2]
     if root.tag != "COLLADA":
-        raise LoadError(f"is no COLLADA: it starts with <{root.tag[:60]}>")
+        raise LoadError(f"is not a valid COLLADA file: it starts with <{root.tag[:60]}>")
     return root
 
 
@@ -66,7 +66,7 @@ class _File:
         unit = root.find("asset/unit")
         self.unit = _numbers(unit.get("meter") or "1", 1)[0] if unit is not None else 1.0
         if not 0.0 < self.unit < math.inf:
-            raise LoadError("is no COLLADA: its unit is not a positive length; export it again")
+            raise LoadError("is not a valid COLLADA file: its unit is not a positive length; export it again")
 
     def parts(self) -> Iterator[Mesh]:
         shown = self.root.find("scene/instance_visual_scene")
@@ -85,7 +85,7 @@ class _File:
 
     def _node(self, node: _Element, at: Array, depth: int) -> Iterator[Mesh]:
         if depth > _DEEPEST:
-            raise LoadError("is no COLLADA: its nodes are nested without end; export it again")
+            raise LoadError("is not a valid COLLADA file: its nodes are nested without end; export it again")
         for child in node:
             if child.tag in _MOVES:
                 at = at @ _MOVES[child.tag](child.text or "")
@@ -125,18 +125,20 @@ class _File:
         source = None if position is None else self._target(position, "source")
         array = None if source is None else source.find("float_array")
         if array is None or vertex is None:
-            raise LoadError("is no COLLADA: polygons without vertices; export it again")
+            raise LoadError("is not a valid COLLADA file: polygons without vertices; export it again")
         points = _numbers(array.text or "")
         if len(points) % 3:
-            raise LoadError("is no COLLADA: its vertices are not three numbers each; export it again")
+            raise LoadError("is not a valid COLLADA file: its vertices are not three numbers each; export it again")
         points = points.reshape(-1, 3)
         try:
             stride = 1 + max(int(one.get("offset") or 0) for one in inputs.values())
             corners = _CORNERS[polygons.tag](polygons, stride, int(vertex.get("offset") or 0))
         except (ValueError, IndexError, OverflowError):
-            raise LoadError("is no COLLADA: its polygons do not fit their vertices; export it again") from None
+            raise LoadError(
+                "is not a valid COLLADA file: its polygons do not fit their vertices; export it again"
+            ) from None
         if len(corners) and not 0 <= corners.min() <= corners.max() < len(points):
-            raise LoadError("is no COLLADA: a polygon has a vertex that is not there; export it again")
+            raise LoadError("is not a valid COLLADA file: a polygon has a vertex that is not there; export it again")
         return points, corners
 
     def _color(self, material: str) -> Color | None:
@@ -154,9 +156,11 @@ def _numbers(text: str, count: int | None = None) -> Array:
     try:
         numbers = np.array(text.split(), dtype=np.float64)
     except ValueError:
-        raise LoadError("is no COLLADA: a list of numbers holds something else; export it again") from None
+        raise LoadError(
+            "is not a valid COLLADA file: a list of numbers holds something else; export it again"
+        ) from None
     if count is not None and len(numbers) != count:
-        raise LoadError(f"is no COLLADA: {len(numbers)} numbers where {count} should be; export it again")
+        raise LoadError(f"is not a valid COLLADA file: {len(numbers)} numbers where {count} should be; export it again")
     return numbers
 
 

@@ -30,7 +30,9 @@ def read(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
         corners = _text(data)
     else:
         expected = _HEADER + _TRIANGLE.itemsize * count
-        raise LoadError(f"is no STL: {count} triangles take {expected} bytes, it has {len(data)}; export it again")
+        raise LoadError(
+            f"is not a valid STL file: {count} triangles take {expected} bytes, it has {len(data)}; export it again"
+        )
     if not len(corners):
         raise LoadError("has no triangles; export it again")
     return [joined(corners.reshape(-1, 3).astype(np.float64))]
@@ -40,9 +42,11 @@ def _text(data: bytes) -> Array:
     try:
         numbers = np.array(_VERTEX.findall(data), dtype=np.float64).reshape(-1, 3)
     except ValueError:
-        raise LoadError("is no STL: a vertex is not three numbers; export it again") from None
+        raise LoadError("is not a valid STL file: a vertex is not three numbers; export it again") from None
     if len(numbers) % 3:
-        raise LoadError(f"is no STL: it has {len(numbers)} vertices, which are no triangles; export it again")
+        raise LoadError(
+            f"is not a valid STL file: it has {len(numbers)} vertices, which are no triangles; export it again"
+        )
     return numbers.reshape(-1, 3, 3)
 
 

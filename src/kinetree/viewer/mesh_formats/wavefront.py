@@ -43,7 +43,7 @@ def read(data: bytes, beside: Callable[[str], bytes | None]) -> list[Mesh]:
     try:
         points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
     except ValueError:
-        raise LoadError("is no OBJ: a vertex is not three numbers; export it again") from None
+        raise LoadError("is not a valid OBJ file: a vertex is not three numbers; export it again") from None
     parts = [_part(points, np.array(part), colors.get(name)) for name, part in faces.items() if part]
     if not parts:
         raise LoadError("has no faces; export it again")
@@ -55,10 +55,14 @@ def _triangles(words: list[str], count: int, line: int) -> list[tuple[int, ...]]
     try:
         given = [int(word.split("/", 1)[0]) for word in words]
     except ValueError:
-        raise LoadError(f"is no OBJ: the face in line {line} is not made of numbers; export it again") from None
+        raise LoadError(
+            f"is not a valid OBJ file: the face in line {line} is not made of numbers; export it again"
+        ) from None
     corners = [index - 1 if index > 0 else count + index for index in given]
     if 0 in given or min(corners, default=0) < 0 or max(corners, default=0) >= count:
-        raise LoadError(f"is no OBJ: the face in line {line} has a vertex that is not there; export it again")
+        raise LoadError(
+            f"is not a valid OBJ file: the face in line {line} has a vertex that is not there; export it again"
+        )
     return [(corners[0], b, c) for b, c in pairwise(corners[1:])]
 
 
