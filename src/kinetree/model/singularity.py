@@ -214,9 +214,9 @@ def _armature(mechanism: Mechanism, node: int) -> Array:
 
 def _message(mechanism: Mechanism, node: int) -> str:
     return (
-        f"body {mechanism.names[node]!r}: no inertia resists its {mechanism.kinds[node].name} joint, so the mass "
-        "matrix has no inverse. Give the body a mass and an inertia, or the joint an armature, or lock the joint with "
-        "reduced(). Inverse dynamics and the mass matrix work nevertheless"
+        f"body {mechanism.names[node]!r}: no inertia resists its {mechanism.kinds[node].name} joint beyond rounding "
+        "error, so the mass matrix has no usable inverse. Give the body a mass and an inertia, or the joint an "
+        "armature, or lock the joint with reduced(). Inverse dynamics and the mass matrix work nevertheless"
     )
 
 
