@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import kinetree as kt
-from benchmarks import c_export, linearized, loading, manifold, numbers, robots, startup
+from benchmarks import c_export, linearized, loading, manifold, numbers, robots, rollouts, startup
 from benchmarks.peers import FUNCTIONS, Peer, kinetree_arguments, looped, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -64,6 +64,7 @@ def main() -> None:
     jobs["directions"] = lambda: linearized.directions(options.seconds)
     jobs["manifold"] = lambda: manifold.functions(options.seconds)
     jobs["steps"] = lambda: manifold.steps(options.seconds)
+    jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)
     jobs["overheads"] = lambda: manifold.overheads(options.seconds)
     jobs["exported C"] = lambda: c_export.table(robots.NAMES)
     jobs["loading"] = lambda: loading.table(options.seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from typing import Any
 
@@ -181,6 +182,61 @@ def test_a_rollout_is_a_loop_of_steps_and_batches_change_no_bit(method: str) -> 
             one, rate, _ = world.step(one, rate, taus[i, k])
         np.testing.assert_array_equal(path.q[i, 5], one)
         np.testing.assert_array_equal(path.v[i, 5], rate)
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_rollouts_under_constant_forces_and_of_some_states(constrained: bool) -> None:
+    """`steps` and `every`, long enough for several calls of the compiled steps; into the user's arrays."""
+    robot, q = four_bar()
+    options: dict[str, Any] = {"constraints": [kt.Weld("tip", "pin", (3, 5))], "at": q} if constrained else {}
+    world = simulation.Simulator(robot, **options)
+    count = 12 if constrained else 1200
+    q, v, tau = np.stack([q, q]), np.zeros(3), np.array([[0.1, 0.0, -0.1], [0.0, 0.2, 0.0]])
+    whole = world.rollout(q, v, np.repeat(tau[:, None], count, axis=1))
+    out = np.full((2, count // 4 + 1, 3), np.nan), np.full((2, count // 4 + 1, 3), np.nan)
+    some = world.rollout(q, v, tau, steps=count, every=4, out=out)
+    assert some.q is out[0]
+    np.testing.assert_array_equal(some.q, whole.q[:, ::4])
+    np.testing.assert_array_equal(some.v, whole.v[:, ::4])
+    np.testing.assert_array_equal(some.time, whole.time[::4])
+    again = world.rollout(out[0][:, 0], out[1][:, 0], tau, steps=count, every=4, out=out)  # overlaps its inputs
+    np.testing.assert_array_equal(again.q, whole.q[:, ::4])
+    nowhere = world.rollout(q, v, steps=0)
+    np.testing.assert_array_equal(nowhere.q, q[:, None])
+
+
+def test_steps_take_external_wrenches() -> None:
+    robot = kt.zoo.box((0.1, 0.1, 0.1), 2.0)
+    q, v = robot.neutral(), np.zeros(6)
+    for method in ORDERS:
+        _, after, info = simulation.Simulator(robot, method=method).step(q, v, f_ext={"box": [0, 0, 0, 0, 0, 2 * 9.81]})
+        np.testing.assert_allclose(after, 0.0, rtol=0.0, atol=1e-16)
+        np.testing.assert_allclose(info.acceleration, 0.0, rtol=0.0, atol=1e-13)
+
+
+def test_simulators_are_picklable() -> None:
+    robot = kt.zoo.double_pendulum()
+    world = simulation.Simulator(robot, dt=2e-3, method="rk4", damping=[0.1, 0.2])
+    copy = pickle.loads(pickle.dumps(world))
+    q, v = np.array([1.0, 2.0]), np.zeros(2)
+    np.testing.assert_array_equal(copy.step(q, v)[0], world.step(q, v)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), np.zeros(2)), r"tau has shape \(2,\); it takes \(…, T, 2\), or"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2)), r"tau has shape \(0,\)"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), np.zeros((4, 3)), steps=4), r"rollout: tau has shape \(4, 3\)"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=5, every=2), "every=2 does not divide the 5 steps"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=1.5), "steps=1.5 is not an integer of at least 0"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=5, every=0), "every=0 is not an integer of at least 1"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=5, out=np.zeros((6, 2))), "rollout: out"),
+    ],
+)
+def test_rollouts_refuse(call: Any, message: str) -> None:
+    with pytest.raises(kt.errors.InputError, match=message):
+        call(simulation.Simulator(kt.zoo.double_pendulum()))
 
 
 def test_a_sample_with_nan_stays_alone() -> None:

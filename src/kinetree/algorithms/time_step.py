@@ -73,34 +73,40 @@ def midpoint(
         q_end[k] = k.manifold.integrate(q_end[k], after * half)
 
 
+@algorithm(v=("v",), a=("v",), dt=(), after=("v",), outputs=("after",), any_node=True)
+def advance(tree: Tree, v: Indexed, a: Indexed, dt: Indexed, after: Indexed) -> None:
+    """Velocities after a time with constant accelerations, v + a dt."""
+    for k, _ in tree.scatter():
+        after[k] = v[k] + a[k] * dt[...]
+
+
 @algorithm(
-    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), ahead=(), wrench=("frames", 6),
-    xi_rate_there=("v",), a_there=("v",), outputs=("xi_rate_there", "a_there"), any_node=True,
+    q=("q",), v=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(), q_there=("q",), v_there=("v",), xi_rate_there=("v",),
+    outputs=("q_there", "v_there", "xi_rate_there"), any_node=True,
 )  # fmt: skip
 def rk4_stage(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, ahead: Indexed, wrench: Indexed,
-    xi_rate_there: Indexed, a_there: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
+    q_there: Indexed, v_there: Indexed, xi_rate_there: Indexed,
 ) -> None:  # fmt: skip
-    """The rates ξ̇ and v̇ at a stage of the Runge–Kutta method. [MK98].
+    """The state at a stage of the Runge–Kutta method, and ξ̇ there. [MK98].
 
     Args:
         tree: The mechanism.
         q: Configuration at the start, (nq,).
         v: Joint velocities at the start, (nv,).
-        tau: Joint forces, (nv,).
         xi_rate: ξ̇ of the stage before, (nv,).
         a: Joint accelerations of the stage before, (nv,).
-        ahead: How far the stage looks ahead, seconds.
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        dt: Length of the step, seconds.
+        ahead: How far the stage looks ahead, in steps.
+        q_there: Configuration at the stage, (nq,).
+        v_there: Joint velocities at the stage, (nv,).
         xi_rate_there: ξ̇ at the stage, (nv,).
-        a_there: Joint accelerations at the stage, (nv,).
     """
+    seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
-        xi = xi_rate[k] * ahead[...]
-        k.v_there = v[k] + a[k] * ahead[...]
-        k.q_there = k.manifold.integrate(q[k], xi)
-        xi_rate_there[k] = _tangent_rate(k, xi, k.v_there)
-    articulated_body(tree, Field("q_there"), Field("v_there"), tau, -tree.gravity, wrench, a_there)
+        xi, there = xi_rate[k] * seconds, v[k] + a[k] * seconds
+        q_there[k], v_there[k] = k.manifold.integrate(q[k], xi), there
+        xi_rate_there[k] = _tangent_rate(k, xi, there)
 
 
 @algorithm(

@@ -1,12 +1,13 @@
-"""`Model.step` and `Model.discretize` as functions: one recursion, or one per stage, chosen by the method."""
+"""`Model.step` and `Model.discretize` as functions: one recursion, or a sequence of them, chosen by the method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence as Several
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.time_step_derivatives import (
     midpoint_derivatives,
     rk4_derivatives,
@@ -14,11 +15,14 @@ from kinetree.algorithms.linearized.time_step_derivatives import (
     step_derivatives,
 )
 from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
-from kinetree.engines.arguments import numbers
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import ForcedFunction
 from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import UnknownNameError
+from kinetree.model.integrators import Run, rk4
+from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
 
 P = ParamSpec("P")
@@ -26,7 +30,8 @@ R = TypeVar("R", covariant=True)
 
 #: Values of `method` for `step` and `discretize`.
 INTEGRATORS = ("semi_implicit_euler", "midpoint", "rk4")
-_WHOLE = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
+#: The last recursion of methods that need several: its results are those of the function.
+_LAST = (rk4_end, midpoint_derivatives, rk4_derivatives)
 
 
 def chosen(method: Any) -> str:
@@ -40,86 +45,103 @@ class StepFunction(ForcedFunction[P, R]):
     """A function of q, v, tau and dt, with external wrenches, by a choice of methods."""
 
     choices = ("method", "f_ext")
+    #: Methods that are one recursion.
+    whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
+    #: The recursions of the others, with how often each runs.
+    parts: ClassVar[dict[str, dict[Algorithm, int]]] = {"rk4": {rk4_stage: 4, forward_dynamics: 4, rk4_end: 1}}
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Step, with any valid arguments."""
+        """Compute, with any valid arguments."""
         *arrays, method, f_ext = self._arguments(inputs, named)
-        algorithm = _WHOLE.get(chosen(method))
+        algorithm = self.whole.get(chosen(method))
         sites, wrenches = self._wrenches(f_ext)
         if algorithm is not None:
             result = self._run(sites, algorithm, (*arrays, *wrenches), out)
-            bound = self._bound.get((algorithm, (), False))
-            if f_ext is None and isinstance(bound, Compiled):
-                self.follow(bound, (method, None))  # the next call with this method goes straight to machine code
-            return result
-        return self._rk4(sites, arrays, wrenches, out)
+            bound: Any = self._bound.get((algorithm, (), False))
+        elif self._engine == "native":
+            bound = self._bound.get((method, sites)) or self._sequence(method, sites)
+            result = bound(*arrays, *wrenches) if out is None else bound(*arrays, *wrenches, out=out)
+        else:
 
-    def _rk4(self, sites: tuple[Site, ...], arrays: Sequence[Any], wrenches: Sequence[Any], out: Any) -> Any:
-        q, v, tau, dt = arrays
-        dt = self._seconds(dt)
-        rates: tuple[Any, ...] = np.zeros(self.mechanism.nv), np.zeros(self.mechanism.nv)
-        stages: list[Any] = []
-        for ahead in STAGES:
-            rates = self._run(sites, rk4_stage, (q, v, tau, *rates, np.multiply(dt, ahead), *wrenches), None)
-            stages += rates
-        return self._run((), rk4_end, (q, v, dt, *stages), out)
+            def run(algorithm: Algorithm, *inputs: Any) -> Any:
+                return self._run(_sites(algorithm, sites), algorithm, inputs, out if algorithm in _LAST else None)
 
-    def _seconds(self, dt: Any) -> Any:
-        return numbers(self.name, "dt", dt, "fiu" if self._engine == "native" else "fiucO")
+            return self._compose(method, run, *arrays, *wrenches)
+        if f_ext is None and isinstance(bound, Compiled):
+            self.follow(bound, (method, None))  # the next call with this method goes straight to machine code
+        return result
+
+    def _sequence(self, method: str, sites: tuple[Site, ...]) -> Compiled:
+        """A method that needs several recursions, as one compiled function."""
+        recursions = {a: cast(Compiled, self._bind(_sites(a, sites), a, False)) for a in self.parts[method]}
+        n, nq = self.mechanism.nv, self.mechanism.nq
+        inputs = [Operand("q", (nq,)), Operand("v", (n,)), Operand("tau", (n,)), Operand("dt", ())]
+        inputs += [Operand("wrench", (len(sites), 6))] if sites else []
+        with self._lock:
+            if (method, sites) not in self._bound:
+                outputs = next(recursions[a] for a in _LAST if a in recursions).binding.outputs
+                sequence = Sequence(self.name, inputs, outputs, self._bundle)
+
+                def run(algorithm: Algorithm, *inputs: Any) -> Any:
+                    into = sequence.outputs if algorithm in _LAST else None
+                    return sequence.call(recursions[algorithm], *inputs, into=into)
+
+                self._compose(method, run, *sequence.inputs)
+                self._bound[method, sites] = sequence.finish()
+            return cast(Compiled, self._bound[method, sites])
+
+    def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
+        """A method by its recursions."""
+        del method
+        return rk4(run, lambda q, v: run(forward_dynamics, q, v, tau, *wrenches), q, v, dt)
 
     def compile(self) -> None:
         """Compile all methods."""
-        for algorithm in (*_WHOLE.values(), rk4_stage, rk4_end):
+        for algorithm in self.whole.values():
             self._bind((), algorithm, False).compile()
+        for method in self.parts:
+            if self._engine == "native":
+                self._sequence(method, ()).compile()
 
     def count(self, method: str = "semi_implicit_euler") -> Count:
         """Operations of one evaluation."""
-        if (algorithm := _WHOLE.get(chosen(method))) is not None:
+        if (algorithm := self.whole.get(chosen(method))) is not None:
             return count(algorithm, self.mechanism)
-        return count(rk4_stage, self.mechanism) * len(STAGES) + count(rk4_end, self.mechanism)
+        first, *others = (count(part, self.mechanism) * times for part, times in self.parts[method].items())
+        return sum(others, first)
 
 
 class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Differentiate, with any valid arguments."""
-        *arrays, method, f_ext = self._arguments(inputs, named)
-        chosen(method)
-        sites, wrenches = self._wrenches(f_ext)
-        if method == "semi_implicit_euler":
-            return self._run(sites, step_derivatives, (*arrays, *wrenches), out)
-        q, v, tau, dt = arrays
-        dt = self._seconds(dt)
+    whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives}
+    parts: ClassVar[dict[str, dict[Algorithm, int]]] = {
+        "midpoint": {stage_derivatives: 2, midpoint_derivatives: 1},
+        "rk4": {stage_derivatives: 4, rk4_derivatives: 1},
+    }
+
+    def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
         n = self.mechanism.nv
         still, constant = np.zeros(n), np.zeros((n, 3, n))
 
-        def stage(ahead: float, rates: Sequence[Any]) -> Any:
+        def stage(ahead: float, rates: Several[Any]) -> Any:
             xi_rate, a, *derivatives = rates
-            arrays = (q, v, tau, xi_rate, a, dt * ahead, *derivatives, *wrenches)
-            return self._run(sites, stage_derivatives, arrays, None)[:4]
+            return run(stage_derivatives, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4]
 
         if method == "midpoint":
             by_v = constant.copy()
             by_v[:, 1] = np.eye(n)
             _, a, _, d_a = stage(0.5, (v, still, by_v, constant))
             _, a, _, d_a = stage(0.5, (v, a, by_v, d_a))
-            return self._run((), midpoint_derivatives, (v, a, dt, d_a), out)
+            return run(midpoint_derivatives, v, a, dt, d_a)
         rates, stages = (still, still, constant, constant), []
         for ahead in STAGES:
             rates = stage(ahead, rates)
             stages.append(rates)
         xi_rates, _, *derivatives = zip(*stages, strict=True)
-        return self._run((), rk4_derivatives, (dt, *xi_rates, *derivatives[0], *derivatives[1]), out)
+        return run(rk4_derivatives, dt, *xi_rates, *derivatives[0], *derivatives[1])
 
-    def compile(self) -> None:
-        """Compile all methods."""
-        for algorithm in (step_derivatives, stage_derivatives, midpoint_derivatives, rk4_derivatives):
-            self._bind((), algorithm, False).compile()
 
-    def count(self, method: str = "semi_implicit_euler") -> Count:
-        """Operations of one evaluation."""
-        if chosen(method) == "semi_implicit_euler":
-            return count(step_derivatives, self.mechanism)
-        stages, end = (2, midpoint_derivatives) if method == "midpoint" else (4, rk4_derivatives)
-        return count(stage_derivatives, self.mechanism) * stages + count(end, self.mechanism)
+def _sites(algorithm: Algorithm, sites: tuple[Site, ...]) -> tuple[Site, ...]:
+    """The frames that a recursion takes."""
+    return sites if any("frames" in argument.dimensions for argument in algorithm.inputs) else ()

@@ -1,7 +1,7 @@
 """Simulation: integrators on the configuration manifold, constraints, contacts, controllers in the loop."""
 
+from kinetree.model.integrators import METHODS
 from kinetree.simulation.contact import Points
-from kinetree.simulation.integrators import METHODS
 from kinetree.simulation.results import Film, Rollout, StepInfo
 from kinetree.simulation.shapes import Block, Capsule, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator

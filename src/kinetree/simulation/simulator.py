@@ -1,11 +1,6 @@
 """Simulation of a robot with constraints, damping, springs and contacts, under given torques or a controller.
 
-Joint damping D and stiffness K are implicit in the velocity, so that any D and K is stable at any step size: with
-τ′ = τ − D v − K (q ⊖ q₀) − dt K v, and armature + dt D + dt² K in place of the armature, forward dynamics solves
-
-    (M + dt D + dt² K) a = τ′ − C − g                                                             (1)
-
-in O(n). "rk4" and "implicit_midpoint" treat −D v − K (q ⊖ q₀) as ordinary forces.
+Joint damping and springs are in `kinetree.simulation.plant`, compiled steps in `kinetree.simulation.steps`.
 
 Contacts apply impulses at the end of a step: see `kinetree.simulation.contact`.
 
@@ -16,6 +11,7 @@ onto them, so that they do not drift.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +20,15 @@ from kinetree.engines import arguments
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import AnyConstraint, Constraints
+from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.simulation.contact import Contacts, Impulses, Points
-from kinetree.simulation.integrators import IMPULSIVE, METHODS
+from kinetree.simulation.plant import Plant
 from kinetree.simulation.results import Film, Rollout, StepInfo
 from kinetree.simulation.shapes import Shape
+from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
-#: Methods in which damping and springs are implicit by (1).
-_IMPLICIT = ("midpoint", "semi_implicit_euler")
 # Servo times this close to a step coincide with it [s].
 _SOON = 1e-9
 
@@ -79,34 +75,32 @@ class Simulator:
             raise UnknownNameError("method", method, tuple(METHODS))
         if isinstance(dt, bool) or not isinstance(dt, (int, float, np.floating)) or not 0.0 < dt < np.inf:
             raise InputError(f"dt={dt!r} is not a positive time step [s]")
-        given = tuple(constraints)
+        given, points = tuple(constraints), tuple(contacts)
+        shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
+        self._options = {
+            "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
+            "rest": rest, "contacts": points, "ground": shapes, "sweeps": sweeps, "project": project,
+        }  # fmt: skip
         if given and at is None:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
         self.robot, self.dt, self.method = robot, float(dt), method
         self._project = project
-        self._integrate = METHODS[method]
-        own = np.concatenate([joint.damping for joint in robot.joints]) if damping is True else damping
-        self._damping = _gains("damping", np.zeros(robot.nv) if own is False else own, robot.nv)
-        self._stiffness = _gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
-        self._rest = robot.neutral() if rest is None else _vector("rest", rest, robot.nq)
-        self._soft = bool(self._damping.any() or self._stiffness.any())
-        self._plant = robot
-        if self._soft and method in _IMPLICIT:
-            added = self.dt * self._damping + self.dt**2 * self._stiffness
-            self._plant = robot.with_armature(np.concatenate([j.armature for j in robot.joints]) + added)
-        self.constraints = Constraints(self._plant, given, at) if given else None
-        points = tuple(contacts)
-        shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
+        self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest)
+        self._steps = Steps(plant)
+        self.constraints = Constraints(plant.robot, given, at) if given else None
         if points and method not in IMPULSIVE:
             raise InputError(f"contacts need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
         held = self.constraints.tasks.tasks if self.constraints else ()
-        self._contacts = Contacts(self._plant, points, shapes, held, sweeps) if points else None
+        self._contacts = Contacts(plant.robot, points, shapes, held, sweeps) if points else None
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
         return f"<Simulator of {self.robot.name}: {self.method}, {self.dt:g} s{held}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, (self.robot, self._options)
 
     def step(
         self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
@@ -120,6 +114,11 @@ class Simulator:
             f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
         """
         q, v, tau = self._state(q, v, tau)
+        if self._is_compiled:
+            sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext)
+            after, rate = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches)
+            with standard_arithmetic():
+                return after, rate, _without_contacts((rate - v) / self.dt)
         with standard_arithmetic():
             return self._step(q, v, tau, f_ext)
 
@@ -135,72 +134,104 @@ class Simulator:
         q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
         return q, v, tau
 
+    @property
+    def _is_compiled(self) -> bool:
+        """Whether a step is a sequence of recursions, without Python in between."""
+        return self.constraints is None and self._contacts is None
+
     def _step(self, q: Array, v: Array, tau: Array, f_ext: Any) -> tuple[Array, Array, StepInfo]:
+        plant = self._plant
         felt: list[Array] = []
-        accelerations = self._accelerations(q, v, tau, f_ext, felt)
         touched: list[Impulses] = []
-        if self._contacts is None:
-            q_after, v_after = self._integrate(self._plant, accelerations, q, v, self.dt)
-        else:
-            contacts = self._contacts
 
-            def impulses(q: Array, v: Array) -> Array:
-                touched.append(contacts.apply(q, v, self.dt))
-                return touched[-1].velocity
-
-            q_after, v_after = IMPULSIVE[self.method](self._plant, accelerations, q, v, self.dt, impulses)
-        mean = (v_after - v) / self.dt
-        if self.constraints is not None and self._project:
-            q_after, v_after = self.constraints.project(q_after, v_after)
-        forces = self.constraints.split(felt[-1]) if self.constraints is not None else {}
-        none = np.zeros(v.shape[:-1])
-        felt_by = touched[-1][1:] if touched else (np.zeros((*v.shape[:-1], 0, 3)), none, none)
-        return q_after, v_after, StepInfo(mean, forces, *felt_by)
-
-    def _accelerations(
-        self, q: Array, v: Array, tau: Array, f_ext: Any, felt: list[Array]
-    ) -> Callable[[Array, Array], Array]:
-        """a(q, v) with springs, damping and constraints; constraint forces are added to `felt`."""
-        robot, plant, D, K = self.robot, self._plant, self._damping, self._stiffness
-        start = tau
-        if self._soft and self.method in _IMPLICIT:  # (1)
-            start = tau - D * v - self.dt * K * v
-            if K.any():
-                start = start - K * robot.difference(self._rest, q)
-
-        def accelerations(q: Array, v: Array) -> Array:
-            push = start
-            if self._soft and self.method not in _IMPLICIT:
-                push = tau - D * v - (K * robot.difference(self._rest, q) if K.any() else 0.0)
+        def dynamics(q: Array, v: Array, push: Array) -> Array:
             if self.constraints is None:
-                free: Array = plant.forward_dynamics(q, v, push, f_ext=f_ext)
+                free: Array = plant.robot.forward_dynamics(q, v, push, f_ext=f_ext)
                 return free
             a, force = self.constraints.forward_dynamics(q, v, push, f_ext=f_ext)
             felt.append(force)
             return a
 
-        return accelerations
+        contacts = self._contacts
 
-    def rollout(self, q: Any, v: Any, tau: Any) -> Rollout:
-        """The motion under a sequence of joint forces: the same bits as a loop of `step`.
+        def impulses(contacts: Contacts, q: Array, v: Array) -> Array:
+            touched.append(contacts.apply(q, v, self.dt))
+            return touched[-1].velocity
+
+        after, rate = plant.integrated(
+            plant.run, dynamics, q, v, tau, partial(impulses, contacts) if contacts else None
+        )
+        mean = (rate - v) / self.dt
+        if self.constraints is not None and self._project:
+            after, rate = self.constraints.project(after, rate)
+        info = _without_contacts(mean)
+        if self.constraints is not None:
+            info = info._replace(constraint_forces=self.constraints.split(felt[-1]))
+        if touched:
+            _, forces, residual, penetration = touched[-1]
+            info = info._replace(contact_forces=forces, residual=residual, penetration=penetration)
+        return after, rate, info
+
+    def rollout(
+        self,
+        q: Any,
+        v: Any,
+        tau: Any = None,
+        *,
+        steps: int | None = None,
+        every: int = 1,
+        out: tuple[Array, Array] | None = None,
+    ) -> Rollout:
+        """The motion under given joint forces: the same bits as a loop of `step`, without its overhead.
 
         Args:
             q: Initial configuration, (…, nq).
             v: Initial joint velocities, (…, nv).
-            tau: Joint forces of each step, (…, T, nv).
+            tau: Joint forces of each step, (…, T, nv). With `steps`, constant joint forces, (…, nv), zero by default.
+            steps: Number of steps T under constant joint forces.
+            every: The result has the first state and every so many-th after it; divides T.
+            out: float64 arrays for q and v of the result.
+
+        Raises:
+            InputError: Shapes that do not fit, or a number of steps that `every` does not divide.
         """
-        taus = arguments.numbers("rollout", "tau", tau)
-        if taus.ndim < 2 or taus.shape[-1] != self.robot.nv:
-            raise InputError(f"rollout: tau has shape {taus.shape}; it takes (…, T, {self.robot.nv})")
-        count = taus.shape[-2]
+        nv = self.robot.nv
+        _require_count("every", every, 1)
+        if steps is None:
+            taus = arguments.numbers("rollout", "tau", np.zeros(0) if tau is None else tau)
+            if taus.ndim < 2 or taus.shape[-1] != nv:
+                raise InputError(
+                    f"rollout: tau has shape {taus.shape}; it takes (…, T, {nv}), or with steps=T (…, {nv})"
+                )
+            count, batch_of_tau = taus.shape[-2], taus.shape[:-2]
+        else:
+            _require_count("steps", steps, 0)
+            taus = arguments.numbers("rollout", "tau", np.zeros(nv) if tau is None else tau)
+            arguments.require_shape("rollout: tau", taus.shape, (nv,))
+            count, batch_of_tau = steps, taus.shape[:-1]
+        if count % every:
+            raise InputError(f"rollout: every={every} does not divide the {count} steps")
+        taus = np.asarray(taus, dtype=np.float64)
         q, v, _ = self._state(q, v, None)
-        batch = arguments.common_batch("rollout", ("q", "v", "tau"), (q.shape[:-1], v.shape[:-1], taus.shape[:-2]))
-        qs, vs = np.empty((*batch, count + 1, q.shape[-1])), np.empty((*batch, count + 1, v.shape[-1]))
+        batch = arguments.common_batch("rollout", ("q", "v", "tau"), (q.shape[:-1], v.shape[:-1], batch_of_tau))
+        records = count // every
+        shapes = [(*batch, records + 1, size) for size in (self.robot.nq, nv)]
+        if out is None:
+            qs, vs = (np.empty(shape) for shape in shapes)
+        else:
+            qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
+            taus = taus.copy() if any(np.may_share_memory(taus, x) for x in (qs, vs)) else taus
+        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).copy() for x in (q, v))
         qs[..., 0, :], vs[..., 0, :] = q, v
-        for i in range(count):
-            after = self.step(qs[..., i, :], vs[..., i, :], taus[..., i, :])
-            qs[..., i + 1, :], vs[..., i + 1, :] = after[:2]
-        return Rollout(self.dt * np.arange(count + 1), qs, vs)
+        fill = self._steps.fill if self._is_compiled else self._fill_by_steps
+        fill(q, v, taus, steps is None, every, qs, vs)
+        return Rollout(self.dt * every * np.arange(records + 1), qs, vs)
+
+    def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
+        for record in range(1, qs.shape[-2]):
+            for i in range((record - 1) * every, record * every):
+                q, v, _ = self.step(q, v, tau[..., i, :] if series else tau)
+            qs[..., record, :], vs[..., record, :] = q, v
 
     def run(
         self,
@@ -260,16 +291,15 @@ class Simulator:
         return Film(np.array(times), q, v, tau, felt, list(commands))
 
 
-def _vector(name: str, values: Any, size: int) -> Array:
-    array = np.asarray(arguments.numbers("Simulator", name, values), dtype=np.float64)
-    if array.shape != (size,) or not np.isfinite(array).all():
-        raise InputError(f"{name} takes {size} finite numbers, got shape {array.shape}")
-    return array
+def _make(robot: Model, options: dict[str, Any]) -> Simulator:
+    return Simulator(robot, **options)
 
 
-def _gains(name: str, values: Any, size: int) -> Array:
-    array = np.asarray(arguments.numbers("Simulator", name, values), dtype=np.float64)
-    array = np.broadcast_to(array, (size,)) if array.shape == () else array
-    if array.shape != (size,) or not np.isfinite(array).all() or (array < 0.0).any():
-        raise InputError(f"{name} takes one number or {size} of them, none negative; got {values!r}")
-    return np.array(array)
+def _without_contacts(acceleration: Array) -> StepInfo:
+    none = np.zeros(acceleration.shape[:-1])
+    return StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none)
+
+
+def _require_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"rollout: {name}={value!r} is not an integer of at least {least}")

@@ -58,15 +58,15 @@ def step_derivatives(
 
 
 @algorithm(
-    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), ahead=(), d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"),
-    wrench=("frames", 6),
+    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(),
+    d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"), wrench=("frames", 6),
     xi_rate_there=("v",), a_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
     dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"), d_q=("v", 3, "v"), d_v=("v", 3, "v"),
     outputs=("xi_rate_there", "a_there", "d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
     sparse=("d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
 )  # fmt: skip
 def stage_derivatives(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, ahead: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
     d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
     xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
     dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
@@ -82,7 +82,8 @@ def stage_derivatives(
         tau: Joint forces, (nv,).
         xi_rate: ξ̇ of the stage before, (nv,).
         a: Joint accelerations of the stage before, (nv,).
-        ahead: How far the stage looks ahead, seconds.
+        dt: Length of the step, seconds.
+        ahead: How far the stage looks ahead, in steps.
         d_xi_rate: Derivatives of `xi_rate`, (nv, 3, nv).
         d_a: Derivatives of `a`, (nv, 3, nv).
         wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
@@ -96,9 +97,10 @@ def stage_derivatives(
         d_q: Derivatives of the stage's configuration, (nv, 3, nv).
         d_v: Derivatives of the stage's velocities, (nv, 3, nv).
     """
+    seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
-        xi = xi_rate[k] * ahead[...]
-        there = v[k] + a[k] * ahead[...]
+        xi = xi_rate[k] * seconds
+        there = v[k] + a[k] * seconds
         k.q_there, k.v_there = k.manifold.integrate(q[k], xi), there
         # ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v)
         X, one = k.manifold.bracket(xi), np.eye(len(xi))
@@ -108,7 +110,7 @@ def stage_derivatives(
         xi_rate_there[k] = by_v @ there
         end = k.manifold.right_jacobian(xi)
         for c in tree.columns():
-            d_xi, d_there = d_xi_rate[k, c] * ahead[...], d_a[k, c] * ahead[...]
+            d_xi, d_there = d_xi_rate[k, c] * seconds, d_a[k, c] * seconds
             d_q[k, c], d_v[k, c] = end @ d_xi, d_there
             d_xi_rate_there[k, c] = by_xi @ d_xi + by_v @ d_there
         d_q.block(0)[k, k] = d_q.block(0)[k, k] + k.manifold.transport(xi)

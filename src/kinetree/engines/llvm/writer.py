@@ -49,6 +49,10 @@ class FunctionWriter:
         load = "load i64, ptr {}, align 8, !invariant.load !0"
         return self._repeat(start, "sge i64 {}, 0", lambda index: load.format(self.at(links, index, "i64")))
 
+    def following(self, start: str | int, slot: str) -> AbstractContextManager[str]:
+        """Repeat the block for an index from `start` on; it stores the next one to `slot`, a negative one to end."""
+        return self._repeat(start, "sge i64 {}, 0", lambda _: f"load i64, ptr {slot}, align 8")
+
     @contextmanager
     def _repeat(self, start: str | int, more: str, following: Callable[[str], str]) -> Iterator[str]:
         """Repeat the block for an index.

@@ -77,6 +77,10 @@ class Compiled(Gate):
         for width in {1, self._width}:
             self._runner(width)
 
+    def library(self, width: int) -> Library:
+        """The kernel for a lane width on the current target, compiled on first use."""
+        return self._kernel(width)
+
     def machine_code(self) -> list[tuple[int, Library, Library]]:
         """Lane width, driver and kernel: for single samples, and for batches."""
         with target.use(self._target):

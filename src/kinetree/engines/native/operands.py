@@ -68,6 +68,7 @@ class Binding:
         workspace: Length of the scratch memory for one sample.
         bundle: Type of several results: `tuple`, or a named tuple.
         code: Identifies the kernel, in other processes too.
+        keep: What the constants point to, kept alive with them.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Binding:
     workspace: int
     bundle: type[tuple[Any, ...]] = tuple
     code: str = ""
+    keep: Any = ()
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""

@@ -1,0 +1,271 @@
+"""Compiled functions called one after another, in loops, without Python in between: one function made of several.
+
+A `Sequence` records calls of `Compiled` functions on places in memory. Recording works like an ordinary computation:
+`call` returns the places of the results, and a loop is a `with` block.
+
+    steps = Sequence("rollout", [Operand("q", (7,)), …], [Operand("qs", (100, 7)), …])
+    q = steps.variable(steps.inputs[0])
+    with steps.loop(100) as t:
+        (after,) = steps.call(step, q, …)
+        steps.copy(after, q)
+        steps.copy(after, steps.outputs[0].at(t, 7))
+    rollout = steps.finish()
+
+The result is a `Compiled` like any other: it broadcasts, uses lanes and threads, and can be part of another sequence.
+All memory stays in lanes between calls. Each sample has the bits of the same calls made from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Several
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.engines.llvm import target
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.operands import Array, Binding, Operand
+from kinetree.engines.native.sequence_code import LEVELS, MOST_OUTPUTS, Code, sequence_text
+
+# elements; places in scratch memory start at cache lines
+_LINE = 8
+_SCRATCH, _INPUTS, _OUTPUTS = 0, 1, 2
+# position of the first instruction; constants are filled in before it
+_FIRST = 2
+#: Lane widths are powers of two up to this exponent.
+_WIDEST = 4
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index of a loop.
+
+    Attributes:
+        level: Number of loops around it.
+        rounds: Number of rounds.
+    """
+
+    level: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Consecutive elements in memory.
+
+    Attributes:
+        space: Scratch memory, the inputs, or one of the outputs.
+        offset: The first element.
+        size: Number of elements.
+        steps: How far it moves with the index of the loop at each level.
+    """
+
+    space: int
+    offset: int
+    size: int
+    steps: tuple[int, ...] = (0,) * LEVELS
+
+    def part(self, start: int, size: int) -> Place:
+        """Some of its elements."""
+        return replace(self, offset=self.offset + start, size=size)
+
+    def at(self, index: Index, size: int, step: int | None = None) -> Place:
+        """`size` elements from number index · step on; `step` is `size` by default."""
+        steps = list(self.steps)
+        steps[index.level] += size if step is None else step
+        return replace(self, size=size, steps=tuple(steps))
+
+    @property
+    def words(self) -> list[int]:
+        """As the kernel reads it."""
+        return [self.space, self.offset, *self.steps]
+
+
+class Sequence:
+    """Records calls. See the module's docstring.
+
+    Args:
+        name: Name of the function, for messages.
+        inputs: Its inputs.
+        outputs: Its outputs.
+        bundle: Type of several results.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Several[Operand],
+        outputs: Several[Operand],
+        bundle: type[tuple[Any, ...]] = tuple,
+    ) -> None:
+        if len(outputs) > MOST_OUTPUTS:
+            raise ValueError(f"{name}: a sequence has at most {MOST_OUTPUTS} outputs")
+        self._name, self._operands, self._bundle = name, (tuple(inputs), tuple(outputs)), bundle
+        starts = np.cumsum([0, *(operand.size for operand in inputs)]).tolist()
+        #: The places of the inputs.
+        self.inputs = [Place(_INPUTS, start, o.size) for start, o in zip(starts, inputs, strict=False)]
+        #: The places of the outputs.
+        self.outputs = [Place(_OUTPUTS + i, 0, o.size) for i, o in enumerate(outputs)]
+        self._words: list[int] = [len(outputs), 0]
+        self._prologue: list[list[int]] = []
+        self._used, self._shared, self._level = 0, 0, 0
+        self._calls: list[int] = []
+        self._kept: list[Any] = []
+        self._callees: dict[int, tuple[Compiled, Array]] = {}
+
+    def space(self, size: int) -> Place:
+        """Scratch memory."""
+        place = Place(_SCRATCH, self._used, size)
+        self._used += -(-size // _LINE) * _LINE
+        return place
+
+    def variable(self, value: Place) -> Place:
+        """A copy, to be overwritten."""
+        place = self.space(value.size)
+        self.copy(value, place)
+        return place
+
+    def copy(self, source: Place, to: Place) -> None:
+        """Copy elements."""
+        if source.size != to.size:
+            raise ValueError(f"{self._name}: {source.size} elements are copied to {to.size}")
+        self._do(Code.COPY, source.size, *to.words, *source.words)
+
+    def constant(self, values: Any) -> Place:
+        """Numbers that are the same for all samples; not to be overwritten."""
+        place = self.space(np.size(values))
+        self._fill(values, place)
+        return place
+
+    def _fill(self, values: Any, place: Place) -> None:
+        numbers = np.array(values, dtype=np.float64).reshape(-1)
+        if len(numbers) != place.size:
+            raise ValueError(f"{self._name}: {len(numbers)} numbers are copied to {place.size} elements")
+        self._kept.append(numbers)
+        self._prologue.append([Code.FILL, len(numbers), numbers.ctypes.data, *place.words])
+
+    def call(self, function: Compiled, *inputs: Any, into: Several[Place | None] | None = None) -> Any:
+        """Call a compiled function; returns the place of its result, or a list of several.
+
+        Args:
+            function: The function.
+            inputs: Its inputs: places, or numbers that are the same for all samples.
+            into: Where results should go; each to a new place by default.
+        """
+        prepared = self.prepare(function)
+        # what never changes is copied once, before the first instruction
+        changing: list[Place | None] = [None] * len(inputs)
+        for i, (source, place) in enumerate(zip(inputs, prepared.inputs, strict=False)):
+            if not isinstance(source, Place):
+                self._fill(source, place)
+            elif source.space == _INPUTS and not any(source.steps):
+                self._prologue.append([Code.COPY, place.size, *place.words, *source.words])
+            else:
+                changing[i] = source
+        results = prepared.run(*changing, into=into)
+        return results if len(results) > 1 else results[0]
+
+    def prepare(self, function: Compiled) -> Call:
+        """Reserve memory for calls of a function whose inputs change one at a time."""
+        return Call(self, function)
+
+    @contextmanager
+    def loop(self, rounds: int) -> Iterator[Index]:
+        """Repeat what is recorded in the block, at least once."""
+        if self._level == LEVELS or rounds < 1:
+            raise ValueError(f"{self._name}: at most {LEVELS} loops inside each other, of at least one round")
+        index = Index(self._level, rounds)
+        self._do(Code.LOOP, index.level)
+        start = len(self._words)
+        self._level += 1
+        yield index
+        self._level -= 1
+        self._do(Code.END, index.level, rounds, start)
+
+    def finish(self) -> Compiled:
+        """The compiled function."""
+        self._do(Code.STOP)
+        self._words[1] = len(self._words)
+        for code, *words in self._prologue:
+            self._do(Code(code), *words)
+        self._words += [Code.JUMP, _FIRST]
+        for position in self._calls:  # kernels share their scratch memory, after everything else
+            self._words[position] = self._used
+        inputs, outputs = self._operands
+        callees = list(self._callees.values())
+        binding = Binding(
+            self._name, inputs, outputs, np.zeros(0), np.array(self._words, dtype=np.int64),
+            self._used + self._shared, self._bundle, keep=(self._kept, callees),
+        )  # fmt: skip
+
+        def kernel(width: int) -> Library:
+            for function, slots in callees:
+                library = function.library(width)
+                binding.keep[0].append(library)
+                slots[_slot(width)] = library.address("kernel")
+            return _load(width, target.current())
+
+        return Compiled(binding, kernel)
+
+    def _do(self, code: Code, *words: int) -> None:
+        self._words += [code, len(self._words) + 2 + len(words), *words]
+
+    def _call(self, function: Compiled, inputs: Place, outputs: Several[Place]) -> None:
+        binding = function.binding
+        # addresses of the function's kernel, one for each lane width, known once it is compiled
+        _, slots = self._callees.setdefault(id(function), (function, np.zeros(_WIDEST, dtype=np.int64)))
+        self._shared = max(self._shared, binding.workspace)
+        places = [word for place in outputs for word in place.words]
+        constants = binding.parameters.ctypes.data, binding.tables.ctypes.data
+        self._calls.append(len(self._words) + 5)
+        self._do(Code.CALL, slots.ctypes.data, *constants, 0, inputs.offset, len(outputs), *places)
+
+
+class Call:
+    """A function with memory for its inputs, which keep their values between calls."""
+
+    def __init__(self, sequence: Sequence, function: Compiled) -> None:
+        self._sequence, self._function = sequence, function
+        operands = function.binding.inputs
+        starts = np.cumsum([0, *(operand.size for operand in operands)]).tolist()
+        self._area = sequence.space(starts[-1])
+        #: The places of its inputs.
+        self.inputs = [self._area.part(start, o.size) for start, o in zip(starts, operands, strict=False)]
+
+    def run(self, *inputs: Place | None, into: Several[Place | None] | None = None) -> list[Place]:
+        """Call the function; inputs that are None keep their values."""
+        sequence, outputs = self._sequence, self._function.binding.outputs
+        if len(inputs) != len(self.inputs):
+            raise ValueError(f"{self._function.binding.name} takes {len(self.inputs)} inputs, got {len(inputs)}")
+        for source, place in zip(inputs, self.inputs, strict=True):
+            if source is not None:
+                sequence.copy(source, place)
+        given = into or [None] * len(outputs)
+        results = [sequence.space(o.size) if p is None else p for p, o in zip(given, outputs, strict=True)]
+        for place, operand in zip(results, outputs, strict=True):
+            if operand.zeroed:
+                sequence._do(Code.ZERO, place.size, *place.words)
+        sequence._call(self._function, self._area, results)
+        for place, operand in zip(results, outputs, strict=True):
+            if operand.symmetric:
+                rows = operand.shape[-1]
+                for matrix in range(operand.size // rows**2):
+                    sequence._do(Code.MIRROR, rows, *place.part(matrix * rows**2, rows**2).words)
+        return results
+
+
+def _slot(width: int) -> int:
+    return width.bit_length() - 1
+
+
+@lru_cache(maxsize=16)
+def _load(width: int, chosen: target.Target) -> Library:
+    library, _ = find_or_compile(
+        f"sequence, lane width {width}", ("sequence", width), chosen, lambda: (sequence_text(width), {}), "kernel"
+    )
+    return library

@@ -1,0 +1,102 @@
+"""Time steps as one compiled function: the recursions of a step, called in a loop without Python in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.algorithms import time_step
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.engines.locks import Lock
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Site
+from kinetree.simulation.plant import Plant
+from kinetree.spatial.value import Array
+
+#: Methods that are one recursion if nothing interferes.
+_WHOLE = {"semi_implicit_euler": time_step.semi_implicit_euler, "midpoint": time_step.midpoint}
+#: Numbers of a sample, in its torques and results, that one call handles; lanes of them fit the processor's cache.
+_CHUNK = 4096
+#: Compiled functions that are kept, by their numbers of steps.
+_KEPT = 64
+
+
+class Steps:
+    """Compiled steps of a plant."""
+
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+        self._lock = Lock()
+        self._made: dict[Any, Compiled] = {}
+
+    def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
+        """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
+
+        Args:
+            records: Number of states in the result; None for one, without an axis.
+            every: Steps from each state to the next.
+            series: Whether each step has its own joint forces.
+            sites: Frames with wrenches.
+        """
+        key = records, every, series, sites
+        with self._lock:
+            if key not in self._made:
+                if len(self._made) >= _KEPT:
+                    self._made.clear()
+                self._made[key] = self._record(*key)
+            return self._made[key]
+
+    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
+        """Compute a rollout, as many steps at a time as fit the cache.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, T, nv), or constant ones, (…, nv).
+            series: Whether each step has its own joint forces.
+            every: Steps from each state to the next.
+            qs: For the configurations, (…, T/every + 1, nq).
+            vs: For the velocities, (…, T/every + 1, nv).
+        """
+        records = qs.shape[-2] - 1
+        most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
+        for start in range(0, records, most):
+            stop = min(start + most, records)
+            part = tau[..., start * every : stop * every, :] if series else tau
+            after = slice(start + 1, stop + 1)
+            self.function(stop - start, every, series)(q, v, part, out=(qs[..., after, :], vs[..., after, :]))
+            q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
+
+    def _record(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]) -> Compiled:
+        plant = self._plant
+        nq, nv = plant.robot.nq, plant.robot.nv
+        length, count = (() if records is None else (records,)), records or 1
+        inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (count * every, nv) if series else (nv,))]
+        inputs += [Operand("wrench", (len(sites), 6))] if sites else []
+        sequence = Sequence("rollout", inputs, [Operand("q", (*length, nq)), Operand("v", (*length, nv))])
+        wrenches = sequence.inputs[3:]
+
+        def run(algorithm: Algorithm, *inputs: Any) -> Any:
+            return sequence.call(plant.recursion(algorithm), *inputs)
+
+        def dynamics(q: Place, v: Place, push: Place) -> Any:
+            return sequence.call(plant.recursion(forward_dynamics, sites), q, v, push, *wrenches)
+
+        def step(q: Place, v: Place, tau: Place) -> Any:
+            if plant.method not in _WHOLE:
+                return plant.integrated(run, dynamics, q, v, tau)
+            whole = plant.recursion(_WHOLE[plant.method], sites)
+            return sequence.call(whole, q, v, plant.pushed(run, q, v, tau), plant.dt, *wrenches)
+
+        state = [sequence.variable(place) for place in sequence.inputs[:2]]
+        with sequence.loop(count) as record:
+            with sequence.loop(every) as number:
+                tau = sequence.inputs[2]
+                tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
+                for after, place in zip(step(state[0], state[1], tau), state, strict=True):
+                    sequence.copy(after, place)
+            for place, result in zip(state, sequence.outputs, strict=True):
+                sequence.copy(place, result.at(record, place.size))
+        return sequence.finish()

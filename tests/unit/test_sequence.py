@@ -1,0 +1,95 @@
+"""Sequences of compiled functions: the bits of the same calls from Python, in loops, lanes and threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.algorithms.manifold import integrate
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.algorithms.time_step import advance, semi_implicit_euler
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
+from tests.laws.cases import model
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def test_nested_loops_move_along_inputs_and_outputs() -> None:
+    """Two records of three steps each."""
+    robot = model("asimo35")
+    nq, nv = robot.nq, robot.nv
+    step = bind(semi_implicit_euler, robot.mechanism, (), "step")
+    steps = Sequence(
+        "steps",
+        [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (6, nv))],
+        [Operand("q", (2, nq)), Operand("v", (2, nv))],
+    )
+    q, v = (steps.variable(place) for place in steps.inputs[:2])
+    with steps.loop(2) as record:
+        with steps.loop(3) as number:
+            tau = steps.inputs[2].at(record, nv, 3 * nv).at(number, nv)
+            for after, place in zip(steps.call(step, q, v, tau, 1e-3), (q, v), strict=True):
+                steps.copy(after, place)
+        steps.copy(q, steps.outputs[0].at(record, nq))
+        steps.copy(v, steps.outputs[1].at(record, nv))
+    rolled = steps.finish()
+    rng = np.random.default_rng(0)
+    start, rates, taus = robot.random_configuration(rng, (7,)), rng.normal(size=(7, nv)), rng.normal(size=(7, 6, nv))
+    qs, vs = rolled(start, rates, taus)
+    a, b = start, rates
+    for k in range(6):
+        a, b = robot.step(a, b, taus[:, k], 1e-3)
+        if k % 3 == 2:
+            np.testing.assert_array_equal(qs[:, k // 3], a)
+            np.testing.assert_array_equal(vs[:, k // 3], b)
+    alone = rolled(start[4], rates[4], taus[4])
+    np.testing.assert_array_equal(alone[0], qs[4])
+    np.testing.assert_array_equal(alone[1], vs[4])
+
+
+def test_symmetric_and_sparse_results_are_whole() -> None:
+    """The mass matrix, of which the recursion computes some entries of the upper triangle."""
+    robot = model("humanoid24")
+    M = bind(mass_matrix, robot.mechanism, (), "mass_matrix")
+    twice = Sequence("twice", [Operand("q", (24,))], [Operand("M", (24, 24)), Operand("again", (24, 24))])
+    first = twice.call(M, twice.inputs[0])
+    twice.copy(first, twice.outputs[0])
+    twice.call(M, twice.inputs[0], into=[twice.outputs[1]])
+    function = twice.finish()
+    q = robot.random_configuration(1, (5,))
+    for batch in (q, q[0]):
+        for result in function(batch):
+            np.testing.assert_array_equal(result, robot.mass_matrix(batch))
+
+
+def test_a_sequence_is_part_of_another_and_takes_constants() -> None:
+    robot = kt.zoo.double_pendulum()
+    move, speed = (bind(a, robot.mechanism, (), a.name) for a in (integrate, advance))
+    inner = Sequence("inner", [Operand("v", (2,))], [Operand("v", (2,))])
+    inner.call(speed, inner.inputs[0], np.array([1.0, -2.0]), 0.5, into=inner.outputs)
+    outer = Sequence("outer", [Operand("q", (2,)), Operand("v", (2,))], [Operand("q", (2,))])
+    v = outer.call(inner.finish(), outer.inputs[1])
+    outer.call(move, outer.inputs[0], v, 2.0, into=outer.outputs)
+    q, v0 = np.array([0.1, 0.2]), np.array([1.0, 1.0])
+    np.testing.assert_array_equal(outer.finish()(q, v0), robot.integrate(q, v0 + 0.5 * np.array([1.0, -2.0]), 2.0))
+
+
+def test_refused() -> None:
+    robot = kt.zoo.double_pendulum()
+    move = bind(integrate, robot.mechanism, (), "integrate")
+    wrong = Sequence("wrong", [Operand("q", (2,))], [Operand("q", (2,))])
+    with pytest.raises(ValueError, match="integrate takes 3 inputs, got 1"):
+        wrong.call(move, wrong.inputs[0])
+    with pytest.raises(ValueError, match="2 elements are copied to 1"):
+        wrong.copy(wrong.inputs[0], wrong.outputs[0].part(0, 1))
+    with pytest.raises(ValueError, match="3 numbers are copied to 2 elements"):
+        wrong.call(move, wrong.inputs[0], np.zeros(3), 1.0)
+    with pytest.raises(ValueError, match="at least one round"), wrong.loop(0):
+        pass
+    with pytest.raises(ValueError, match="at most 30 outputs"):
+        Sequence("many", [], [Operand("x", (1,))] * 31)
