@@ -352,3 +352,71 @@ def test_bits_do_not_depend_on_the_batch(case: str) -> None:
             np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[i])
     assert np.isnan(together.tau[2][:24]).all()
     assert np.isfinite(np.delete(together.tau, 2, axis=0)).all()
+
+
+def test_arrays_give_the_same_torques() -> None:
+    """`torques` and `out=`: the same bits as a call with names, alone and in batches."""
+    robot, start = scene()
+    q, v = state(robot, start, 5, (3,))
+    box = robot.pose(robot.integrate(start, np.full(robot.nv, 0.02)), "box")
+    for controller, goal in ((with_box(), "box"), (with_box(bounds=control.Bounds(position=15.0)), "box")):
+        command = controller(q, v, {goal: control.Target(box, acceleration=np.ones(6))})
+        feed = np.stack([np.zeros(6), np.ones(6)], axis=-1)
+        home = np.empty((3, robot.nv))
+        assert controller.torques(q, v, box[None], feed, out=home) is home
+        np.testing.assert_array_equal(home, command.tau)
+        np.testing.assert_array_equal(controller.torques(q[1], v[1], box[None], feed), command.tau[1])
+        other = controller(q, v, {goal: control.Target(box, acceleration=np.ones(6))}, out=home[::-1][::-1])
+        assert np.may_share_memory(other.tau, home)
+    q, v = state(model("humanoid24"), standing(), 5, (3,))
+    places = model("humanoid24").pose(standing(), HANDS)
+    command = two_hands()(q, v, dict(zip(HANDS, places, strict=True)))
+    np.testing.assert_array_equal(two_hands().torques(q, v, places), command.tau)
+    np.testing.assert_array_equal(two_hands().torques(q, v), two_hands()(q, v).tau)
+
+
+def test_engines_and_counts() -> None:
+    """The law on the reference engine; operations of a step are counted."""
+    robot = model("humanoid24")
+    q, v = state(robot, standing(), 6)
+    plain = two_hands().engine("reference")
+    assert two_hands().engine("native") is two_hands()
+    J = robot.jacobian(q, HANDS, LWA).reshape(12, -1)
+    assert_close(plain(q, v).tau, two_hands()(q, v).tau, tolerance(robot, q, J))
+    assert two_hands().count().multiplications > 1000
+    two_hands().compile()
+
+
+def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
+    """Grasps and supports, with and without a base: the compiled recursion against the dense formulas."""
+    walker = model("asimo35")
+    feet = [kt.Weld("left_foot"), kt.Weld("right_foot")]
+    bent = {f"{side}_leg_{i}_joint": a for side in ("left", "right") for i, a in ((3, -0.3), (4, 0.6), (5, -0.3))}
+    standing_up = control.OperationalSpace(
+        walker, [kt.CenterOfMassTask()], posture=control.Posture(walker.q_from_dict(bent)), constraints=feet
+    )
+    for controller in (with_box(), standing_up):
+        sharing = controller._sharing
+        q, _ = state(controller.robot, controller._start, 3, (4,))
+        full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))
+        tau, forces = sharing(q, full)
+        dense_tau, dense_forces = sharing._dense(q, full)
+        J = controller.constraints.jacobian(q)  # type: ignore[union-attr]
+        limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
+        assert_close(forces, dense_forces, limit)
+        assert_close(tau, dense_tau, limit)
+        found = tau + (np.swapaxes(J, -1, -2) @ forces[..., None])[..., 0]
+        undriven = ~controller.driven
+        assert_close(found[:, undriven], full[:, undriven], limit)
+
+
+def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
+    """A straight knee takes a direction from the motors of a support: what remains is still least."""
+    robot, start = scene()
+    q = start.copy()
+    q[[robot.joint(f"left_{name}").q_start for name in ("knee", "hip_pitch", "ankle_pitch")]] = 0.0
+    sharing = with_box()._sharing
+    full = np.random.default_rng(8).normal(size=robot.nv)
+    one, other = sharing(q, full), sharing._dense(q, full)
+    assert np.isfinite(one[0]).all()
+    np.testing.assert_allclose(one[0], other[0], rtol=0.0, atol=1e-6 * float(np.abs(other[0]).max()))

@@ -37,6 +37,8 @@ def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
             lambda: controller(["left_hand"], [control.Goal(kt.Task("left_hand", (3,)), name="height")]),
             r"rows \[3\] of the task of frame 'left_hand' are given twice",
         ),
+        (lambda: controller(["left_hand"], control.Posture(Q), ["right_hand"]), "a posture is no level: it takes all"),
+        (lambda: controller([control.Posture(Q)]), "a posture is no level: it takes all"),
         (lambda: controller(singular="damped"), "no policy for singular tasks is called 'damped'"),
         (lambda: controller(cut=2.0), 'cut is "auto" or an eigenvalue between 0 and 1; got 2.0'),
         (lambda: controller(at=np.zeros(3)), r"at is one configuration, \(24,\)"),
@@ -93,6 +95,36 @@ def test_refused(make: Any, message: str) -> None:
 def test_targets_refused(target: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         controller()(Q, V, target)
+
+
+@pytest.mark.parametrize(
+    ("poses", "message"),
+    [
+        (np.zeros((1, 3)), r"poses has shape \(1, 3\)"),
+        (np.ones((1, 4, 4)), "poses of sample 0 is no rotation"),
+    ],
+)
+def test_arrays_of_targets_refused(poses: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        controller().torques(Q, V, poses)
+    with pytest.raises(InputError, match="out has shape"):
+        controller().torques(Q, V, out=np.zeros(3))
+
+
+def test_only_the_sample_with_nan_is_nan() -> None:
+    """In q, v or a target: its own sample is NaN, and nothing else changes."""
+    arm, (q, v) = controller(), (np.tile(Q, (4, 1)), np.tile(V, (4, 1)))
+    places = np.tile(ROBOT.pose(Q, "left_hand"), (4, 1, 1))
+    clean = arm(q, v, {"left_hand": places}).tau
+    q[0, 3], v[1, 2], places[2, 0, 3] = np.nan, np.nan, np.nan
+    tau = arm(q, v, {"left_hand": places}).tau
+    assert np.isnan(tau[:3]).any(axis=1).all()
+    np.testing.assert_array_equal(tau[3], clean[3])
+
+
+def test_a_goal_on_a_held_frame_is_refused() -> None:
+    with pytest.raises(InputError, match="are given twice"):
+        controller([control.Goal("left_foot")], constraints=[kt.Task("left_foot")])
 
 
 def test_nobody_drives_the_box() -> None:

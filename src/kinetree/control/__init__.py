@@ -3,10 +3,11 @@
 Poses are 4×4 matrices, twists six numbers, angular part first. All functions take leading batch axes.
 """
 
+from kinetree.control.command import Command
 from kinetree.control.goals import Bounds, Force, Goal, Posture, Target
 from kinetree.control.grasp import AugmentedObject, augmented_object
 from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinematics
-from kinetree.control.operational_space import Command, OperationalSpace
+from kinetree.control.operational_space import OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
 from kinetree.control.targets import ForceState

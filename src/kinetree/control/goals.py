@@ -161,6 +161,11 @@ def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
     found = []
     for level in levels:
         alone = isinstance(level, (str, Goal, Force, Task, RelativeTask, CenterOfMassTask))
+        members = [level] if alone or not isinstance(level, Sequence) else level
+        if any(isinstance(one, Posture) for one in members):
+            raise InputError(
+                "a posture is no level: it takes all that is left, so goals below could not move; pass it as posture="
+            )
         if not alone and not isinstance(level, Sequence):
             raise InputError(f"a level is a sequence of goals, got {type(level).__name__}")
         goals = tuple(Goal(one) if not isinstance(one, (Goal, Force)) else one for one in ([level] if alone else level))

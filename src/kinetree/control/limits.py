@@ -13,6 +13,7 @@ a sample depend on that sample only: samples with the same active rows are solve
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,8 @@ _PULL = 1e-9
 
 #: Solves samples with the same active joints: maps sample indices, joints and their accelerations to a and f.
 Solve = Callable[[Array, Array, Array], tuple[Array, Array]]
+#: The same for the only sample.
+SolveOne = Callable[[tuple[int, ...], Array], tuple[Array, Array]]
 
 
 class Limits:
@@ -38,6 +41,7 @@ class Limits:
 
     Attributes:
         columns: Degrees of freedom that have limits, (l,).
+        joints: Their joints.
     """
 
     def __init__(self, robot: Model, bounds: Bounds, driven: Array) -> None:
@@ -52,16 +56,19 @@ class Limits:
         if bounds.velocity is not None:
             bounded |= np.isfinite(fastest)
         self._q, self.columns = (np.array(x, dtype=int)[bounded] for x in (q, v))
+        self.joints = tuple(joint for joint, any_ in zip(single, bounded, strict=True) if any_)
         self._low, self._high, self._fastest = low[bounded], high[bounded], fastest[bounded]
 
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
         at, rate = q[..., self._q], v[..., self.columns]
-        least, most = np.full(at.shape, -np.inf), np.full(at.shape, np.inf)
+        least: Any = -np.inf
+        most: Any = np.inf
         if self._position is not None:
             k = self._position
-            least = k * k * (self._low - at) - 2.0 * k * rate
-            most = k * k * (self._high - at) - 2.0 * k * rate
+            pull = (2.0 * k) * rate
+            least = (k * k) * (self._low - at) - pull
+            most = (k * k) * (self._high - at) - pull
         if self._velocity is not None:
             k = self._velocity
             least = np.maximum(least, k * (-self._fastest - rate))
@@ -69,6 +76,11 @@ class Limits:
             # bounds conflict beyond a position limit, moving fast towards it: returning takes precedence
             least, most = np.minimum(least, most), np.maximum(least, most)
         return least, most
+
+    def kept(self, least: Array, most: Array, a: Array) -> bool:
+        """Whether all samples keep the bounds as they are; NaN breaks no bound."""
+        at = a[..., self.columns]
+        return not ((at > most + _SLACK) | (at < least - _SLACK)).any()
 
     def keep(self, least: Array, most: Array, a: Array, solve: Solve, given: Array | None = None) -> Array:
         """Enforce the limits on accelerations, in place; return the active rows, −1, 0 or 1 for each joint, (n, l).
@@ -101,14 +113,43 @@ class Limits:
             self._solve_patterns(active, open_, least, most, a, force, solve)
         return active
 
+    def keep_one(self, least: Array, most: Array, a: Array, solve: SolveOne) -> tuple[Array, Array]:
+        """The same for a single sample: joint accelerations, (nv,), and the active rows, (l,).
+
+        Args:
+            least: From `accelerations`, (l,).
+            most: From `accelerations`, (l,).
+            a: Joint accelerations without limits, (nv,).
+            solve: Solves the sample with some joints at given accelerations.
+        """
+        active, force = np.zeros(least.shape, dtype=np.int8), np.zeros(least.shape)
+        low, high = least - _SLACK, most + _SLACK
+        for round_ in range(ROUNDS):
+            at = a[self.columns]
+            free = active == 0
+            above, below = free & (at > high), free & (at < low)
+            violated = above.any() or below.any()
+            pulling = active * force > _PULL
+            if round_ >= _ALL:
+                pulling &= (not violated) & (np.cumsum(pulling) == 1) & (round_ < _ONE)
+            if not violated and not pulling.any():
+                break
+            active[pulling] = 0
+            active[above], active[below] = 1, -1
+            rows = np.flatnonzero(active)
+            wanted = np.where(active[rows] > 0, most[rows], least[rows])
+            a, force[rows] = solve(tuple(self.columns[rows].tolist()), wanted)
+        return a, active
+
     def _solve_patterns(
         self, active: Array, open_: Array, least: Array, most: Array, a: Array, force: Array, solve: Solve
     ) -> None:
         """Solve the remaining samples, those with the same active joints together."""
-        samples = np.flatnonzero(open_)
-        patterns, group = np.unique(active[samples], axis=0, return_inverse=True)
-        for i, pattern in enumerate(patterns):
-            chosen = samples[group.reshape(-1) == i]
+        groups: dict[bytes, list[int]] = {}
+        for sample in np.flatnonzero(open_).tolist():
+            groups.setdefault(active[sample].tobytes(), []).append(sample)
+        for group in groups.values():
+            chosen, pattern = np.array(group), active[group[0]]
             rows = np.flatnonzero(pattern)
             wanted = np.where(pattern[rows] > 0, most[chosen][:, rows], least[chosen][:, rows])
             a[chosen], f = solve(chosen, self.columns[rows], wanted)

@@ -6,63 +6,42 @@
     ID(q, v, a) = ID(q, v, a₀) + Jᵀ f = τ + J_cᵀ λ      motors, and constraints                   (4)
 
 In order of priority, the rows are constraints, joint limits, and the goals of each level; the posture acts in the
-remaining null space. Without active limits and away from singularities, (1), (3) and the first half of (4) are one
-kernel (`kinetree.algorithms.operational_space.control_law`); otherwise kernels for Λ⁻¹, J and M⁻¹ are followed by small
-dense solves (`hierarchy`). With constraints, `sharing` solves the second half of (4).
+remaining null space. Away from singularities, (1) to (3) and the first half of (4) are one kernel
+(`kinetree.algorithms.operational_space.control_law`); close to them, the levels are solved by `hierarchy`. With
+constraints, `sharing` solves the second half of (4).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from kinetree.control.goals import Bounds, Posture, read_levels, rows_of
+from kinetree.control.actuation import driven_columns
+from kinetree.control.command import Command, Solved, largest
+from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of
 from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
+from kinetree.control.limited import STUCK, LimitedLaws
 from kinetree.control.limits import Limits
-from kinetree.control.sharing import Sharing, driven_columns
+from kinetree.control.sharing import Sharing
 from kinetree.control.targets import ForceState, Targets, Wanted
 from kinetree.engines import arguments
+from kinetree.engines.count import Count
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.law import Law
-from kinetree.operational_space.products import product, times
-from kinetree.operational_space.singular import means, solved, weights
+from kinetree.operational_space.law import Law, Step
+from kinetree.operational_space.products import times
+from kinetree.operational_space.singular import means
 from kinetree.spatial.value import Array
 
-#: Eigenvalue below which a joint limit cannot be enforced.
-_STUCK = 1e-8
+_NDARRAY = np.ndarray
 #: Bounds of `cut="auto"`.
 _LEAST_CUT, _LARGEST_CUT = 1e-6, 1e-2
-
-
-class Command(NamedTuple):
-    """Output of a controller.
-
-    Attributes:
-        tau: Joint torques, zero where there is no motor, (…, nv) [N m or N].
-        acceleration: Resulting joint accelerations, (…, nv).
-        forces: f of each goal along its rows, by name, (…, r).
-        constraint_forces: λ of each constraint, by name, (…, c): on the constrained frame, moment first.
-        limited: Which degrees of freedom are held at a limit, (…, nv), booleans.
-        scale: Factors of goals and posture within the effort limits, (…, 2).
-        margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
-            direction is being given up.
-        state: Integrals of force errors, for the next call; None without `Force` goals that integrate.
-    """
-
-    tau: Array
-    acceleration: Array
-    forces: dict[str, Array]
-    constraint_forces: dict[str, Array]
-    limited: Array
-    scale: Array
-    margin: Array
-    state: ForceState | None
 
 
 class OperationalSpace:
@@ -121,10 +100,15 @@ class OperationalSpace:
         held = self.constraints.tasks.tasks if self.constraints else ()
         self._held = self.constraints.rows if self.constraints else 0
         self._tasks = robot.tasks([*held, *(goal.task for goal in self.goals)], reference="local_world_aligned")
+        self._fixed_sites = self.constraints.law.sites() if self.constraints else 0
         self._targets = Targets(robot, self.constraints, self.goals, self._start)
-        self._gains0: tuple[float, float] = (0.0, 10.0)
-        if posture is not None and posture.kd is not None:
-            self._gains0 = posture.kp, posture.kd
+        # bodies without a motor have no posture
+        self._posture = self._start if posture is None else posture.q
+        gains: Any = (0.0, 10.0) if posture is None else (posture.kp, posture.kd)
+        self._pull = np.outer(self.driven, gains)
+        self._unscaled, self._unlimited = np.ones(2), np.zeros(robot.nv, dtype=bool)
+        for constant in (self._pull, self._unscaled, self._unlimited):
+            constant.setflags(write=False)
 
     def __repr__(self) -> str:
         names = " > ".join(", ".join(goal.name for goal in level) for level in self.levels)
@@ -139,7 +123,15 @@ class OperationalSpace:
 
     @cached_property
     def _law(self) -> Law:
-        return Law(self._tasks, self._row_cuts, self._by_levels)
+        return Law(self._tasks.core.recursions, self._row_cuts, self._by_levels)
+
+    @cached_property
+    def _limited(self) -> LimitedLaws:
+        """The law with some joints held at their limits."""
+        recursions = self._tasks.core.recursions
+        return LimitedLaws(
+            self.robot, recursions, self._row_cuts, self._held, self._fixed_sites, self._by_limited_levels
+        )
 
     @cached_property
     def _row_cuts(self) -> Array:
@@ -176,7 +168,7 @@ class OperationalSpace:
         if self._held:
             add(self._held, REDUNDANT, "truncated", slice(0, self._held))
         if limits:
-            add(limits, _STUCK, "truncated", None)
+            add(limits, STUCK, "truncated", None)
         at = self._held
         for level, cut in zip(self.levels, cuts, strict=True):
             rows = sum(rows_of(goal) for goal in level)
@@ -185,7 +177,10 @@ class OperationalSpace:
         return found
 
     def _by_levels(self, A: Array, residual: Array) -> tuple[Array, Array]:
-        found = solve(A, residual, self._blocks(self.cuts, self._singular))
+        return self._by_limited_levels(A, residual, 0)
+
+    def _by_limited_levels(self, A: Array, residual: Array, limits: int) -> tuple[Array, Array]:
+        found = solve(A, residual, self._blocks(self.cuts, self._singular, limits))
         return found.force, self._least(found)
 
     def _least(self, found: Solution) -> Array:
@@ -196,9 +191,26 @@ class OperationalSpace:
         return least
 
     def compile(self) -> None:
-        """Compile everything that later calls need."""
-        zero = np.zeros(self.robot.nv)
-        self(self._start, zero)
+        """Compile everything that later calls need, except the rows of joints at their limits."""
+        self._law.compile()
+        self._sharing.compile()
+        self.robot.forward_dynamics.compile()
+        self(self._start, np.zeros(self.robot.nv))
+
+    def count(self) -> Count:
+        """Operations of the law for one state, without limits and the sharing of loads."""
+        return self._law.count()
+
+    def engine(self, name: str) -> OperationalSpace:
+        """The same controller with its law on another engine: "native" or "reference"."""
+        tasks = self._tasks.engine(name)
+        if tasks is self._tasks:
+            return self
+        other = copy.copy(self)
+        for kept in ("_law", "_limited", "_row_cuts", "cuts"):
+            other.__dict__.pop(kept, None)
+        other._tasks = tasks
+        return other
 
     def __call__(
         self,
@@ -208,6 +220,7 @@ class OperationalSpace:
         *,
         state: ForceState | None = None,
         dt: Any = 0.0,
+        out: Array | None = None,
     ) -> Command:
         """Torques for a state.
 
@@ -218,36 +231,71 @@ class OperationalSpace:
                 without a target stay where they were at `at`.
             state: Integrals of `Force` goals, from the last command.
             dt: Time since the last command [s], for these integrals.
+            out: Array for the torques, (…, nv).
 
         Raises:
             InputError: A target of the wrong shape.
             UnknownNameError: A target without a goal.
         """
         _ = self._ready
-        q = _checked("q", q, self.robot.nq)
-        v = _checked("v", v, self.robot.nv)
-        wanted = self._targets.read(targets or {}, state, dt)
-        with standard_arithmetic():
-            batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))
+        wanted = self._targets.read(targets, state, dt)
+        if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
+            q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
+            given = q.shape[:-1], v.shape[:-1], wanted.batch
+            batch = arguments.common_batch("control", ("q", "v", "targets"), given)
             q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
-            a0 = self._posture_acceleration(q, v)
-            return self._command(q, v, a0, wanted)
+        command = self._command(q, v, wanted, targets)
+        if out is not None:
+            (out,) = arguments.results("control", out, ("tau",), (command.tau.shape,))
+            out[...] = command.tau
+            command = command._replace(tau=out)
+        return command
 
-    def _posture_acceleration(self, q: Array, v: Array) -> Array:
-        """(2); bodies without a motor have no posture."""
-        kp, kd = self._gains0
-        a0: Array = -kd * v
-        if self.posture is not None and kp > 0.0:
-            a0 = kp * self.robot.difference(q, self.posture.q) + a0
-        return np.where(self.driven, a0, 0.0 * a0)
+    def torques(self, q: Any, v: Any, poses: Any = None, feed: Any = None, out: Array | None = None) -> Array:
+        """The torques alone, with targets as arrays: what a servo loop or a batch of robots calls.
 
-    def _command(self, q: Array, v: Array, a0: Array, wanted: Wanted) -> Command:
-        done = self._pipeline(q, v, a0, wanted, None)
-        scale = np.ones((*q.shape[:-1], 2))
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            poses: Poses of all goals in their order, (…, g, 4, 4); those at `at` by default.
+            feed: Velocity and acceleration of each row of the goals, (…, r, 2); zero by default.
+            out: Array for the torques, (…, nv).
+        """
+        _ = self._ready
+        wanted = self._targets.arrays(poses, feed)
+        if not self._simple:
+            q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
+            batch = np.broadcast_shapes(q.shape[:-1], v.shape[:-1], wanted.batch)
+            q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
+            tau = self._command(q, v, wanted, None).tau
+        else:
+            found = self._law.step(q, v, self._posture, self._pull, wanted.target, wanted.feed, wanted.gains)
+            self._targets.require_poses(found.fault, wanted, None)
+            tau = found.tau
+        if out is None:
+            return tau
+        (out,) = arguments.results("control", out, ("tau",), (tau.shape,))
+        out[...] = tau
+        return out
+
+    @cached_property
+    def _simple(self) -> bool:
+        """Whether the law alone gives the torques."""
+        forced = any(isinstance(goal, Force) for goal in self.goals)
+        return self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque and not forced
+
+    def _command(self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None) -> Command:
+        done = self._pipeline(q, v, self._pull, wanted, None, targets)
+        batch = done.tau.shape[:-1]
+        scale = self._unscaled if not batch else np.ones((*batch, 2))
         if self.bounds.torque:
-            done, scale = self._within_effort(q, v, a0, wanted, done)
-        limited = np.zeros(done.a.shape, dtype=bool)
-        limited[..., self._limits.columns] = done.active != 0
+            with standard_arithmetic():
+                done, scale = self._within_effort(q, v, wanted, done)
+        if done.active is None:
+            limited = self._unlimited if not batch else np.zeros(done.a.shape, dtype=bool)
+        else:
+            limited = np.zeros(done.a.shape, dtype=bool)
+            limited[..., self._limits.columns] = done.active != 0
         return Command(
             done.tau,
             done.a,
@@ -259,107 +307,101 @@ class OperationalSpace:
             wanted.state,
         )
 
-    def _pipeline(self, q: Array, v: Array, a0: Array, wanted: Wanted, active: Array | None) -> _Solved:
+    def _pipeline(
+        self,
+        q: Array,
+        v: Array,
+        pull: Array,
+        wanted: Wanted,
+        active: Array | None,
+        targets: Mapping[str, Any] | None = None,
+    ) -> Solved:
         """The complete law, with the joints of `active` held at their limits; None determines them."""
-        full, force, residual, margin = self._law(q, v, a0, wanted.target, wanted.feed, wanted.gains)
+        found = self._law.step(q, v, self._posture, pull, wanted.target, wanted.feed, wanted.gains)
+        self._targets.require_poses(found.fault, wanted, targets)
+        full, force = found.tau, found.force
         a = np.asarray(self.robot.forward_dynamics(q, v, full))
-        kept = np.zeros((*q.shape[:-1], len(self._limits.columns)), dtype=np.int8)
+        kept = None
         if len(self._limits.columns):
-            arrays = [x.reshape(-1, x.shape[-1]) for x in (q, v, a0, residual, full, force, a)]
-            given = None if active is None else active.reshape(-1, active.shape[-1])
-            kept = self._keep_limits(arrays, given).reshape(kept.shape)
+            with standard_arithmetic():
+                kept = self._keep_limits(q, v, pull, wanted, (full, force, a), active)
         if wanted.push is not None:
-            full = full + times(np.swapaxes(self._tasks.jacobian(q), -1, -2), wanted.push)
-            force = force + wanted.push
+            with standard_arithmetic():
+                full = full + times(np.swapaxes(self._tasks.jacobian(q), -1, -2), wanted.push)
+                force = force + wanted.push
         tau, constraint_force = self._sharing(q, full)
-        return _Solved(tau, a, force, constraint_force, kept, np.asarray(margin))
+        return Solved(tau, a, force, constraint_force, kept, np.asarray(found.margin))
 
-    def _keep_limits(self, arrays: list[Array], active: Array | None) -> Array:
-        """Correct the law's results in place where joints would exceed their limits; return those held, (n, l)."""
-        q, v, a0, residual, full, f, a = arrays
-        limits, core = self._limits, self._tasks.core
-        held, reach = self._held, core.recursions.reach
-        mean = means(core.recursions.groups)
-
-        def with_rows(samples: Array, columns: Array, wanted: Array) -> tuple[Array, Array]:
-            here, count = q[samples], len(columns)
-            A, J = self._tasks.inverse_inertia(here), self._tasks.jacobian(here)
-            M_inverse = self.robot.mass_matrix_inverse(here)
-            own = np.diagonal(A, axis1=-2, axis2=-1)
-            cross = product(J, M_inverse[..., columns])
-            joints = M_inverse[..., columns, :][..., columns]
-            # rows of limits go between those of constraints and goals
-            order = np.r_[0:held, A.shape[-1] : A.shape[-1] + count, held : A.shape[-1]]
-            everything = np.block([[A, cross], [np.swapaxes(cross, -1, -2), joints]])[..., order, :][..., order]
-            lacking = np.concatenate([residual[samples], wanted - a0[samples][:, columns]], axis=-1)[..., order]
-            own_joints = np.diagonal(joints, axis1=-2, axis2=-1) * _STUCK
-            weight = np.concatenate([weights(own, mean, reach) * self._row_cuts, own_joints], axis=-1)[..., order]
-            found, margin = solved(everything, lacking, weight)
-            doubtful = ~(margin > 1.0)
-            if doubtful.any():
-                levels = self._blocks(self.cuts, self._singular, count)
-                found[doubtful] = solve(everything[doubtful], lacking[doubtful], levels).force
-            rows, of_joints = found[:, np.argsort(order)][:, : A.shape[-1]], found[:, held : held + count]
-            push = times(np.swapaxes(J, -1, -2), rows)
-            push[:, columns] += of_joints
-            f[samples] = rows
-            result: Array = a0[samples] + times(M_inverse, push)
-            full[samples] = self.robot.inverse_dynamics(here, v[samples], result)
-            return result, of_joints
-
+    def _keep_limits(
+        self, q: Array, v: Array, pull: Array, wanted: Wanted, results: tuple[Array, ...], active: Array | None
+    ) -> Array | None:
+        """Correct the law's results in place where joints would exceed their limits; return those held, (…, l)."""
+        limits, batch = self._limits, q.shape[:-1]
         least, most = limits.accelerations(q, v)
-        return limits.keep(least, most, a, with_rows, active)
+        if active is None and limits.kept(least, most, results[-1]):
+            return None
+        full, force, a = results
 
-    def _within_effort(self, q: Array, v: Array, a0: Array, wanted: Wanted, done: _Solved) -> tuple[_Solved, Array]:
+        def solved(
+            q: Array, v: Array, target: Array, feed: Array, columns: Any, at: Array
+        ) -> tuple[Step, Array, Array]:
+            found, of_joints = self._limited.step(
+                q, v, self._posture, pull, target, feed, wanted.gains, tuple(columns), at
+            )
+            return found, np.asarray(self.robot.forward_dynamics(q, v, found.tau)), of_joints
+
+        if not batch and active is None:
+
+            def alone(columns: tuple[int, ...], at: Array) -> tuple[Array, Array]:
+                found, moved, of_joints = solved(q, v, wanted.target, wanted.feed, columns, at)
+                full[...], force[...] = found.tau, found.force
+                return moved, of_joints
+
+            a[...], kept = limits.keep_one(least, most, a, alone)
+            return kept
+
+        flat = [x.reshape(-1, x.shape[-1]) for x in (q, v, least, most, full, force, a)]
+        target, feed = (
+            np.broadcast_to(x, (*batch, *x.shape[-n:])).reshape(-1, *x.shape[-n:])
+            for x, n in ((wanted.target, 3), (wanted.feed, 2))
+        )
+
+        def together(samples: Array, columns: Array, at: Array) -> tuple[Array, Array]:
+            q, v = flat[0][samples], flat[1][samples]
+            found, moved, of_joints = solved(q, v, target[samples], feed[samples], columns.tolist(), at)
+            flat[4][samples], flat[5][samples] = found.tau, found.force
+            return moved, of_joints
+
+        given = None if active is None else active.reshape(-1, active.shape[-1])
+        kept = limits.keep(flat[2], flat[3], flat[6], together, given)
+        for result, computed in zip(results, flat[4:], strict=True):
+            if not np.may_share_memory(result, computed):
+                result[...] = computed.reshape(result.shape)
+        return kept.reshape(*batch, kept.shape[-1])
+
+    def _within_effort(self, q: Array, v: Array, wanted: Wanted, done: Solved) -> tuple[Solved, Array]:
         """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits."""
         effort = np.where(self.driven, self.robot.effort_limits, np.inf)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), gains=np.zeros_like(wanted.gains), push=None)
-        rest = np.zeros_like(a0)
-        bias, goals = (self._pipeline(q, v, rest, each, done.active) for each in (still, wanted))
-        s = _largest(bias.tau, goals.tau - bias.tau, effort)
+        none = np.zeros_like(self._pull)
+        active = done.active
+        if len(self._limits.columns) and active is None:
+            active = np.zeros((*done.tau.shape[:-1], len(self._limits.columns)), dtype=np.int8)
+        done = done._replace(active=active)
+        bias, goals = (self._pipeline(q, v, none, each, active) for each in (still, wanted))
+        s = largest(bias.tau, goals.tau - bias.tau, effort)
         moved = bias.mixed(goals, s)
-        s0 = _largest(moved.tau, done.tau - goals.tau, effort)
+        s0 = largest(moved.tau, done.tau - goals.tau, effort)
         mixed = moved.plus(done, goals, s0)
         # the bias alone may already exceed the limits: clip
         mixed = mixed._replace(tau=np.clip(mixed.tau, -effort, effort))
         within = np.asarray((np.abs(done.tau) <= effort).all(axis=-1))
-        chosen = _Solved(
-            *(
-                np.where(within.reshape(within.shape + (1,) * (old.ndim - within.ndim)), old, new)
-                for old, new in zip(done, mixed, strict=True)
-            )
+        tau, a, force, held = (
+            np.where(within[..., None], old, new) for old, new in zip(done[:4], mixed[:4], strict=True)
         )
+        chosen = Solved(tau, a, force, held, active, done.margin)
         scale = np.where(within[..., None], 1.0, np.stack([s, s0], axis=-1))
         return chosen, scale
-
-
-class _Solved(NamedTuple):
-    """The law's results, not yet split by name."""
-
-    tau: Array
-    a: Array
-    force: Array
-    constraint_force: Array
-    active: Array
-    margin: Array
-
-    def mixed(self, other: _Solved, share: Array) -> _Solved:
-        """Linear interpolation towards another result."""
-        return self.plus(other, self, share)
-
-    def plus(self, one: _Solved, other: _Solved, share: Array) -> _Solved:
-        """This plus a fraction of the difference of two others."""
-        s = share[..., None]
-        tau, a, force, held = (x + s * (y - z) for x, y, z in zip(self[:4], one[:4], other[:4], strict=True))
-        return _Solved(tau, a, force, held, self.active, self.margin)
-
-
-def _largest(base: Array, way: Array, effort: Array) -> Array:
-    """The largest fraction s in [0, 1] with |base + s · way| within the effort limits, (…)."""
-    room = np.where(way > 0.0, effort - base, effort + base)
-    share = np.where(way != 0.0, room / np.where(way != 0.0, np.abs(way), 1.0), np.inf)
-    result: Array = np.clip(share.min(axis=-1, initial=1.0), 0.0, 1.0)
-    return result
 
 
 def _start(robot: Model, posture: Posture | None, at: Any) -> Array:

@@ -12,27 +12,36 @@ theirs minimises the motor torques relative to their limits:
 
     λ = λ_p + P y        λ_p = B (BᵀB)⁻¹ τ_u      P = 1 − B (BᵀB)⁻¹Bᵀ      B = J_s,u             (2)
     min ‖W (τ_a − J_s,aᵀ λ)‖ over y               W = 1/effort                                   (3)
+
+If objects and the base are single free bodies, one kernel does all of this
+(`kinetree.algorithms.operational_space.load_sharing`). Samples in which supports or grasps lack a direction, and other
+mechanisms, take the pseudo-inverses below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
-from kinetree.model.constraints import Constraints, Weld
+from kinetree.control.actuation import ends, joint_names, objects, presses, root_of, tree_of
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import UnderactuatedError
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.products import product, times
+from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import composed, solved, spectrum
-from kinetree.operational_space.tasks import RelativeTask
+from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
 #: Lever arm that relates moments to forces [m].
 _ARM = 0.1
 #: Fraction of the largest eigenvalue below which a direction has no redundancy.
 _IDLE = 1e-9
+#: What the kernel's measures of missing directions may be.
+_SPREAD, _WEAK = 1e14, 1e9
 
 
 class Sharing:
@@ -49,8 +58,8 @@ class Sharing:
         self, robot: Model, constraints: Constraints | None, driven: Array, squeeze: Mapping[str, float]
     ) -> None:
         self._robot, self._constraints, self._driven = robot, constraints, driven
-        self._objects = _objects(robot, driven)
-        carried = np.array([_root(robot, j) in self._objects for j in _columns(robot)], dtype=bool)
+        self._objects = objects(robot, driven)
+        carried = np.array([root_of(robot, j) in self._objects for j in joint_names(robot)], dtype=bool)
         self._object_columns = np.flatnonzero(carried)
         self._base_columns = np.flatnonzero(~driven & ~carried)
         self._motors = np.flatnonzero(driven)
@@ -58,14 +67,51 @@ class Sharing:
         self._supports: list[int] = []
         if constraints is not None:
             for one, part in zip(constraints.constraints, constraints.slices, strict=True):
-                touched = any(_tree(robot, name) in self._objects for name in _frames(one))
+                touched = any(tree_of(robot, name) in self._objects for name in ends(one))
                 (self._grasps if touched else self._supports).extend(range(part.start, part.stop))
             components = [row for task in constraints.tasks.tasks for row in task.rows]
             moments = np.array([components[i] < 3 for i in self._grasps], dtype=bool)
             self._Q = np.where(moments, 1.0 / _ARM**2, 1.0)
         effort = robot.effort_limits[self._motors]
         self._W = np.where(np.isfinite(effort) & (effort > 0.0), 1.0 / np.where(effort > 0.0, effort, 1.0), 1.0)
-        self._squeezed = _squeezed(robot, constraints, self._objects, squeeze)
+        self._squeezed = presses(robot, constraints, self._objects, squeeze)
+        self._simple = self._single_bodies()
+
+    def _single_bodies(self) -> bool:
+        """Whether every object, and the base, is one body behind one joint."""
+        undriven = [joint for joint in self._robot.joints if not self._driven[joint.v_start]]
+        roots = [root_of(self._robot, joint.name) for joint in undriven]
+        base = [root for root in roots if root not in self._objects]
+        one_node = all(joint.kind != "universal" for joint in undriven)
+        return one_node and len(base) <= 1 and len(set(roots)) == len(roots)
+
+    @cached_property
+    def _kernel(self) -> TaskFunction:
+        recursions: Recursions = self._held.tasks.core.recursions
+        return recursions.load_sharing(len(self._base_columns) > 0)
+
+    @property
+    def _held(self) -> Constraints:
+        if self._constraints is None:
+            raise AssertionError("without constraints there is no load to share")
+        return self._constraints
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array, Array]:
+        """Inputs of the kernel that do not change."""
+        count = self._held.rows
+        mean, rows, columns = np.zeros((count, count)), np.zeros((count, 4)), np.zeros((self._robot.nv, 3))
+        rows[self._grasps, 0] = self._Q
+        rows[self._supports, 1] = 1.0
+        for _, parts, signs, _, strength in self._squeezed:
+            for part, sign in zip(parts, signs, strict=True):
+                rows[part, 2], rows[part, 3] = strength * sign, 0.5 + 0.5 * sign
+                for other in parts:
+                    mean[part, other] = 1.0 / len(parts)
+        columns[self._object_columns, 0] = 1.0
+        columns[self._base_columns, 1] = 1.0
+        columns[self._motors, 2] = self._W * self._W
+        return mean, rows, columns
 
     @property
     def trivial(self) -> bool:
@@ -84,7 +130,7 @@ class Sharing:
         J = np.zeros((0, self._robot.nv)) if self._constraints is None else self._constraints.jacobian(q)
         B = J[:, undriven]
         if len(B) == 0 or np.linalg.matrix_rank(B, tol=1e-8 * max(1.0, float(np.abs(B).max()))) < len(undriven):
-            columns = _columns(self._robot)
+            columns = joint_names(self._robot)
             loose = [
                 name
                 for name in dict.fromkeys(columns[i] for i in undriven)
@@ -99,11 +145,27 @@ class Sharing:
             q: Configuration, (…, nq).
             full: ID(q, v, a), (…, nv).
         """
-        constraints = self._constraints
-        if constraints is None:
+        if self._constraints is None:
             return full, np.zeros((*full.shape[:-1], 0))
-        J, tau = constraints.jacobian(q), full
-        forces = np.zeros((*np.broadcast_shapes(full.shape[:-1], J.shape[:-2]), constraints.rows))
+        if not self._simple:
+            return self._dense(q, full)
+        tau, forces, spread, weak = self._kernel(q, full, *self._weights)
+        if not spread.ndim and spread.item() < _SPREAD and weak.item() < _WEAK:  # a fast check for single samples
+            return tau, forces
+        doubtful = np.logical_not((spread < _SPREAD) & (weak < _WEAK))
+        if doubtful.any():
+            with standard_arithmetic():
+                tau[doubtful], forces[doubtful] = self._dense(q[doubtful], full[doubtful])
+        return tau, forces
+
+    def compile(self) -> None:
+        """Compile what every call needs."""
+        if self._constraints is not None and self._simple:
+            self._kernel.compile()
+
+    def _dense(self, q: Array, full: Array) -> tuple[Array, Array]:
+        J, tau = self._held.jacobian(q), full
+        forces = np.zeros((*np.broadcast_shapes(full.shape[:-1], J.shape[:-2]), self._held.rows))
         if self._grasps:
             J_g = J[..., self._grasps, :]
             held = self._grasp_forces(q, J_g[..., self._object_columns], full[..., self._object_columns])
@@ -164,80 +226,6 @@ class Sharing:
         return result
 
 
-def _squeezed(
-    robot: Model, constraints: Constraints | None, objects: set[str], squeeze: Mapping[str, float]
-) -> list[tuple[list[str], list[list[int]], list[float], list[str], float]]:
-    """For each squeezed object: grasping frames, rows of their forces, signs, frames of their axes, and force."""
-    found = []
-    for name, strength in squeeze.items():
-        tree = _tree(robot, name)
-        if constraints is None or tree not in objects:
-            raise InputError(f"squeeze: {name!r} is no frame of an object without motors that constraints hold")
-        frames, parts, signs, axes = [], [], [], []
-        for one, part in zip(constraints.constraints, constraints.slices, strict=True):
-            first, second = _frames(one)
-            if "world" in (first, second) or (_tree(robot, first) == tree) == (_tree(robot, second) == tree):
-                continue
-            rows = [part.start + i for i, row in enumerate(one.rows) if row in (3, 4, 5)]
-            if len(rows) != 3:
-                raise InputError(f"squeeze: the {one} does not hold all three directions, so it cannot press")
-            # the force acts on `first`, in the axes of `second`; the object is to be pressed inwards
-            signs.append(1.0 if _tree(robot, first) == tree else -1.0)
-            frames.append(second if signs[-1] > 0.0 else first)
-            parts.append(rows)
-            axes.append(second)
-        if len(frames) < 2:
-            raise InputError(f"squeeze: {name!r} is held by fewer than two grasps, so nothing can press on it")
-        if not isinstance(strength, (int, float, np.floating)) or not np.isfinite(strength):
-            raise InputError(f"squeeze: {name!r} takes a force [N], got {strength!r}")
-        found.append((frames, parts, signs, axes, float(strength)))
-    return found
-
-
-def _columns(robot: Model) -> list[str]:
-    """Joint name of each degree of freedom."""
-    return [joint.name for joint in robot.joints for _ in range(joint.nv)]
-
-
-def _root(robot: Model, joint: str) -> str:
-    """The joint at the root of a joint's tree."""
-    return _tree(robot, robot.joint(joint).child)
-
-
-def _tree(robot: Model, frame: str) -> str:
-    """The joint at the root of the tree that carries a frame; "world" if it is fixed."""
-    bodies = {body.name: body for body in robot.bodies}
-    moving = {joint.name for joint in robot.joints}
-    extra = {each.name: each.body for each in robot.extra_frames}
-    body, root = extra.get(frame, frame), "world"
-    while body != "world" and body in bodies:
-        if bodies[body].joint in moving:
-            root = bodies[body].joint
-        body = bodies[body].parent
-    return root
-
-
-def _objects(robot: Model, driven: Array) -> set[str]:
-    """Roots of trees without any motor."""
-    motors: dict[str, bool] = {}
-    for i, name in enumerate(_columns(robot)):
-        root = _root(robot, name)
-        motors[root] = motors.get(root, False) or bool(driven[i])
-    return {root for root, any_ in motors.items() if not any_}
-
-
-def _frames(constraint: Any) -> tuple[str, str]:
-    """The frame on which the force acts, and the one on which its reaction acts."""
-    if isinstance(constraint, RelativeTask):
-        return constraint.frame_b, constraint.frame_a
-    return constraint.frame, constraint.other if isinstance(constraint, Weld) else "world"
-
-
-def _carries(B: Array, columns: Sequence[int]) -> bool:
-    own = B[:, list(columns)]
-    return len(own) > 0 and bool(np.linalg.matrix_rank(own, tol=1e-8) == len(columns))
-
-
 def _least(A: Array, b: Array) -> Array:
     """A⁻¹ b for a small positive definite matrix; by eigenvalues where it is nearly singular."""
     own = np.diagonal(A, axis1=-2, axis2=-1)
@@ -260,15 +248,6 @@ def _inverse(A: Array) -> Array:
     return composed(of, np.where(of.values > edge, 1.0 / np.where(of.values > edge, of.values, 1.0), 0.0 * of.values))
 
 
-def driven_columns(robot: Model, undriven: Any) -> Array:
-    """Which degrees of freedom have a motor, (nv,): all except those of free bodies, or of the joints named."""
-    names = {joint.name for joint in robot.joints}
-    if undriven is None:
-        without = {joint.name for joint in robot.joints if joint.kind == "floating"}
-    else:
-        if isinstance(undriven, str):
-            raise InputError(f"undriven={undriven!r} is one name; pass a list of joints")
-        without = set(undriven)
-        for name in without - names:
-            raise UnknownNameError("joint", name, tuple(sorted(names)))
-    return np.array([name not in without for name in _columns(robot)], dtype=bool)
+def _carries(B: Array, columns: Sequence[int]) -> bool:
+    own = B[:, list(columns)]
+    return len(own) > 0 and bool(np.linalg.matrix_rank(own, tol=1e-8) == len(columns))

@@ -18,6 +18,9 @@ from kinetree.operational_space.products import product
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask
 from kinetree.spatial.value import Array
 
+#: What the kernel's `fault` of poses may be; others are looked at more closely.
+_FAULT = 1e-12
+
 
 class ForceState(NamedTuple):
     """State of `Force` goals.
@@ -86,24 +89,38 @@ class Targets:
             rows += count
         self._target, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
         self._first = constraints.rows if constraints else 0
+        self._sites = [place.site for place in self._places.values()]
+        self._forced = any(isinstance(goal, Force) for goal in goals)
+        self._still = Wanted(self._target, self._feed, self._gains, None, None, ())
+        for constant in (self._target, self._feed, self._gains):
+            constant.setflags(write=False)
 
-    def read(self, targets: Mapping[str, Any], state: ForceState | None, dt: Any) -> Wanted:
-        """Inputs of the control law.
+    def read(self, targets: Mapping[str, Any] | None, state: ForceState | None, dt: Any) -> Wanted:
+        """Inputs of the control law. Poses are not checked here: see `require_poses`.
 
         Args:
             targets: Targets by goal name.
             state: State of the force goals.
             dt: Time since the last call [s].
         """
+        if not targets and not self._forced:
+            if targets is not None and not isinstance(targets, Mapping):
+                raise _no_mapping(targets)
+            return self._still
+        targets = {} if targets is None else targets
         if not isinstance(targets, Mapping):
-            raise InputError(f"targets maps names of goals to where they should be, got {type(targets).__name__}")
+            raise _no_mapping(targets)
         for name in targets:
             if name not in self._places:
                 raise UnknownNameError("goal", name, tuple(self._places))
         given = {name: _target(name, value) for name, value in targets.items()}
         read = {name: self._of_goal(name, target) for name, target in given.items()}
         batch = _batch(read)
-        pose, feed = (np.array(np.broadcast_to(x, (*batch, *x.shape))) for x in (self._target, self._feed))
+        moving = any(rate is not None for _, *rates in read.values() for rate in rates)
+        pose = np.array(np.broadcast_to(self._target, (*batch, *self._target.shape))) if batch else self._target.copy()
+        feed = self._feed
+        if moving:
+            feed = np.array(np.broadcast_to(feed, (*batch, *feed.shape))) if batch else feed.copy()
         for name, (where, velocity, acceleration) in read.items():
             place = self._places[name]
             if where is not None and where.shape[-2:] == (4, 4):
@@ -114,8 +131,46 @@ class Targets:
                 feed[..., place.rows, 0] = velocity
             if acceleration is not None:
                 feed[..., place.rows, 1] = acceleration
+        if not self._forced and all(target.force is None and target.measured is None for target in given.values()):
+            return Wanted(pose, feed, self._gains, None, None, batch)
         push, state, batch = self._push(given, state, dt, batch)
         return Wanted(pose, feed, self._gains, push, state, batch)
+
+    def arrays(self, poses: Any, feed: Any) -> Wanted:
+        """Inputs of the control law from poses and feed-forward of all goals, in their order."""
+        target, rates = self._target, self._feed
+        batch: tuple[int, ...] = ()
+        if poses is not None:
+            given = np.asarray(arguments.numbers("control", "poses", poses), dtype=np.float64)
+            arguments.require_shape("control: poses", given.shape, (len(self._sites), 4, 4))
+            batch = given.shape[:-3]
+            target = given
+            if len(self._sites) < len(self._target):
+                target = np.array(np.broadcast_to(self._target, (*batch, *self._target.shape)))
+                target[..., self._sites, :, :] = given
+        if feed is not None:
+            given = np.asarray(arguments.numbers("control", "feed", feed), dtype=np.float64)
+            arguments.require_shape("control: feed", given.shape, (len(self._feed) - self._first, 2))
+            batch = arguments.common_batch("control", ("poses", "feed"), (batch, given.shape[:-2]))
+            rates = given
+            if self._first:
+                rates = np.zeros((*given.shape[:-2], *self._feed.shape))
+                rates[..., self._first :, :] = given
+        return Wanted(target, rates, self._gains, None, None, batch)
+
+    def require_poses(self, fault: Array, wanted: Wanted, targets: Mapping[str, Any] | None) -> None:
+        """Check targets that the kernel found fault with.
+
+        Raises:
+            InputError: A target is not a pose.
+        """
+        if fault.item() > _FAULT if not fault.ndim else bool((fault > _FAULT).any()):
+            if targets is None:
+                checked_poses("poses", wanted.target)
+            for name, value in (targets or {}).items():
+                pose = _target(name, value).pose
+                if pose is not None and np.shape(pose)[-2:] == (4, 4):
+                    checked_poses(f"the pose of {name!r}", pose)
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all goals' rows by goal name."""
@@ -125,26 +180,18 @@ class Targets:
         return found
 
     def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:
-        place = self._places[name]
+        components = self._places[name].components
         where = None
         if target.pose is not None:
             where = arguments.numbers("control", f"the pose of {name!r}", target.pose)
-            if where.shape[-2:] == (4, 4):
-                where = checked_poses(f"the pose of {name!r}", where)
-            elif where.shape[-1:] != (3,):
+            if where.shape[-2:] != (4, 4) and where.shape[-1:] != (3,):
                 raise InputError(f"the pose of {name!r} has shape {where.shape}; pass (…, 4, 4) or a position (…, 3)")
-        rates: list[Array | None] = []
-        for what, value in (("velocity", target.velocity), ("acceleration", target.acceleration)):
-            if value is None:
-                rates.append(None)
-                continue
-            rate = arguments.numbers("control", f"the {what} of {name!r}", value)
-            if rate.shape[-1:] == (3,):
-                rate = np.concatenate([np.zeros_like(rate), rate], axis=-1)
-            if rate.shape[-1:] != (6,):
-                raise InputError(f"the {what} of {name!r} has shape {rate.shape}; pass a twist (…, 6), or (…, 3)")
-            rates.append(rate[..., place.components])
-        return where, rates[0], rates[1]
+        velocity, acceleration = target.velocity, target.acceleration
+        if velocity is not None:
+            velocity = _rate(name, "velocity", velocity, components)
+        if acceleration is not None:
+            acceleration = _rate(name, "acceleration", acceleration, components)
+        return where, velocity, acceleration
 
     def _push(
         self, given: Mapping[str, Target], state: ForceState | None, dt: Any, batch: tuple[int, ...]
@@ -181,6 +228,10 @@ class Targets:
         return total, ForceState(integrals) if integrals else state, batch
 
 
+def _no_mapping(targets: Any) -> InputError:
+    return InputError(f"targets maps names of goals to where they should be, got {type(targets).__name__}")
+
+
 def _pose(robot: Model, task: Any, q: Array) -> Array:
     """Pose of a task's frame."""
     place = np.eye(4)
@@ -193,7 +244,21 @@ def _pose(robot: Model, task: Any, q: Array) -> Array:
     return product(robot.pose(q, task.frame), place)
 
 
+def _rate(name: str, what: str, value: Any, components: list[int]) -> Array:
+    """A twist, or a linear velocity, along the rows of a goal."""
+    rate = arguments.numbers("control", f"the {what} of {name!r}", value)
+    if rate.shape[-1:] == (3,):
+        twist = np.zeros((*rate.shape[:-1], 6))
+        twist[..., 3:] = rate
+        rate = twist
+    if rate.shape[-1:] != (6,):
+        raise InputError(f"the {what} of {name!r} has shape {rate.shape}; pass a twist (…, 6), or (…, 3)")
+    return rate if len(components) == 6 else rate[..., components]
+
+
 def _target(name: str, value: Any) -> Target:
+    if type(value) is np.ndarray:
+        return Target(value)
     if isinstance(value, Target):
         return value
     if isinstance(value, (State, PoseState)):
@@ -217,9 +282,9 @@ def _force(name: str, what: str, value: Any, rows: int) -> Array:
 def _batch(read: Mapping[str, tuple[Array | None, Array | None, Array | None]]) -> tuple[int, ...]:
     shapes = {}
     for name, (where, *rates) in read.items():
-        if where is not None:
+        if where is not None and where.ndim > (1 if where.shape[-2:] != (4, 4) else 2):
             shapes[f"pose of {name!r}"] = where.shape[: -2 if where.shape[-2:] == (4, 4) else -1]
         for what, rate in zip(("velocity", "acceleration"), rates, strict=True):
-            if rate is not None:
+            if rate is not None and rate.ndim > 1:
                 shapes[f"{what} of {name!r}"] = rate.shape[:-1]
     return arguments.common_batch("control", tuple(shapes), tuple(shapes.values())) if shapes else ()

@@ -109,7 +109,7 @@ class Constraints:
         stops = np.cumsum([len(task.rows) for task in held]).tolist()
         self.slices = tuple(slice(stop - len(task.rows), stop) for stop, task in zip(stops, held, strict=True))
         self.rows = int(stops[-1])
-        self.law = Law(self.tasks, np.full(self.rows, REDUNDANT * self.rows), self._solve)
+        self.law = Law(self.tasks.core.recursions, np.full(self.rows, REDUNDANT * self.rows), self._solve)
         self._ends = [_ends(one) for one in held]
         self._at = None if at is None else self._held(_configuration(robot, at))
         self._target = np.tile(np.eye(4), (self.law.sites(), 1, 1)) if self._at is None else self._at

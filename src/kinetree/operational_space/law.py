@@ -10,14 +10,16 @@ the caller, who decides how to treat directions that cannot be moved.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines.count import Count
 from kinetree.engines.native.compiled import standard_arithmetic
-from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
+from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
 #: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
@@ -41,34 +43,74 @@ class Motion(NamedTuple):
     margin: Array
 
 
+class Step(NamedTuple):
+    """Results of the law with a posture.
+
+    Attributes:
+        tau: As of `Motion`.
+        force: As of `Motion`.
+        residual: As of `Motion`.
+        margin: As of `Motion`.
+        a0: Joint accelerations of the posture, (…, nv).
+        fault: Sum of squares of what is zero if all targets are poses, (…).
+    """
+
+    tau: Array
+    force: Array
+    residual: Array
+    margin: Array
+    a0: Array
+    fault: Array
+
+
 class Law:
     """The law for some rows, in world axes.
 
     Args:
-        tasks: The rows, with reference "local_world_aligned" and without contacts.
+        recursions: Those of the rows, with reference "local_world_aligned" and without contacts.
         cuts: For each row, the eigenvalue of its level above which no direction counts as singular, (r,).
         solve: Solves samples that may have smaller eigenvalues.
+        reach: Typical mobility of each row, (r,); that of the recursions by default.
     """
 
-    def __init__(self, tasks: Tasks, cuts: Array, solve: Solve) -> None:
-        self.tasks, self._cuts, self._solve = tasks, cuts, solve
-        self._recursions: Recursions = tasks.core.recursions
-        self._kernel = self._recursions.control_law
+    def __init__(self, recursions: Recursions, cuts: Array, solve: Solve, reach: Array | None = None) -> None:
+        self._recursions, self._cuts, self._solve, self._reach = recursions, cuts, solve, reach
+        self._kernel = recursions.control_law
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        return self._recursions.reach if self._reach is None else self._reach, self._cuts
+
+    @cached_property
+    def _whole(self) -> TaskFunction:
+        return self._recursions.control_step
 
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
-        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, self._recursions.reach, self._cuts)
+        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self._weights)
         if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
             return Motion(tau, force, residual, 1.0 / np.sqrt(spread))
+        return Motion(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)))
+
+    def step(self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any) -> Step:
+        """The same with a₀ from a posture; arguments as for the kernel `control_step`."""
+        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self._weights)
+        tau, force, residual, spread, a0, fault = found
+        if not spread.ndim and spread.item() < 1.0:
+            return Step(tau, force, residual, 1.0 / np.sqrt(spread), a0, fault)
+        return Step(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)), a0, fault)
+
+    def _sure(self, q: Any, v: Any, a0: Any, results: tuple[Array, ...]) -> Array:
+        """Solve nearly singular samples again, in place; returns margins."""
+        *found, spread = results
         with standard_arithmetic():
             margin = np.asarray(1.0 / np.sqrt(spread))
             doubtful = np.logical_not(spread < 1.0)
         if doubtful.any():
-            self._again((q, v, a0), (tau, force, residual, margin), doubtful)
-        return Motion(tau, force, residual, margin)
+            self._again((q, v, a0), (*found, margin), doubtful)
+        return margin
 
     def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
-        """Solve nearly singular samples again, in place."""
         batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
         here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
         A, J, base = (
@@ -86,7 +128,11 @@ class Law:
         """Number of frames with targets: two for relative tasks."""
         return len(self._recursions.sites)
 
+    def count(self) -> Count:
+        """Operations of one step."""
+        return self._whole.count()
+
     def compile(self) -> None:
-        """Compile everything that later calls need."""
-        self._kernel.compile()
-        _ = self._recursions.reach
+        """Compile what every step needs."""
+        self._whole.compile()
+        _ = self._weights

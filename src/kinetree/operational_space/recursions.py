@@ -11,8 +11,9 @@ import numpy as np
 
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
-from kinetree.algorithms.operational_space.control_law import control_law
+from kinetree.algorithms.operational_space.control_law import control_law, control_step
 from kinetree.algorithms.operational_space.drift import task_drift
+from kinetree.algorithms.operational_space.load_sharing import load_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.function import Function
@@ -125,6 +126,15 @@ class Recursions:
     def control_law(self) -> TaskFunction:
         """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
         return self._function("control_law", control_law(self.method, self._parts), True)
+
+    @cached_property
+    def control_step(self) -> TaskFunction:
+        """The same with a posture, and a check of the targets: see `control_law`. Rows in world axes."""
+        return self._function("control", control_step(self.method, self._parts), True)
+
+    def load_sharing(self, based: bool) -> TaskFunction:
+        """τ, λ, spread and weak: see `kinetree.algorithms.operational_space.load_sharing`. Rows in world axes."""
+        return self._function("load_sharing", load_sharing(self._parts, based))
 
     @cached_property
     def reach(self) -> Array:

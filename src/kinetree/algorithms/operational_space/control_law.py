@@ -17,6 +17,8 @@ the rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a�
 Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed: J a₀ + J̇v
 is the acceleration of the frame.
 
+`control_step` is what a controller runs: it also computes a₀ from a posture, and checks that targets are poses.
+
 [K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
       Automation 3, 1987.
 [L80] J. Luh, M. Walker, R. Paul, "Resolved-acceleration control of mechanical manipulators", IEEE Transactions on
@@ -230,3 +232,82 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         sparse=("spread",),
     )
     return replace(declare(_control_law(method, parts)), name=f"control_law_{method}{parts.suffix}")
+
+
+def _control_step(method: str, parts: Parts) -> Callable[..., None]:
+    law = _control_law(method, parts)
+
+    def control_step(
+        tree: Tree,
+        q: Indexed,
+        v: Indexed,
+        posture: Indexed,
+        stiffness: Indexed,
+        target: Indexed,
+        feed: Indexed,
+        gains: Indexed,
+        reach: Indexed,
+        cut: Indexed,
+        tau: Indexed,
+        force: Indexed,
+        residual: Indexed,
+        spread: Indexed,
+        a0: Indexed,
+        fault: Indexed,
+    ) -> None:
+        for k, _ in tree.scatter():
+            pull = stiffness[k]
+            a0[k] = pull[:, 0] * k.manifold.difference(q[k], posture[k]) - pull[:, 1] * v[k]
+        for frame, _ in tree.frames():
+            fault[...] = fault[...] + _fault(target[frame])
+        law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
+
+    return control_step
+
+
+def _fault(T: Array) -> Any:
+    """How far a matrix is from a pose: squares of what RᵀR − 1, det R − 1 and the last row should be zero in."""
+    R, last = T[:3, :3], T[3]
+    x, y, z = R[:, 0], R[:, 1], R[:, 2]
+    off = [x @ y, y @ z, z @ x, x @ x - 1.0, y @ y - 1.0, z @ z - 1.0, cross(x, y) @ z - 1.0, *last[:3], last[3] - 1.0]
+    return sum(entry * entry for entry in off)
+
+
+@cache
+def control_step(method: str, parts: Parts) -> Algorithm:
+    """The law with a₀ = kp (q_ref ⊖ q) − kd v, and a check of the targets.
+
+    Args:
+        method: As of `control_law`.
+        parts: As of `control_law`.
+
+    Inputs and outputs are those of `control_law`, with these in the place of a0:
+
+        posture     q_ref, a configuration
+        stiffness   kp and kd of each degree of freedom, (nv, 2)
+
+    and these outputs in addition:
+
+        a0          accelerations of the posture, (nv,)
+        fault       sum of squares of what should be zero of the targets, if they are poses
+    """
+    declare = algorithm(
+        q=("q",),
+        v=("v",),
+        posture=("q",),
+        stiffness=("v", 2),
+        target=("frames", 4, 4),
+        feed=("rows", 2),
+        gains=("rows", 2),
+        reach=("rows",),
+        cut=("rows",),
+        tau=("v",),
+        force=("rows",),
+        residual=("rows",),
+        spread=(),
+        a0=("v",),
+        fault=(),
+        outputs=("tau", "force", "residual", "spread", "a0", "fault"),
+        sparse=("spread", "a0", "fault"),
+    )
+    return replace(declare(_control_step(method, parts)), name=f"control_step_{method}{parts.suffix}")

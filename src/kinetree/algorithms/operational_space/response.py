@@ -81,7 +81,9 @@ def _lift(tree: Tree, A: Indexed) -> None:
             A[tree.world, row] = Motion(row.unit().data * -share)
 
 
-def _task_jacobian(view: View, parts: Parts) -> Callable[..., None]:
+def jacobian_rows(view: View, parts: Parts) -> Callable[..., None]:
+    """Write J to an array that is zero."""
+
     def task_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
         def put(frame: Any, c: Any, motion: Motion) -> None:
             for row in frame.rows():
@@ -124,4 +126,4 @@ def response(reference: str, parts: Parts = PLAIN) -> Algorithm:
 @cache
 def task_jacobian(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Jacobian of all task rows, (r, nv), in a given reference."""
-    return _declared(_task_jacobian, reference, parts, q=("q",), J=("rows", "v"), outputs=("J",), sparse=("J",))
+    return _declared(jacobian_rows, reference, parts, q=("q",), J=("rows", "v"), outputs=("J",), sparse=("J",))

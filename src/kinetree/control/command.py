@@ -1,0 +1,64 @@
+"""What a controller returns, and how torques are brought within effort limits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kinetree.control.targets import ForceState
+from kinetree.spatial.value import Array
+
+
+class Command(NamedTuple):
+    """Output of a controller.
+
+    Attributes:
+        tau: Joint torques, zero where there is no motor, (…, nv) [N m or N].
+        acceleration: Resulting joint accelerations, (…, nv).
+        forces: f of each goal along its rows, by name, (…, r).
+        constraint_forces: λ of each constraint, by name, (…, c): on the constrained frame, moment first.
+        limited: Which degrees of freedom are held at a limit, (…, nv), booleans.
+        scale: Factors of goals and posture within the effort limits, (…, 2).
+        margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
+            direction is being given up.
+        state: Integrals of force errors, for the next call; None without `Force` goals that integrate.
+    """
+
+    tau: Array
+    acceleration: Array
+    forces: dict[str, Array]
+    constraint_forces: dict[str, Array]
+    limited: Array
+    scale: Array
+    margin: Array
+    state: ForceState | None
+
+
+class Solved(NamedTuple):
+    """The law's results, not yet split by name."""
+
+    tau: Array
+    a: Array
+    force: Array
+    constraint_force: Array
+    active: Array | None
+    margin: Array
+
+    def mixed(self, other: Solved, share: Array) -> Solved:
+        """Linear interpolation towards another result."""
+        return self.plus(other, self, share)
+
+    def plus(self, one: Solved, other: Solved, share: Array) -> Solved:
+        """This plus a fraction of the difference of two others."""
+        s = share[..., None]
+        tau, a, force, held = (x + s * (y - z) for x, y, z in zip(self[:4], one[:4], other[:4], strict=True))
+        return Solved(tau, a, force, held, self.active, self.margin)
+
+
+def largest(base: Array, way: Array, effort: Array) -> Array:
+    """The largest fraction s in [0, 1] with |base + s · way| within the effort limits, (…)."""
+    room = np.where(way > 0.0, effort - base, effort + base)
+    share = np.where(way != 0.0, room / np.where(way != 0.0, np.abs(way), 1.0), np.inf)
+    result: Array = np.clip(share.min(axis=-1, initial=1.0), 0.0, 1.0)
+    return result
