@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.control.poses import interpolate, pose_error
+from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.spatial.value import Array
 
@@ -238,6 +239,7 @@ def _seconds(seconds: Any) -> float:
 
 
 def _finite(name: str, values: Any, nan: bool = False) -> Array:
+    refuse_lazy(name, values)
     try:
         array = np.asarray(values)
     except ValueError:

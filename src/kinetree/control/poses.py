@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.spatial.rotation import exp_matrix, log_matrix, screw_displacement, screw_velocity
 from kinetree.spatial.value import Array
@@ -138,6 +139,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
 
 
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
+    refuse_lazy(name, values)
     try:
         array = np.asarray(values)
     except ValueError:

@@ -37,21 +37,53 @@ def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
 def _converted(function: str, name: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{function}: {name} is a masked array, and its mask would be lost; fill it: {name}.filled(0)")
-    if _is_lazy(value):
-        raise InputError(
-            f"{function}: {name} is a Dask array, which would be loaded as a whole; apply the function to its blocks "
-            f"with dask.array.apply_gufunc, or load it yourself: {name}.compute()"
-        )
+    refuse_lazy(f"{function}: {name}", value)
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{function}: {name} is not an array of numbers ({error})") from None
 
 
-def _is_lazy(value: Any) -> bool:
-    """Whether this is a Dask collection, or an object (such as an xarray) that holds one."""
+#: Types of arguments that are certainly not lazy.
+PLAIN = frozenset({np.ndarray, float, int, str, np.float64, type(None)})
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether this is a Dask collection or xarray object, or a mapping that has one."""
+    if type(value) in PLAIN or isinstance(value, (list, tuple)):
+        return False
     graph = getattr(value, "__dask_graph__", None)
-    return callable(graph) and graph() is not None
+    if graph is None:
+        return isinstance(value, Mapping) and any(map(is_lazy, value.values()))
+    return callable(graph) and (is_xarray(value) or graph() is not None)
+
+
+def is_xarray(value: Any) -> bool:
+    """Whether this is an object of xarray, which need not be installed."""
+    return type(value).__module__.partition(".")[0] == "xarray"
+
+
+def refuse_lazy(what: str, value: Any) -> None:
+    """Raise if converting a value to an array would load a Dask array.
+
+    Args:
+        what: The argument, for messages.
+        value: The argument's value.
+    """
+    if type(value) in PLAIN:
+        return
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    for kind in set(map(type, values)):  # of a long list of numbers, only the types are looked at
+        if kind in PLAIN:
+            continue
+        one = next(each for each in values if type(each) is kind)
+        graph = getattr(one, "__dask_graph__", None)
+        if callable(graph) and graph() is not None:
+            several = "is a sequence of Dask arrays" if values is value else "is a Dask array"
+            raise InputError(
+                f"{what} {several}, which would be loaded as a whole. Functions of a robot and of its tasks take Dask "
+                "arrays, and stay lazy; elsewhere, call compute() on it first"
+            )
 
 
 def frame_names(function: str, frames: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from kinetree.spatial.value import Array
 
 def _columns(name: str, multiply: Callable[..., Any], q: Any, nv: int, out: Any) -> Array:
     """What `multiply(q, x)` makes of unit vectors x, along a new last axis."""
-    q = np.asarray(q)
+    q = arguments.numbers(name, "q", q, "fiucO")
     if q.ndim == 0:
         multiply(q, np.zeros(nv))  # which says what is wrong with it
     columns = np.moveaxis(multiply(q[..., None, :], np.eye(nv)), q.ndim - 1, -1)
@@ -58,7 +58,7 @@ class _ByColumns:
 class ColumnFunction(_ByColumns, Function[P, R]):
     """A matrix function of q whose recursion takes q and a vector, and gives the matrix times the vector."""
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all columns."""
         (q,) = self._arguments(inputs, named)
         return _columns(self.name, self._multiply, q, self.mechanism.nv, out)
@@ -96,10 +96,12 @@ class _Derivatives(_ByColumns, ForcedFunction[P, R]):
         """Change of the result along each direction, (…, 3 nv, nv)."""
         sites, wrenches = self._wrenches(f_ext)
         sizes = self.mechanism.nq, self.mechanism.nv, self.mechanism.nv
-        for argument, array, size in zip(self.algorithm.inputs, arrays, sizes, strict=False):
-            arguments.require_shape(f"{self.name}: {argument.name}", np.shape(array), (size,))
+        names = [argument.name for argument in self.algorithm.inputs]
+        arrays = [arguments.numbers(self.name, name, array, "fiucO") for name, array in zip(names, arrays)]
+        for name, array, size in zip(names, arrays, sizes, strict=False):
+            arguments.require_shape(f"{self.name}: {name}", array.shape, (size,))
         directions = np.split(np.eye(3 * self.mechanism.nv), 3, axis=-1)
-        states = [np.asarray(array)[..., None, :] for array in arrays]
+        states = [array[..., None, :] for array in arrays]
         pushed = [wrench[..., None, :, :] for wrench in wrenches]
         rows: Array = self._run(sites, self.algorithm, (*states, *directions, *pushed), None)
         return rows
@@ -122,7 +124,7 @@ class _Derivatives(_ByColumns, ForcedFunction[P, R]):
 class LinearizedFunction(_Derivatives[P, R]):
     """Derivatives of a function with respect to q, v and x, (…, nv, nv) each."""
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all columns."""
         *arrays, f_ext = self._arguments(inputs, named)
         parts = np.split(self._rows(arrays, f_ext), 3, axis=-2)
@@ -139,12 +141,17 @@ class GradientFunction(_Derivatives[P, R]):
         signature = Signature([*arrays, f_ext, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
         super().__init__(name, mechanism, algorithm, signature=signature, **options)
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    @property
+    def _ranks(self) -> dict[str, int]:
+        return {**super()._ranks, "w": 1}
+
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all directions, and weigh them."""
         *arrays, w, f_ext = self._arguments(inputs, named)
-        arguments.require_shape(f"{self.name}: w", np.shape(w), (self.mechanism.nv,))
+        w = arguments.numbers(self.name, "w", w, "fiucO")
+        arguments.require_shape(f"{self.name}: w", w.shape, (self.mechanism.nv,))
         # entry by entry in order, so that bits do not depend on a BLAS
-        rows, weights = self._rows(arrays, f_ext), np.asarray(w)[..., None, :]
+        rows, weights = self._rows(arrays, f_ext), w[..., None, :]
         total = rows[..., 0] * weights[..., 0]
         for i in range(1, self.mechanism.nv):
             total = total + rows[..., i] * weights[..., i]

@@ -94,8 +94,25 @@ class Function(Gate, Generic[P, R]):
         def __call__(self, *inputs: P.args, **named: P.kwargs) -> R: ...
 
     def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Compute, with any valid arguments."""
+        """Compute, with any valid arguments. Dask arrays give lazy results; see `kinetree.engines.dask`."""
+        for value in inputs:
+            if type(value) not in arguments.PLAIN and arguments.is_lazy(value):
+                break
+        else:
+            if not named or not any(map(arguments.is_lazy, named.values())):
+                return self._compute(inputs, named, out)
+        from kinetree.engines import dask
+
+        return dask.call(self, dict(zip(self._names, self._arguments(inputs, named))), self._ranks, out)
+
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
+        """Compute, with arguments that are in memory."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
+
+    @property
+    def _ranks(self) -> dict[str, int]:
+        """The number of axes of one sample of each array."""
+        return {argument.name: len(argument.dimensions) for argument in self.algorithm.inputs}
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
         return tuple((name, self._defaults.get(name, MISSING)) for name in self._names)
@@ -244,11 +261,11 @@ def _recall(owner: object, path: str, engine: str) -> Function[..., Any]:
 class AnalyticFunction(Function[P, R]):
     """A function that takes complex numbers as well: those go to the reference engine."""
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, whatever the arguments are like."""
         given = self._arguments(inputs, named)
         if self._engine == "native" and any(_is_complex(value) for value in given):
-            return self.engine("reference").general(*given, out=out)
+            return self.engine("reference")._run((), self.algorithm, given, out)
         return self._run((), self.algorithm, given, out)
 
 
@@ -281,7 +298,7 @@ class ForcedFunction(Function[P, R]):
         sites = tuple(self._site(name) for name in frames)
         return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with external wrenches if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
         sites, wrenches = self._wrenches(f_ext)
@@ -335,7 +352,7 @@ class FrameFunction(Function[P, R]):
         self._all = tuple(site(name) for name in frames)
         self._ready: dict[Any, Callable[..., Any]] = {}
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute for a choice of frames and reference."""
         known = len(self._arrays)
         # fast path for the most common call: one frame, everything else left at its default

@@ -18,10 +18,10 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -137,6 +137,7 @@ class Constraints:
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
             f_ext: As for `robot.forward_dynamics`.
         """
+        _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         feed = self._rest
         if wanted is not None:
@@ -157,6 +158,7 @@ class Constraints:
             InputError: The constraints were created without `at`, so the poses to hold are unknown.
         """
         self._require_at()
+        _refuse_lazy("error", q=q)
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
 
@@ -169,6 +171,7 @@ class Constraints:
             rounds: Newton steps for q; each squares the error, once it is small.
         """
         self._require_at()
+        _refuse_lazy("project", q=q, v=v)
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
@@ -177,6 +180,7 @@ class Constraints:
 
     def project_velocity(self, q: Any, v: Any) -> Array:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
+        _refuse_lazy("project_velocity", q=q, v=v)
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)
@@ -216,7 +220,27 @@ def constrained_dynamics(
     robot: Any, q: Any, v: Any, tau: Any, constraints: Iterable[AnyConstraint], f_ext: Any
 ) -> ConstrainedDynamics:
     """See `Model.constrained_dynamics`."""
-    return _kept(robot, read_constraints(constraints)).forward_dynamics(q, v, tau, f_ext=f_ext)
+    read = read_constraints(constraints)
+    given = {"q": q, "v": v, "tau": tau, "f_ext": f_ext}
+    if any(map(arguments.is_lazy, given.values())):
+        from kinetree.engines import dask
+
+        ranks = {"q": 1, "v": 1, "tau": 1}
+        lazy: ConstrainedDynamics = dask.call(_Constrained(robot, read), given, ranks, None)
+        return lazy
+    return _kept(robot, read).forward_dynamics(q, v, tau, f_ext=f_ext)
+
+
+@dataclass(frozen=True)
+class _Constrained:
+    """`Model.constrained_dynamics` for given constraints, as a function that can be pickled."""
+
+    robot: Any
+    constraints: tuple[Weld | Task | RelativeTask, ...]
+    name: ClassVar[str] = "constrained_dynamics"
+
+    def __call__(self, **given: Any) -> ConstrainedDynamics:
+        return constrained_dynamics(self.robot, constraints=self.constraints, **given)
 
 
 @lru_cache(maxsize=32)
@@ -263,6 +287,12 @@ def _inverse(pose: Array) -> Array:
     result[..., :3, 3] = -times(R, pose[..., :3, 3])
     result[..., 3, 3] = 1.0
     return result
+
+
+def _refuse_lazy(function: str, **given: Any) -> None:
+    for name, value in given.items():
+        for each in value.values() if isinstance(value, Mapping) else (value,):
+            arguments.refuse_lazy(f"constraints: {function}: {name}", each)
 
 
 def _configuration(robot: Any, q: Any) -> Array:

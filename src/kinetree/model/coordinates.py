@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import require_shape
+from kinetree.engines.arguments import refuse_lazy, require_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
@@ -114,6 +114,7 @@ def checked(name: str, values: Any, size: int, real: bool = False) -> Array:
 
 def numbers(name: str, values: Any) -> Array:
     """Values as a floating-point or complex array of any shape."""
+    refuse_lazy(name, values)
     try:
         array = np.asarray(values)
     except ValueError:

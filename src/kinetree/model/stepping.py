@@ -50,7 +50,7 @@ class StepFunction(ForcedFunction[P, R]):
     #: The recursions of the others, with how often each runs.
     parts: ClassVar[dict[str, dict[Algorithm, int]]] = {"rk4": {rk4_stage: 4, forward_dynamics: 4, rk4_end: 1}}
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with any valid arguments."""
         *arrays, method, f_ext = self._arguments(inputs, named)
         algorithm = self.whole.get(chosen(method))

@@ -11,6 +11,7 @@ import numpy as np
 
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
+from kinetree.engines import arguments
 from kinetree.engines.function import Function
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
@@ -47,6 +48,9 @@ class InverseInertiaDerivative(PreparedFunction):
         Raises:
             InputError: If there are contacts, relative tasks or tasks of the centre of mass.
         """
+        if arguments.is_lazy(q) or arguments.is_lazy(dq):
+            lazy: Array = self._lazily(out, q=q, dq=dq)
+            return lazy
         rates, frames = self._rates(q, dq), self._frames
         J_rate = np.concatenate([rates[..., i, list(rows), :] for i, rows in enumerate(frames)], axis=-2)
         response, C = self.core.recursions.response(q), self._coriolis(q, dq)

@@ -13,6 +13,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
@@ -78,6 +79,12 @@ class PreparedFunction(ABC):
     def _kernels(self) -> Sequence[Any]:
         """The recursions that it calls if no task is singular."""
 
+    def _lazily(self, out: Any, **given: Any) -> Any:
+        """The lazy result for Dask arrays."""
+        from kinetree.engines import dask
+
+        return dask.call(self, given, dict.fromkeys(given, 1), out)
+
 
 class Regular(PreparedFunction):
     """Base of `Inertia` and `Dynamics`, whose kernels are valid for regular samples."""
@@ -127,6 +134,9 @@ class Inertia(Regular):
     def __call__(self, q: Any, out: Any = None) -> Array:
         """Λ, (…, r, r)."""
         inertia: Array
+        if type(q) is not ndarray and arguments.is_lazy(q):
+            lazy: Array = self._lazily(out, q=q)
+            return lazy
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
@@ -144,6 +154,9 @@ class Dynamics(Regular):
 
     def __call__(self, q: Any, out: tuple[Any, Any, Any] | None = None) -> TaskDynamics:
         """Λ, J̄ and N."""
+        if type(q) is not ndarray and arguments.is_lazy(q):
+            lazy: TaskDynamics = self._lazily(out, q=q)
+            return lazy
         if out is not None:
             inertia, _, consistent, nullspace = self._into(q, _three(out))
             return TaskDynamics(inertia, consistent, nullspace)
@@ -181,16 +194,19 @@ class Derived(PreparedFunction):
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """The quantity at q, or at q and v."""
-        return taken(self.name, getattr(self._state(inputs, named), self.name), out)
+        given = self._given(inputs, named)
+        if any(map(arguments.is_lazy, given.values())):
+            return self._lazily(out, **given)
+        return taken(self.name, getattr(self.tasks.state(self.name, **given), self.name), out)
 
-    def _state(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """The state for given arguments, by position or by name."""
+    def _given(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name."""
         values = {**dict(zip(self._inputs, inputs, strict=False)), **named}
         if len(values) != len(inputs) + len(named) or tuple(sorted(values)) != self._inputs:
             given = [f"{len(inputs)} by position", *named] if inputs else [*named]
             listed = " and ".join(self._inputs)
             raise InputError(f"{self.name} takes {listed}, each once; got {', '.join(given) or 'nothing'}")
-        return self.tasks.state(self.name, **values)
+        return values
 
 
 class HeldDynamics(Derived):
@@ -198,7 +214,11 @@ class HeldDynamics(Derived):
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> TaskDynamics:
         """Λ, J̄ and N."""
-        state = self._state(inputs, named)
+        given = self._given(inputs, named)
+        if any(map(arguments.is_lazy, given.values())):
+            lazy: TaskDynamics = self._lazily(out, **given)
+            return lazy
+        state = self.tasks.state(self.name, **given)
         values = [getattr(state, name) for name in TaskDynamics._fields]
         if out is None:
             return TaskDynamics(*(value.copy() for value in values))

@@ -37,7 +37,7 @@ class TaskFunction(Function[..., Any]):
         super().__init__(name, mechanism, algorithm, guard=guard, signature=signature)
         self._sites = sites
 
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with any valid arguments."""
         return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError
 from kinetree.spatial.value import Array
 
@@ -135,6 +136,7 @@ class Operator:
                     f"{_SPACES[other._expression.rows]}"
                 )
             return Operator(self._owner, product(self._expression, other._expression))
+        refuse_lazy("the array that an operator multiplies", other)
         x = np.asarray(other)
         if x.dtype.kind not in "iufc" or x.ndim == 0 or x.shape[0] != self.shape[1]:
             raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import require_shape
+from kinetree.engines.arguments import refuse_lazy, require_shape
 from kinetree.engines.function import Function
 from kinetree.errors import InputError
 from kinetree.operators import structure
@@ -83,6 +83,7 @@ class Operators:
             guard: Rejects mechanisms without M⁻¹.
             engine: Engine that runs the sweeps.
         """
+        refuse_lazy("operators: q", q)
         q = np.array(q, dtype=np.result_type(np.asarray(q), np.float64))
         require_shape("operators: q", q.shape, (robot.mechanism.nq,))
         if q.ndim != 1:

@@ -7,9 +7,10 @@ The number of threads is the number of cores available to the process, unless se
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, local
 
 from kinetree.engines.locks import Lock
 from kinetree.errors import InputError
@@ -20,6 +21,7 @@ NUMBERS_PER_THREAD = 1 << 20
 _lock = Lock()
 _count: int | None = None
 _pool: Pool | None = None
+_own = local()
 
 
 class Pool:
@@ -57,9 +59,22 @@ def _work(tasks: SimpleQueue[Callable[[], object] | None]) -> None:
 def get_threads() -> int:
     """The number of threads that large batches are spread over."""
     global _count
+    if getattr(_own, "alone", False):
+        return 1
     if _count is None:
         _count = _default_count()
     return _count
+
+
+@contextmanager
+def one() -> Iterator[None]:
+    """Run batches of the current thread in that thread alone, where something else runs several of them at once."""
+    before = getattr(_own, "alone", False)
+    _own.alone = True
+    try:
+        yield
+    finally:
+        _own.alone = before
 
 
 def set_threads(count: int | None) -> None:
