@@ -156,3 +156,22 @@ def test_linearize_takes_out(robot: kt.Model) -> None:
         np.testing.assert_array_equal(one, right)
     with pytest.raises(InputError, match="inverse_dynamics_derivatives: out has 1 arrays, expected 3"):
         robot.linearize(q, q, a=q, out=np.empty((4, 2, 2)))
+
+
+def test_wrenches_on_frames_used_before() -> None:
+    """The second call on the same frames takes a short cut; what it takes and returns is the same."""
+    robot = kt.zoo.double_pendulum()
+    q, first, second = np.array([0.3, -0.2]), np.arange(6.0), -(np.arange(6.0) ** 2)
+    frames = robot.frames[-2:]
+    alone = robot.forward_dynamics(q, q, q, dict(zip(frames, (first, second), strict=True)))
+    for pair in ((first, second), (first.tolist(), second), (first[::1], np.repeat(second, 2)[::2])):
+        np.testing.assert_array_equal(robot.forward_dynamics(q, q, q, dict(zip(frames, pair, strict=True))), alone)
+    out = np.empty(2)
+    assert robot.forward_dynamics(q, q, q, f_ext=dict(zip(frames, (first, second), strict=True)), out=out) is out
+    np.testing.assert_array_equal(out, alone)
+    swapped = robot.forward_dynamics(q, q, q, dict(zip(frames[::-1], (second, first), strict=True)))
+    np.testing.assert_allclose(swapped, alone, rtol=1e-14)
+    batch = robot.forward_dynamics(q, q, q, dict(zip(frames, (np.tile(first, (3, 1)), second), strict=True)))
+    np.testing.assert_array_equal(batch, np.tile(alone, (3, 1)))
+    with pytest.raises(InputError, match=rf"the wrench on {frames[0]!r} has shape \(3,\)"):
+        robot.forward_dynamics(q, q, q, dict(zip(frames, (first[:3], np.arange(9.0)), strict=True)))

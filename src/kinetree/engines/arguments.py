@@ -52,6 +52,8 @@ def is_lazy(value: Any) -> bool:
     """Whether this is a Dask collection or xarray object, or a mapping that has one."""
     if type(value) in PLAIN or isinstance(value, (list, tuple)):
         return False
+    if type(value) is dict and PLAIN.issuperset(map(type, value.values())):
+        return False
     graph = getattr(value, "__dask_graph__", None)
     if graph is None:
         return isinstance(value, Mapping) and any(map(is_lazy, value.values()))
