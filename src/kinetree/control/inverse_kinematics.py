@@ -1,39 +1,39 @@
 """Inverse kinematics by Levenberg–Marquardt with restarts, for many targets at once.
 
-With e the errors of all targets (`pose_error`) and J their Jacobian, a step is
-
-    Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e         λ = c eᵀe         [S11]                                      (1)
-
-c shrinks when a step reduces the error and grows when it does not. Joints that would exceed a limit stop there; the
-others make up for them. A target that is not reached is retried from the next of a fixed sequence of configurations,
-so a target's result does not depend on the others: it has the same bits alone and in a batch.
-
-[S11] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
-      Robotics 27, 2011.
+Each step is one compiled recursion (`kinetree.algorithms.levenberg_marquardt`), and steps follow each other without
+Python in between. A target that is not reached is retried from the next of a fixed sequence of configurations, so a
+target's result does not depend on the others: it has the same bits alone and in a batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
 from kinetree.control.poses import checked_poses, pose_error
 from kinetree.engines import arguments
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import InputError
 from kinetree.model.model import Model
-from kinetree.operational_space.products import product, times
-from kinetree.operational_space.singular import solved
+from kinetree.operational_space.products import dots, product
+from kinetree.operational_space.tasks import Task, sites_of
 from kinetree.spatial.value import Array
 
-#: Initial c of an attempt, its bounds, and its factors after steps that do and do not reduce the error.
-_DAMPING, _LEAST, _MOST, _BETTER, _WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
-#: Relative error reduction that counts as progress, and the number of steps without progress that ends an attempt.
-_PROGRESS, _PATIENCE = 1e-3, 10
-#: How often a step is recomputed, each time with the joints that exceeded their limits clamped.
-_CLAMPINGS = 3
+#: Steps between two looks at which targets are done.
+_STEPS = 8
+#: Attempts that run side by side, one group after another: few targets need many.
+_GROUPS = (1, 1, 2, 4)
+#: Random configurations among which those that come closest to a target are its starts.
+_POOL = 128
+#: Length that relates rotations to distances in this choice [m].
+_LENGTH = 0.3
 
 
 class InverseKinematics(NamedTuple):
@@ -55,7 +55,7 @@ def inverse_kinematics(
     targets: Mapping[str, Any],
     *,
     start: Any = None,
-    tries: int = 20,
+    tries: int = 40,
     iterations: int = 100,
     tolerance: float = 1e-6,
     limits: bool = True,
@@ -69,7 +69,7 @@ def inverse_kinematics(
         robot: The robot.
         targets: Poses (…, 4, 4) or positions (…, 3) in the world, by frame name.
         start: Starting configuration of the first attempt, (nq,); the middle of the joint limits by default.
-        tries: Maximum number of attempts; those after the first start from random configurations.
+        tries: Maximum number of attempts; those after the first start from random configurations close to the target.
         iterations: Maximum number of steps per attempt.
         tolerance: Largest component of the errors at which a target counts as reached [rad or m].
         limits: Whether joint limits are respected.
@@ -85,21 +85,31 @@ def inverse_kinematics(
     problem = _Problem(robot, targets, limits)
     if tries < 1 or iterations < 1 or not tolerance > 0.0:
         raise InputError(f"tries={tries!r}, iterations={iterations!r} and tolerance={tolerance!r} must be positive")
-    starts = robot.random_configuration(np.random.default_rng(seed), (tries,))
-    starts[0] = problem.middle() if start is None else _start(robot, start)
+    first_start = problem.middle() if start is None else _start(robot, start)
     count = problem.count
-    best = np.repeat(starts[:1], count, axis=0)
+    best = np.repeat(first_start[None], count, axis=0)
     error, attempts = np.full(count, np.inf), np.zeros(count, dtype=int)
-    left = np.arange(count)
     with standard_arithmetic():
-        for first in starts:
-            attempts[left] += 1
-            q, found = problem.search(np.repeat(first[None], len(left), axis=0), left, iterations, tolerance)
-            better = ~(found >= error[left])  # NaN replaces only infinity
-            best[left[better]], error[left[better]] = q[better], found[better]
-            left = left[~(error[left] <= tolerance) & ~np.isnan(error[left])]
-            if not len(left):
-                break
+        left, tried = np.arange(count), 0
+        starts = best[:, None]  # (targets left, attempts, nq)
+        while tried < tries and len(left):
+            if tried == 1:
+                pool = robot.random_configuration(np.random.default_rng(seed), (max(_POOL, tries),))
+                starts = problem.close(left, pool, tries - 1)
+            group = starts[:, : _GROUPS[min(tried, len(_GROUPS) - 1)]]
+            starts = starts[:, group.shape[1] :]
+            # all attempts of a group run, and the first that succeeds counts
+            q, found = problem.search(
+                group.reshape(-1, robot.nq), np.repeat(left, group.shape[1]), iterations, tolerance
+            )
+            q, found = q.reshape(group.shape), found.reshape(group.shape[:2])
+            for i in range(group.shape[1]):
+                waiting = ~(error[left] <= tolerance) & ~np.isnan(error[left])
+                attempts[left[waiting]] += 1
+                better = waiting & ~(found[:, i] >= error[left])  # NaN replaces only infinity
+                best[left[better]], error[left[better]] = q[better, i], found[better, i]
+            missing = ~(error[left] <= tolerance) & ~np.isnan(error[left])
+            left, starts, tried = left[missing], starts[missing], tried + group.shape[1]
     batch = problem.batch
     report = InverseKinematics(error.reshape(batch), (error <= tolerance).reshape(batch), attempts.reshape(batch))
     return best.reshape(*batch, robot.nq), report
@@ -121,16 +131,22 @@ class _Problem:
         poses = [np.broadcast_to(pose, (*self.batch, 4, 4)).reshape(-1, 4, 4) for pose, _ in given.values()]
         self._targets = np.stack(poses, axis=1)
         self._rows = [6 * i + row for i, (_, rows) in enumerate(given.values()) for row in rows]
-        self._limited = [joint for joint in robot.joints if joint.nq == 1 and limits]
-        self._q = np.array([joint.q_start for joint in self._limited], dtype=int)
-        self._v = np.array([joint.v_start for joint in self._limited], dtype=int)
-        self._low, self._high = robot.lower_limits[self._q], robot.upper_limits[self._q]
+        turned = [len(rows) == 6 for _, rows in given.values()]
+        self._weights = np.array([[1.0] * 3 + [_LENGTH * turns] * 9 for turns in turned])
+        self._tasks = tuple(Task(name, rows) for name, (_, rows) in given.items())
+        self._low, self._high = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf)
+        self._bounded = np.zeros(robot.nv)
+        for joint in robot.joints:
+            if joint.nq == 1 and limits:
+                self._low[joint.q_start] = robot.lower_limits[joint.q_start]
+                self._high[joint.q_start] = robot.upper_limits[joint.q_start]
+                self._bounded[joint.v_start] = 1.0
 
     def middle(self) -> Array:
         """Joints with limits at mid-range, all others neutral."""
         q = self.robot.neutral()
         bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        q[self._q[bounded]] = 0.5 * (self._low + self._high)[bounded]
+        q[bounded] = 0.5 * (self._low + self._high)[bounded]
         return q
 
     def errors(self, q: Array, which: Array) -> Array:
@@ -139,58 +155,52 @@ class _Problem:
         e = pose_error(now, self._targets[which])
         return e.reshape(len(q), -1)[:, self._rows]
 
-    def jacobian(self, q: Array) -> Array:
-        """J of all rows, (n, r, nv)."""
-        J = self.robot.jacobian(q, self.frames, "local_world_aligned")
-        return J.reshape(len(q), -1, J.shape[-1])[:, self._rows]
+    def close(self, which: Array, pool: Array, count: int) -> Array:
+        """For some targets, the configurations of a pool that come closest to them, closest first, (n, count, nq)."""
+
+        def features(T: Array) -> Array:
+            found = np.concatenate([T[..., :3, 3], T[..., :3, :3].reshape(*T.shape[:-2], 9)], axis=-1) * self._weights
+            return np.ascontiguousarray(found.reshape(len(T), -1))
+
+        there, here = features(self.robot.pose(pool, self.frames)), features(self._targets[which])
+        distance = dots(there, there) - 2.0 * product(here, there.T)
+        return pool[np.argsort(distance, axis=1, kind="stable")[:, :count]]
 
     def search(self, q: Array, which: Array, iterations: int, tolerance: float) -> tuple[Array, Array]:
-        """One attempt at some targets: final configurations and their errors."""
-        e = self.errors(q, which)
-        cost, damping = _squares(e), np.full(len(q), _DAMPING)
-        idle = np.zeros(len(q), dtype=int)
-        for _ in range(iterations):
-            open_ = np.flatnonzero((np.abs(e).max(axis=1) > tolerance) & (idle < _PATIENCE))
+        """One attempt at each of some targets, from q: final configurations, (n, nq), and their errors, (n,)."""
+        open_ = np.arange(len(q))
+        state, error = np.tile([DAMPING, 0.0], (len(q), 1)), np.empty(len(q))
+        # the recursion's 2 sin(θ/2) is at least θ(1 − θ²/24)
+        within = tolerance * max(0.5, 1.0 - tolerance * tolerance / 24.0)
+        limits = self._low, self._high, self._bounded, within
+        for done in range(0, iterations, _STEPS):
+            steps = _steps(self.robot, self._tasks, min(_STEPS, iterations - done))
+            # the last error is that before the last step, which leaves finished samples as they are
+            q[open_], state[open_], error[open_] = steps(q[open_], state[open_], self._targets[which[open_]], *limits)
+            open_ = open_[(error[open_] > within) & (state[open_, 1] < PATIENCE)]
             if not len(open_):
                 break
-            step = self._step(q[open_], e[open_], damping[open_] * cost[open_])
-            after = self.robot.integrate(q[open_], step)
-            after[:, self._q] = np.clip(after[:, self._q], self._low, self._high)
-            e_after = self.errors(after, which[open_])
-            cost_after = _squares(e_after)
-            helps = cost_after < cost[open_]
-            slow = ~(cost_after < (1.0 - _PROGRESS) * cost[open_])
-            idle[open_] = np.where(slow, idle[open_] + 1, 0)
-            damping[open_] = np.clip(damping[open_] * np.where(helps, _BETTER, _WORSE), _LEAST, _MOST)
-            moved = open_[helps]
-            q[moved], e[moved], cost[moved] = after[helps], e_after[helps], cost_after[helps]
-        return q, np.abs(e).max(axis=1)
-
-    def _step(self, q: Array, e: Array, damping: Array) -> Array:
-        """(1), with joints that would exceed a limit stopped there, and the others making up for it."""
-        J = self.jacobian(q)
-        slope = times(np.swapaxes(J, -1, -2), e)[:, self._v]
-        at = q[:, self._q]
-        stuck = ((at <= self._low) & (slope < 0.0)) | ((at >= self._high) & (slope > 0.0))
-        free, fixed = np.ones((len(q), J.shape[-1])), np.zeros((len(q), J.shape[-1]))
-        free[:, self._v] = np.where(stuck, 0.0, 1.0)
-        for _ in range(_CLAMPINGS):
-            own = J * free[:, None, :]
-            back = np.swapaxes(own, -1, -2)
-            A = product(own, back)
-            A = A + (damping + 1e-15)[:, None, None] * np.eye(A.shape[-1])
-            x, _ = solved(A, e - times(J, fixed), np.diagonal(A, axis1=-2, axis2=-1))
-            step = fixed + times(back, x)
-            would = at + step[:, self._v]
-            beyond = (free[:, self._v] > 0.0) & ((would < self._low) | (would > self._high))
-            fixed[:, self._v] = np.where(beyond, np.clip(would, self._low, self._high) - at, fixed[:, self._v])
-            free[:, self._v] = np.where(beyond, 0.0, free[:, self._v])
-        return step
+        missed = np.flatnonzero(~(error <= within))
+        if len(missed):
+            error[missed] = np.abs(self.errors(q[missed], which[missed])).max(axis=1)
+        return q, error
 
 
-def _squares(e: Array) -> Array:
-    total: Array = np.add.reduce(np.ascontiguousarray(e * e), axis=-1)
-    return total
+@lru_cache(maxsize=64)
+def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
+    """Several steps: final q, state, and the largest error before the last step."""
+    sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
+    step = bind(levenberg_marquardt, robot.mechanism, sites, "inverse_kinematics")
+    inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]
+    sequence = Sequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
+    q, state = (sequence.variable(place) for place in sequence.inputs[:2])
+    with sequence.loop(count):
+        after, state_after, _, largest, _ = sequence.call(step, q, state, *sequence.inputs[2:])
+        sequence.copy(after, q)
+        sequence.copy(state_after, state)
+    for place, result in zip((q, state, largest), sequence.outputs, strict=True):
+        sequence.copy(place, result)
+    return sequence.finish()
 
 
 def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:

@@ -1,0 +1,239 @@
+"""One Levenberg–Marquardt step of inverse kinematics, within joint limits. Cost O(n·r + n·r² + r³) for r rows.
+
+    pass      loop              leaves
+    look      scatter, frames   error e and Jacobian J of the rows at q
+    step      columns, rows     Δ = Jᵀ (J Jᵀ + λ 1)⁻¹ e,  λ = c eᵀe  [S11]; joints that would exceed a limit stop there,
+                                and the others make up for them
+    move      scatter           q ⊕ Δ, within the limits
+    look      scatter, frames   error there; the step is taken if it is smaller
+
+The error of an orientation is 2 sin(θ/2) about the axis of the remaining rotation: unlike sin θ it grows up to half a
+turn, and it needs no arctangent. The damping c shrinks with steps that help and grows with others. A sample within the
+tolerance, or without progress for `PATIENCE` steps, stays as it is, so that any number of steps may follow.
+
+[S11] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
+      Robotics 27, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms import tree_frame
+from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms.operational_space import inversion
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.scalar import magnitude, select, sqrt
+from kinetree.spatial.value import Array
+
+#: Initial c of an attempt, its bounds, and its factors after steps that do and do not help.
+DAMPING, LEAST, MOST, BETTER, WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
+#: Relative reduction of eᵀe that counts as progress, and the number of steps without it that ends an attempt.
+PROGRESS, PATIENCE = 1e-3, 10.0
+#: How often a step is recomputed, each time with the joints that exceeded their limits clamped.
+CLAMPINGS = 3
+# Half a turn away, the axis is lost in rounding: 1 + cos θ is not smaller than this.
+_HALF_TURN = 1e-12
+_NEVER_ZERO = 1e-15
+_UNBOUNDED = 1e300
+
+
+@algorithm(
+    q=("q",),
+    state=(2,),
+    target=("frames", 4, 4),
+    low=("q",),
+    high=("q",),
+    bounded=("v",),
+    tolerance=(),
+    q_end=("q",),
+    state_end=(2,),
+    cost=(),
+    largest=(),
+    after=(),
+    outputs=("q_end", "state_end", "cost", "largest", "after"),
+    sparse=("q_end", "cost", "largest", "after"),
+)
+def levenberg_marquardt(
+    tree: Tree,
+    q: Indexed,
+    state: Indexed,
+    target: Indexed,
+    low: Indexed,
+    high: Indexed,
+    bounded: Indexed,
+    tolerance: Indexed,
+    q_end: Indexed,
+    state_end: Indexed,
+    cost: Indexed,
+    largest: Indexed,
+    after: Indexed,
+) -> None:
+    """A step from q.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        state: The damping c, and the number of steps without progress, (2,).
+        target: Poses of the frames, (m, 4, 4).
+        low: Lower limits, −∞ where there are none, (nq,).
+        high: Upper limits, ∞ where there are none, (nq,).
+        bounded: 1 for degrees of freedom with limits, else 0, (nv,).
+        tolerance: Largest component of an error that counts as none [rad or m].
+        q_end: Configuration after the step, (nq,).
+        state_end: State after the step, (2,).
+        cost: eᵀe at q.
+        largest: Largest component of e at q.
+        after: eᵀe where the step leads.
+    """
+    J, e, step = tree.array("rows", "v"), tree.array("rows"), tree.array("v")
+    for row in tree.task_rows():
+        for c in tree.columns():
+            J[row, c] = 0.0
+    _look(tree, q, target, e, J)
+    for row in tree.task_rows():
+        size = _magnitude(e[row])
+        cost[...] = cost[...] + size * size
+        largest[...] = _less(largest[...], size, size, largest[...])
+    _step(tree, q, e, J, low, high, bounded, state[...][0] * cost[...] + _NEVER_ZERO, step)
+
+    for k, _ in tree.scatter():
+        moved = k.manifold.integrate(q[k], np.array([step[c] for c in k.columns()]))
+        q_end[k] = np.array([_between(*each) for each in zip(moved, low[k], high[k], strict=True)])
+    _look(tree, q_end, target, e, None)
+    for row in tree.task_rows():
+        after[...] = after[...] + e[row] * e[row]
+
+    # 1 while the sample is open; 1 if the step is taken
+    damping, idle = state[...]
+    open_ = _less(tolerance[...], largest[...], _less(idle, PATIENCE, 1.0, 0.0), 0.0)
+    taken = _less(after[...], cost[...], open_, 0.0)
+    for k, _ in tree.scatter():
+        q_end[k] = np.array([_where(taken, x, y) for x, y in zip(q_end[k], q[k], strict=True)])
+    changed = _between(damping * _where(taken, BETTER, WORSE), LEAST, MOST)
+    waited = _less(after[...], (1.0 - PROGRESS) * cost[...], 0.0, idle + 1.0)
+    state_end[...] = np.array([_where(open_, changed, damping), _where(open_, waited, idle)])
+
+
+def _look(tree: Tree, q: Indexed, target: Indexed, e: Indexed, J: Indexed | None) -> None:
+    """Write the errors of all rows and, to an array that is zero, their Jacobian."""
+    view, S = VIEWS["local_world_aligned"], tree.array("v")
+    tree_frame.start(tree)
+    for k, parent in tree.scatter():
+        tree_frame.place(k, parent, q)
+        if J is not None:
+            for c in k.columns():
+                S[c] = c.of(k.S)
+    for frame, carrier in tree.frames("frame"):
+        C, T = frame.X @ carrier.C, target[frame]
+        error = np.concatenate([_turn(T[:3, :3] @ C.E), T[:3, 3] - (C.r + carrier.origin)])
+        for row in frame.rows():
+            e[row] = error[row.component]
+        if J is not None:
+            seen = view(C, carrier.origin)
+            for c in tree.support(frame):
+                motion = (seen @ S[c]).data
+                for row in frame.rows():
+                    J[row, c] = motion[row.component]
+
+
+def _turn(E: Array) -> Array:
+    """2 sin(θ/2) times the axis, from the rotation between two orientations."""
+    sines = np.array([0.5 * (E[2, 1] - E[1, 2]), 0.5 * (E[0, 2] - E[2, 0]), 0.5 * (E[1, 0] - E[0, 1])])
+    square = 0.25 * (1.0 + E[0, 0] + E[1, 1] + E[2, 2])  # cos²(θ/2)
+    turn: Array = sines / sqrt(_less(square, _HALF_TURN, _HALF_TURN, square))
+    return turn
+
+
+def _step(
+    tree: Tree,
+    q: Indexed,
+    e: Indexed,
+    J: Indexed,
+    low: Indexed,
+    high: Indexed,
+    bounded: Indexed,
+    damping: Any,
+    step: Indexed,
+) -> None:
+    """Δ, with joints that would exceed a limit stopped there, and the others making up for it."""
+    down, up, free, fixed = (tree.array("v") for _ in range(4))
+    A, rest, x = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
+    for k, _ in tree.scatter():
+        own = list(k.columns())
+        # a coordinate without a limit stands in for it itself; the way there is not used
+        ends = [
+            np.array([_less(_magnitude(end), _UNBOUNDED, end, at) for end, at in zip(limit[k], q[k], strict=True)])
+            for limit in (low, high)
+        ]
+        rooms = [k.manifold.difference(q[k], end) for end in ends]
+        for i, c in enumerate(own):
+            down[c] = _where(bounded[c], rooms[0][i], -_UNBOUNDED)
+            up[c] = _where(bounded[c], rooms[1][i], _UNBOUNDED)
+            step[c] = 0.0
+            fixed[c] = 0.0
+    for row in tree.task_rows():
+        entry = e[row]
+        for c in tree.columns():
+            step[c] = step[c] + J[row, c] * entry  # the slope, for the moment
+    for c in tree.columns():
+        stuck_down = _less(down[c], 0.0, 0.0, _less(step[c], 0.0, 1.0, 0.0))
+        stuck_up = _less(-up[c], 0.0, 0.0, _less(-step[c], 0.0, 1.0, 0.0))
+        free[c] = 1.0 - _less(stuck_down, stuck_up, stuck_up, stuck_down)
+
+    for _ in range(CLAMPINGS):
+        for one in tree.task_rows():
+            rest[one] = e[one]
+            x[one] = 0.0
+            for other in tree.task_rows(one):
+                A[one, other] = 0.0
+            A[one, one] = damping
+        for c in tree.columns():
+            w, held = free[c], fixed[c]
+            for one in tree.task_rows():
+                entry = J[one, c]
+                rest[one] = rest[one] - entry * held
+                entry = w * entry
+                for other in tree.task_rows(one):
+                    A[one, other] = A[one, other] + entry * J[other, c]
+            step[c] = held
+        inversion.sweep(tree, A)
+        for one in tree.task_rows():
+            for other in tree.task_rows(one):
+                A[other, one] = A[one, other]
+        for one in tree.task_rows():
+            entry = rest[one]
+            for other in tree.task_rows():
+                x[other] = x[other] - A[one, other] * entry
+        for row in tree.task_rows():
+            entry = x[row]
+            for c in tree.columns():
+                step[c] = step[c] + free[c] * (J[row, c] * entry)
+        for c in tree.columns():
+            would = _between(step[c], down[c], up[c])
+            over = _less(-_magnitude(step[c] - would), 0.0, free[c], 0.0)
+            fixed[c] = _where(over, would, fixed[c])
+            free[c] = _where(over, 0.0, free[c])
+            # in the last round, what is left over is cut off
+            step[c] = would
+
+
+def _between(x: Any, low: Any, high: Any) -> Any:
+    return _less(x, low, low, _less(-x, -high, high, x))
+
+
+def _less(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """x where a < b, else y; a depends on the sample."""
+    return select(*(np.asarray(each)[()] for each in (a, b, x, y)))
+
+
+def _where(flag: Any, x: Any, y: Any) -> Any:
+    """x where a flag is 1, y where it is 0."""
+    return _less(flag, 0.5, y, x)
+
+
+def _magnitude(x: Any) -> Any:
+    return magnitude(np.asarray(x)[()])
