@@ -18,7 +18,7 @@ from tests.fuzz.run import run
 
 def options_of(rng: random.Random) -> dict[str, Any]:
     """Arguments of `load` that no file makes wrong."""
-    return {"floating_base": rng.random() < 0.3, "mimic": rng.choice(("independent", "lock"))}
+    return {"floating_base": rng.random() < 0.3, "mimic": rng.choice(("couple", "independent", "lock"))}
 
 
 def seeds(folder: Path | None) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def make(file: str, floating: bool) -> Pair:
     path = str(ROBOTS / file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
-        robot = kt.load(path, floating_base=floating)
+        robot = kt.load(path, floating_base=floating, mimic="independent")
     model = pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer()) if floating else pin.buildModelFromUrdf(path)
     children = {joint.name: joint.child for joint in (*robot.joints, *robot.fixed_joints)}
     frames = {}

@@ -168,7 +168,9 @@ def test_kinds_roots_and_options() -> None:
     mimic = joint("n", "a", "d", inside='<axis><mimic joint="w"><multiplier>2</multiplier><reference>1</reference>'
                   "<offset>.5</offset></mimic></axis>")  # fmt: skip
     with pytest.warns(ModelWarning, match=r"n = 2·w \+ -1.5"):
-        kt.load(sdf(*parts, joint("w", "world", "a"), link("d"), mimic))
+        kt.load(sdf(*parts, joint("w", "world", "a"), link("d"), mimic), mimic="independent")
+    coupled = quiet(sdf(*parts, joint("w", "world", "a"), link("d"), mimic))
+    assert coupled.q_to_dict(coupled.q_from_dict({"w": 0.25}))["n"] == -1.0
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ def demo(
     Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows the cost of each.
     On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
     """
-    model, warnings = (None, []) if robot is None else load(robot, floating_base)
+    # not every function exists for coupled joints
+    model, warnings = (None, []) if robot is None else load(robot, floating_base, mimic="independent")
     _warn(warnings)
     _require_memory("--batch", batch, model or kt.zoo.humanoid24())
     if not demonstration.run(console(), seed, batch, model):
@@ -122,7 +123,7 @@ def check(
 
     URDF is compared with Pinocchio, MJCF with MuJoCo, if installed. The exit code is 1 if anything fails.
     """
-    model, warnings = load(robot, floating_base)
+    model, warnings = load(robot, floating_base, mimic="independent")  # as Pinocchio does
     _warn(warnings)
     _require_memory("--samples", samples, model)
     if not report.run(console(), robot, model, floating_base, seed, samples):

@@ -50,6 +50,7 @@ def as_json(robot: kt.Model, warnings: list[str]) -> str:
                 }
                 for body in robot.bodies
             ],
+            "couplings": [str(coupling) for coupling in robot.couplings],
             "joints": [_joint(joint) for joint in (*robot.joints, *robot.fixed_joints)],
             "frames": list(robot.frames),
             "warnings": warnings,
@@ -65,6 +66,10 @@ def show(console: Console, robot: kt.Model, warnings: list[str]) -> None:
     if robot.joints:
         console.print()
         console.print(_joints(robot))
+    if robot.couplings:
+        console.print("\ncoupled joints:")
+        for coupling in robot.couplings:
+            console.print(f"  {safe(coupling)}")
     com = center_of_mass(robot)
     where = "" if com is None else f", centre of mass in the neutral configuration {_numbers(com)} m"
     console.print(f"\nmass {robot.mass:.6g} kg{where}")
@@ -83,7 +88,7 @@ def _joint(joint: Joint) -> dict[str, Any]:
         "child": joint.child,
         "placement": joint.placement.tolist(),
         "axes": joint.axes.tolist(),
-        "q": [joint.q_slice.start, joint.q_slice.stop] if joint.nv else None,
+        "q": [joint.q_slice.start, joint.q_slice.stop] if joint.nq else None,
         "v": [joint.v_slice.start, joint.v_slice.stop] if joint.nv else None,
         "limits": {
             name: [bound if math.isfinite(bound) else None for bound in getattr(limits, name)]

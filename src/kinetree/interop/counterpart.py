@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.arguments import require_shape
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.interop.codec import Codec
 from kinetree.model.coordinates import checked, numbers
 from kinetree.model.joint import Joint
@@ -53,6 +53,12 @@ class Counterpart(ABC):
 
     def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
         # places of all moving joints, by name in Kinetree
+        coupled = next((joint for joint in robot.joints if joint.coupled), None)
+        if coupled is not None:
+            raise UnsupportedError(
+                f"joint {coupled.name!r} is coupled to others, and has no coordinate that could be converted; convert "
+                f'the robot with all coordinates, for example loaded with mimic="independent"'
+            )
         self.robot, self.nq, self.nv = robot, nq, robot.nv
         self._groups = _grouped(robot.joints, places)
         columns = np.empty(robot.nv, dtype=np.intp)  # for each of their velocities, the index of ours

@@ -18,7 +18,7 @@ def load(
     *,
     floating_base: bool = False,
     root: str | None = None,
-    mimic: str = "independent",
+    mimic: str = "couple",
     lock: Mapping[str, Any] | None = None,
     joint_order: Sequence[str] | None = None,
     gravity: Any = None,
@@ -37,7 +37,8 @@ def load(
         source: A path, or the content of a file: a string that starts with "<" is content.
         floating_base: Whether root links float, on a joint "root_joint"; otherwise they are fixed to the world.
         root: Load only this link and its descendants. By default everything is loaded; several roots make a forest.
-        mimic: "independent" gives mimic joints coordinates of their own; "lock" fixes them at the position that follows
+        mimic: "couple" makes mimic joints follow the joints they mimic, as the file says: they have no coordinates in
+            q and v. "independent" gives them coordinates of their own; "lock" fixes them at the position that follows
             from the neutral or locked position of the joints they mimic.
         lock: Joints to fix, by name, with their configurations.
         joint_order: Names of moving joints in the desired order of their coordinates. Coordinates are ordered depth

@@ -1,4 +1,4 @@
-"""Mimic joints: made independent and reported, or locked at the position that follows from the mimicked joint."""
+"""Mimic joints: coupled to the joints that they mimic, locked where these put them, or made independent."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from kinetree.loading.description import Hinge, Mimic
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
+from kinetree.model.coupling import LinearCoupling
 
 
-def locks_of(
+def mimicked(
     hinges: Mapping[str, Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
-) -> dict[str, object]:
-    """Joints to lock, by name, with their configurations: those that the user locks, and mimic joints.
+) -> tuple[list[LinearCoupling], dict[str, object]]:
+    """Couplings, and joints to lock, by name, with their configurations: those that the user locks, and mimic joints.
 
     Args:
         hinges: The joints of the model.
         joints: All joints of the file, possibly more than those of the model.
         options: The options of `load`.
-        findings: Collects mimic joints.
+        findings: Collects mimic joints that cannot be treated as asked.
     """
+    couplings: list[LinearCoupling] = []
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
     for hinge in hinges.values():
@@ -35,15 +37,36 @@ def locks_of(
         if mimic.joint not in joints:
             findings.add("joints that mimic a joint that is not in the file", rule, hinge.line)
         elif options.mimic == "independent":
-            findings.add(
-                'mimic joints have independent coordinates here (load with mimic="lock" to fix them, or couple them in '
-                "your code)",
-                rule,
-                hinge.line,
-            )
+            findings.add('mimic joints have independent coordinates (load with mimic="couple")', rule, hinge.line)
         if options.mimic == "lock":
             locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
-    return locks
+        elif options.mimic == "couple" and mimic.joint in joints:
+            _require_end(hinge.name, joints, findings.file)
+            leader = hinges.get(mimic.joint)
+            # a leader that cannot move, or is not part of the model, holds its followers; so does a multiplier of zero
+            if leader is None or leader.kind == "fixed" or mimic.multiplier == 0.0:
+                locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
+            elif leader.kind not in ("revolute", "prismatic"):
+                raise LoadError(
+                    f"joint {clipped(hinge.name)} mimics joint {clipped(leader.name)}, a {leader.kind} joint; only "
+                    'joints with one coordinate can be mimicked. Delete its <mimic>, or load with mimic="independent"',
+                    findings.file,
+                    hinge.line,
+                )
+            else:
+                slopes = np.array([1.0, -mimic.multiplier])
+                couplings.append(LinearCoupling((hinge.name, mimic.joint), slopes, mimic.offset))
+    return couplings, locks
+
+
+def _require_end(name: str, joints: Mapping[str, Hinge], file: str) -> None:
+    """Raise if a joint mimics itself, directly or through others."""
+    first, seen = name, set[str]()
+    while name in joints and (mimic := joints[name].mimic) is not None:
+        if name in seen:
+            raise LoadError(f"joint {clipped(first)} mimics itself; delete its <mimic>", file, joints[first].line)
+        seen.add(name)
+        name = mimic.joint
 
 
 def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], file: str) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from kinetree.errors import InputError
 
 #: Values of `load(mimic=…)`.
-MIMIC = ("independent", "lock")
+MIMIC = ("couple", "independent", "lock")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Options:
 
     floating_base: bool = False
     root: str | None = None
-    mimic: str = "independent"
+    mimic: str = "couple"
     lock: dict[str, Any] = field(default_factory=dict)
     joint_order: tuple[str, ...] = ()
     gravity: Any = None

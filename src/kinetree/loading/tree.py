@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kinetree.errors import InputError, LoadError, UnknownNameError
+from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
 from kinetree.loading.description import Hinge, Link
 from kinetree.loading.findings import Findings
-from kinetree.loading.mimic import locks_of
+from kinetree.loading.mimic import mimicked
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
 from kinetree.model.body import Body
@@ -73,8 +73,11 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
         q_start, v_start = q_start + kind.nq, v_start + kind.nv
     _note_inertias(order, hinges, links, findings)
     gravity = _GRAVITY if options.gravity is None else options.gravity
-    model = Model(name, gravity, bodies, moves)
-    locks = locks_of({hinge.name: hinge for hinge in hinges}, joints, options, findings)
+    couplings, locks = mimicked({hinge.name: hinge for hinge in hinges}, joints, options, findings)
+    try:
+        model = Model(name, gravity, bodies, moves, couplings=couplings)
+    except ModelError as error:
+        raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model

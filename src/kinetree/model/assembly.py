@@ -1,22 +1,30 @@
-"""Assembles nodes from bodies and joints: merges fixed bodies, aligns axes with z, splits joints into stages."""
+"""Assembles nodes from bodies and joints: merges fixed bodies, aligns axes with z, splits joints into stages.
+
+Bodies whose joints are coupled become one node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from kinetree.errors import ModelError
+from kinetree.model.aggregation import Cluster
 from kinetree.model.body import Body, Frame
+from kinetree.model.cluster import ClusterKind, Inner, InnerConstants, SlotKind
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
+from kinetree.model.joints.base import Stage
 from kinetree.model.node import JointedBody
 from kinetree.model.placement import alignment, pose_of, transform_of
 from kinetree.model.record import frozen
 from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import RigidInertia, spread
@@ -27,7 +35,11 @@ _ROWS3, _COLUMNS3 = np.triu_indices(3)
 
 
 def assemble(
-    bodies: Sequence[Body], joints: Mapping[str, Joint], frames: Sequence[Frame], gravity: Array
+    bodies: Sequence[Body],
+    joints: Mapping[str, Joint],
+    frames: Sequence[Frame],
+    gravity: Array,
+    clusters: Clusters | None = None,
 ) -> tuple[Mechanism, tuple[Site, ...]]:
     """The nodes of a model and its frames: the world's, each body's, then the extra ones.
 
@@ -36,57 +48,216 @@ def assemble(
         joints: The joint of each body, fixed ones included, by the body's name.
         frames: Extra frames.
         gravity: (3,) [m/s²].
+        clusters: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
     """
-    nodes: list[_Node] = []
-    # the node that carries each body, and the pose of the body's link frame in it
-    carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
-    general: dict[str, Node] = {}
-    for body in bodies:
-        joint = joints[body.name]
+    if clusters is None:
+        rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies])
+        return rigid.mechanism(gravity), rigid.sites(frames)
+    # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
+    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
+    lean = _Assembly(bodies, joints, members, clusters.order)
+    full = _Assembly(bodies, joints, members, clusters.order, every=True)
+    return replace(lean.mechanism(gravity), reaching=full.mechanism(gravity)), full.sites(frames)
+
+
+class Clusters(NamedTuple):
+    """The clusters of a model.
+
+    Attributes:
+        clusters: Each with its bodies.
+        order: Bodies in the order of nodes; those of a cluster together, with the bodies that are fixed to them.
+    """
+
+    clusters: Sequence[Cluster]
+    order: Sequence[tuple[str, ...]]
+
+
+class _Assembly:
+    """Nodes under construction.
+
+    Args:
+        bodies: Depth first.
+        joints: The joint of each body, by the body's name.
+        clusters: Clusters by their first body.
+        order: Bodies in the order of nodes.
+        every: Whether all bodies of clusters get exits.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[Body],
+        joints: Mapping[str, Joint],
+        clusters: Mapping[str, Cluster],
+        order: Sequence[tuple[str, ...]],
+        every: bool = False,
+    ) -> None:
+        self._bodies, self._joints = bodies, joints
+        self._by_name = {body.name: body for body in bodies}
+        self._nodes: list[_Node] = []
+        # the node that carries each body, and the pose of the body's link frame in it
+        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
+        self._general: dict[str, Node] = {}
+        self._clusters: list[_Built] = []
+        # the place of each body that is inside a cluster
+        self._inside: dict[str, tuple[_Built, int, Array]] = {}
+        for group in order:
+            if group[0] in clusters:
+                self._add_cluster(clusters[group[0]], group, every)
+            else:
+                for name in group:
+                    self._add(self._by_name[name], joints[name])
+
+    def _add(self, body: Body, joint: Joint) -> None:
+        """Add a body that is not part of a cluster."""
+        nodes, general = self._nodes, self._general
         if joint.parent in general:
             start = _outlet(body.name, joint, general[joint.parent])
             way_out = ExitKind(start, size(general[joint.parent]))
-            nodes.append(_Node(body.name, carriers[joint.parent][0], way_out, _NOWHERE, np.zeros(0), np.zeros(0)))
-            carriers[body.name] = len(nodes) - 1, _NOWHERE
-            continue
-        carrier, at = carriers[joint.parent]
+            parent = self._carriers[joint.parent][0]
+            nodes.append(_Node(body.name, parent, way_out, _NOWHERE, np.zeros(0), np.zeros(0)))
+            self._carriers[body.name] = len(nodes) - 1, _NOWHERE
+            return
+        carrier, at = self._carrier(joint.parent)
         at = _composed(at, joint.placement)
         if joint.node is not None:
             if body.mass:
                 raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
             nodes.append(_Node(body.name, carrier, joint.node.kind, at, joint.armature, joint.own))
-            carriers[body.name], general[body.name] = (len(nodes) - 1, _NOWHERE), joint.node
-            continue
-        stages, v_start = joint.type.stages, 0
-        for count, stage in enumerate(stages, start=1):
-            turn = _turn(joint, count - 1)
-            armature = joint.armature[v_start : v_start + stage.nv]
-            v_start += stage.nv
-            name = body.name if count == len(stages) else f"{body.name} (stage {count} of {joint.name})"
+            self._carriers[body.name], general[body.name] = (len(nodes) - 1, _NOWHERE), joint.node
+            return
+        for name, stage, turn, armature, back in _stages(body.name, joint):
             kind = _kind(stage, bool(armature.any()))
             nodes.append(_Node(name, carrier, kind, _composed(at, turn), armature, joint.own))
-            carrier, at = len(nodes) - 1, turn if turn is _NOWHERE else turn.T
-        carriers[body.name] = carrier, at
-    inertias = _inertias(len(nodes), bodies, [carriers[body.name] for body in bodies])
-    for k, node in enumerate(nodes):
-        if isinstance(node.kind, ExitKind) and inertias[k].any():  # bodies are fixed to an outlet
-            nodes[k] = node._replace(kind=replace(node.kind, loaded=True))
-    mechanism = Mechanism(
-        parents=tuple(node.parent for node in nodes),
-        kinds=tuple(node.kind for node in nodes),
-        parameters=_parameters(nodes, inertias),
-        names=tuple(node.name for node in nodes),
-        gravity=gravity,
-    )
-    solid = [body.name for body in bodies if body.name not in general]
-    named = [("world", *carriers["world"]), *((name, *carriers[name]) for name in solid)]
-    for frame in frames:
-        if frame.body in general:
-            raise ModelError(f"frame {frame.name!r}: {_no_body(frame.body, general[frame.body])}")
-        carrier, at = carriers[frame.body]
-        named.append((frame.name, carrier, _composed(at, frame.placement)))
-    rows = _transforms([at for _, _, at in named])
-    return mechanism, tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
+            carrier, at = len(nodes) - 1, back
+        self._carriers[body.name] = carrier, at
+
+    def _carrier(self, name: str) -> tuple[int, Array]:
+        """The node that carries a body, and the pose of its link frame there; an exit for bodies inside clusters."""
+        if name not in self._inside:
+            return self._carriers[name]
+        built, index, at = self._inside[name]
+        if index not in built.exits:
+            none = np.zeros(0)
+            self._nodes.append(_Node(built.stages[index].name, built.node, None, _NOWHERE, none, none))
+            built.exits[index] = len(self._nodes) - 1
+        return built.exits[index], at
+
+    def _add_cluster(self, cluster: Cluster, group: Sequence[str], every: bool) -> None:
+        """Add a cluster, with the bodies that are fixed to its bodies."""
+        parent, _ = self._carrier(cluster.carrier)
+        shown = ", ".join(cluster.bodies[:4]) + (", …" if len(cluster.bodies) > 4 else "")
+        none = np.zeros(0)
+        self._nodes.append(_Node(f"cluster of {shown}", parent, None, _NOWHERE, none, none))
+        built = _Built(cluster, len(self._nodes) - 1)
+        self._clusters.append(built)
+        for name in group:
+            joint = self._joints[name]
+            if joint.parent in self._inside and self._inside[joint.parent][0] is built:
+                _, index, at = self._inside[joint.parent]
+            else:
+                index, (_, at) = -1, self._carrier(joint.parent)
+            at = _composed(at, joint.placement)
+            for stage_name, stage, turn, armature, back in _stages(name, joint):
+                place = _composed(at, turn)
+                built.stages.append(_Stage(stage_name, joint, index, stage, place, armature))
+                index, at = len(built.stages) - 1, back
+            self._inside[name] = built, index, at
+        if every:
+            carrying = {self._joints[body.name].parent for body in self._bodies if body.name not in group}
+            for name in cluster.bodies:
+                index = self._inside[name][1]
+                fixed = [each for each in group if self._inside[each][1] == index]
+                if not carrying.intersection(fixed):  # others get their exit with what they carry
+                    self._carrier(name)
+
+    def mechanism(self, gravity: Array) -> Mechanism:
+        """The mechanism."""
+        nodes = list(self._nodes)
+        # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
+        firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
+        first = dict(zip(self._clusters, firsts, strict=False))
+        holders = []
+        for body in self._bodies:
+            if body.name in self._inside:
+                built, index, at = self._inside[body.name]
+                holders.append((first[built] + index, at))
+            else:
+                holders.append(self._carriers[body.name])
+        count = len(nodes) + sum(len(built.stages) for built in self._clusters)
+        inertias = _inertias(count, self._bodies, holders)
+        for k, node in enumerate(nodes):
+            if isinstance(node.kind, ExitKind) and inertias[k].any():  # bodies are fixed to an outlet
+                nodes[k] = node._replace(kind=replace(node.kind, loaded=True))
+        constants: dict[int, Array] = {}
+        for built in self._clusters:
+            own = inertias[first[built] : first[built] + len(built.stages)]
+            kind, constants[built.node] = built.finished(own)
+            nodes[built.node] = nodes[built.node]._replace(kind=kind)
+            for slot, index in enumerate(kind.outlets):
+                k = built.exits[index]
+                nodes[k] = nodes[k]._replace(kind=SlotKind(slot, len(kind.outlets), kind.nv))
+                constants[k] = np.zeros(0)
+        return Mechanism(
+            parents=tuple(node.parent for node in nodes),
+            kinds=tuple(_known(node.kind) for node in nodes),
+            parameters=_parameters(nodes, inertias, constants),
+            names=tuple(node.name for node in nodes),
+            gravity=gravity,
+        )
+
+    def sites(self, frames: Sequence[Frame]) -> tuple[Site, ...]:
+        """The frames of the world and of all bodies, then the extra ones."""
+        solid = [body.name for body in self._bodies if body.name not in self._general]
+        named = [("world", *self._carriers["world"]), *((name, *self._carrier(name)) for name in solid)]
+        for frame in frames:
+            if frame.body in self._general:
+                raise ModelError(f"frame {frame.name!r}: {_no_body(frame.body, self._general[frame.body])}")
+            carrier, at = self._carrier(frame.body)
+            named.append((frame.name, carrier, _composed(at, frame.placement)))
+        rows = _transforms([at for _, _, at in named])
+        return tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
+
+
+class _Stage(NamedTuple):
+    """A joint stage inside a cluster; `at` is its pose in its parent at neutral q."""
+
+    name: str
+    joint: Joint
+    parent: int
+    stage: Stage
+    at: Array
+    armature: Array
+
+
+class _Built:
+    """A cluster under construction.
+
+    Args:
+        cluster: Its bodies and couplings.
+        node: Its node.
+    """
+
+    def __init__(self, cluster: Cluster, node: int) -> None:
+        self.cluster, self.node = cluster, node
+        self.stages: list[_Stage] = []
+        self.exits: dict[int, int] = {}  # the nodes of exits, by stage
+
+    def finished(self, inertias: Array) -> tuple[ClusterKind, Array]:
+        """Its kind and constants, given the inertias of its bodies."""
+        placements = _transforms([each.at for each in self.stages])
+        place = {each.joint.name: i for i, each in enumerate(self.stages)}
+        inner, constants = [], []
+        for each, placement, inertia in zip(self.stages, placements, inertias, strict=True):
+            follows = self.cluster.follows.get(each.joint.name)
+            formula = None if follows is None else follows.formula
+            leaders = () if follows is None else tuple(place[leader] for leader in follows.leaders)
+            massive, armed = bool(inertia.any()), bool(each.armature.any())
+            inner.append(Inner(each.parent, each.stage, massive, armed, formula, leaders))
+            numbers = np.array(() if follows is None else follows.constants)
+            own = Transform(placement), RigidInertia(inertia), each.armature, each.joint.own, numbers
+            constants.append(InnerConstants(*own))
+        kind = ClusterKind(tuple(inner), tuple(sorted(self.exits)))
+        return kind, kind.parameters(constants)
 
 
 def displaced(joint: Joint, q: Array) -> Array:
@@ -111,14 +282,31 @@ _kind = cache(JointedBody)
 
 
 class _Node(NamedTuple):
-    """A node under construction; `at` is its pose in its parent at neutral q."""
+    """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end."""
 
     name: str
     parent: int
-    kind: JointedBody | GeneralKind | ExitKind
+    kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None
     at: Array
     armature: Array
     own: Array
+
+
+def _known(kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None) -> NodeKind:
+    if kind is None:
+        raise RuntimeError("a cluster was not finished")
+    return kind
+
+
+def _stages(body: str, joint: Joint) -> Iterator[tuple[str, Stage, Array, Array, Array]]:
+    """For each stage of a joint: a name, the formulas, its frame in link axes, its armature, link axes in its frame."""
+    stages, start = joint.type.stages, 0
+    for count, stage in enumerate(stages, start=1):
+        turn = _turn(joint, count - 1)
+        name = body if count == len(stages) else f"{body} (stage {count} of {joint.name})"
+        armature = joint.armature[start : start + stage.nv]
+        start += stage.nv
+        yield name, stage, turn, armature, turn if turn is _NOWHERE else turn.T
 
 
 def _outlet(body: str, joint: Joint, node: Node) -> int:
@@ -181,12 +369,17 @@ def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, 
     return inertias
 
 
-def _parameters(nodes: Sequence[_Node], inertias: Array) -> tuple[Array, ...]:
+def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, Array]) -> tuple[Array, ...]:
+    """Constants of each node; those of clusters and their exits are given."""
     placements = _transforms([node.at for node in nodes])
-    return tuple(
-        _read_only(node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own))
-        for node, placement, inertia in zip(nodes, placements, inertias)
-    )
+    found = []
+    for k, (node, placement, inertia) in enumerate(zip(nodes, placements, inertias, strict=False)):
+        if isinstance(node.kind, JointedBody | GeneralKind | ExitKind):
+            own = node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own)
+        else:
+            own = clusters[k]
+        found.append(_read_only(own))
+    return tuple(found)
 
 
 def _read_only(array: Array) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from kinetree.errors import ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Body, Frame
+from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
 from kinetree.model.joint import Joint, Limits
@@ -49,6 +51,8 @@ class Builder:
         self._joints: dict[str, Joint] = {}
         self._children: dict[str, str] = {}
         self._frames: dict[str, Frame] = {}
+        self._couplings: list[Coupling] = []
+        self._independent: list[str] = []
 
     def add_body(
         self,
@@ -233,8 +237,121 @@ class Builder:
         self.add_body(f"{name}/root", parent=parent, joint=joint, **settings)
         return self.add_node(name, body, parent=f"{name}/root")
 
+    def couple(
+        self,
+        joint: str | Mapping[str, float],
+        *,
+        to: str | Sequence[str] | None = None,
+        ratio: float | None = None,
+        offset: float = 0.0,
+        poly: Sequence[float] | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> Builder:
+        """Couple joints: gears, belts, differentials, cams, mimic joints.
+
+            b.couple("rotor", to="knee", ratio=9.0, offset=0.1)          # rotor = 9 knee + 0.1
+            b.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0})           # m1 = 4 pitch + 4 roll
+            b.couple("lift", to="cam", poly=[0.02, 0.1, -0.05])          # lift = 0.02 + 0.1 cam − 0.05 cam²
+            b.couple("tip", to="base", function=lambda x: np.sin(x))
+
+        A coupled joint stays among `Model.joints`, but has no coordinate in q and no velocity in v: those belong to the
+        joints that it follows. Joints are named by their own name or by that of their body, and may be added later.
+
+        Args:
+            joint: The joint that follows, or a mapping of joints to coefficients cᵢ of Σ cᵢ qᵢ = offset, of which the
+                first is expressed by the others unless `independent` says otherwise.
+            to: The joint that leads, or several for `function`.
+            ratio: Rate of the follower per rate of the leader.
+            offset: Follower's coordinate at zero of the leader, or the sum of a mapping [rad or m].
+            poly: Coefficients of a polynomial, lowest power first.
+            function: Any function of the leaders' coordinates: arithmetic (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`)
+                without branches. Its derivatives are computed with dual numbers.
+
+        Returns:
+            The builder.
+        """
+        self._couplings.append(_coupling(joint, to, ratio, offset, poly, function))
+        return self
+
+    def independent(self, *joints: str) -> Builder:
+        """Choose joints that keep their own coordinate, where couplings leave a choice.
+
+        Args:
+            *joints: Names of joints or of their bodies.
+
+        Returns:
+            The builder.
+        """
+        for joint in joints:
+            if not isinstance(joint, str):
+                raise ModelError(f"independent() takes names of joints; got {joint!r}")
+        self._independent += joints
+        return self
+
+    def add_rotor(
+        self,
+        joint: str,
+        *,
+        ratio: float,
+        mass: float,
+        inertia: Any = None,
+        com: Any = (0.0, 0.0, 0.0),
+        name: str | None = None,
+        placement: Any = None,
+        axis: Any = None,
+    ) -> Builder:
+        """Add the rotor of a geared motor: a body on the joint's parent that turns `ratio` times as fast as the joint.
+
+        Unlike armature, it has all of a body's inertia: gyroscopic forces, and reaction on the motor's mount.
+
+        Args:
+            joint: Name of the driven joint or of its body, which must have been added.
+            ratio: Turns of the rotor per turn of the joint; negative if it turns the other way.
+            mass: [kg].
+            inertia: About the rotor's centre of mass, in its own axes, (3, 3) [kg m²].
+            com: Centre of mass in the rotor's link frame, (3,) [m].
+            name: Name of the rotor's body; by default that of the joint followed by "_rotor".
+            placement: Pose of the rotor's link frame in the link frame of the joint's parent; by default the joint's.
+            axis: Axis of the rotor in its link frame; by default the joint's.
+
+        Returns:
+            The builder.
+        """
+        driven = self._named_joint(joint, "add_rotor()")
+        if driven.type.nv != 1:
+            raise ModelError(f"add_rotor(): a rotor drives a joint with one coordinate; {joint!r} is {driven.kind}")
+        body = f"{joint}_rotor" if name is None else name
+        self.add_body(
+            body,
+            parent=driven.parent,
+            joint="revolute",
+            placement=driven.placement if placement is None else placement,
+            axis=driven.axes[0] if axis is None else axis,
+            mass=mass,
+            com=com,
+            inertia=inertia,
+        )
+        return self.couple(body, to=joint, ratio=ratio)
+
+    def _named_joint(self, name: str, what: str) -> Joint:
+        """A joint by its own name or its body's."""
+        if name in self._children:
+            return self._joints[self._children[name]]
+        if name in self._joints:
+            return self._joints[name]
+        raise UnknownNameError(f"joint (needed for {what})", name, (*self._children, *self._joints))
+
+    def _resolved(self, coupling: Coupling) -> Coupling:
+        """A coupling that names joints by their own names."""
+        names = tuple(self._named_joint(name, f"the coupling {coupling}").name for name in coupling.joints)
+        return replace(coupling, joints=names)
+
     def build(self) -> Model:
-        """Create the model, numbered depth first, siblings in the order in which they were added."""
+        """Create the model, numbered depth first, siblings in the order in which they were added.
+
+        Raises:
+            ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
+        """
         if not self._bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
         for body in self._bodies.values():
@@ -243,7 +360,9 @@ class Builder:
             self._require_body(frame.body, f"body of frame {frame.name!r}")
         order = self._depth_first()
         bodies, joints = [self._bodies[name] for name in order], [self._joints[name] for name in order]
-        return Model(self.name, self.gravity, bodies, joints, tuple(self._frames.values()))
+        couplings = [self._resolved(coupling) for coupling in self._couplings]
+        independent = [self._named_joint(name, "independent()").name for name in self._independent]
+        return Model(self.name, self.gravity, bodies, joints, tuple(self._frames.values()), couplings, independent)
 
     def _depth_first(self) -> list[str]:
         children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._bodies)}
@@ -285,6 +404,47 @@ class Builder:
         if self.strict:
             raise ModelError(f"{owner}: {problem}")
         warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=3)
+
+
+def _coupling(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, function: Any) -> Coupling:
+    """A coupling from the arguments of `Builder.couple`; names are those that the user gave."""
+    what = "couple()"
+    if isinstance(joint, Mapping):
+        if to is not None or ratio is not None or poly is not None or function is not None:
+            raise ModelError(f"{what}: a mapping of joints takes offset= only")
+        if len(joint) < 2:
+            raise ModelError(f"{what}: a coupling takes two joints or more; got {dict(joint)!r}")
+        coefficients = [float(_numbers(c, 1, f"{what}: the coefficient of {name!r}")[0]) for name, c in joint.items()]
+        if not all(coefficients):
+            raise ModelError(f"{what}: a coefficient is zero; leave that joint out of {dict(joint)!r}")
+        return LinearCoupling(tuple(joint), np.array(coefficients), float(_numbers(offset, 1, f"{what}: offset")[0]))
+    leaders = (to,) if isinstance(to, str) else tuple(to) if isinstance(to, Sequence) else ()
+    if not isinstance(joint, str) or not leaders or not all(isinstance(name, str) for name in leaders):
+        raise ModelError(f"{what}: name the joint that follows, and with to= the one that leads; got {joint!r}, {to!r}")
+    if joint in leaders:
+        raise ModelError(f"{what}: joint {joint!r} cannot follow itself")
+    what = f"{what}: joint {joint!r}"
+    if sum(given is not None for given in (ratio, poly, function)) != 1:
+        raise ModelError(f"{what} needs exactly one of ratio=, poly= and function=")
+    if function is not None:
+        if not callable(function) or offset != 0.0:
+            raise ModelError(f"{what}: function= takes a function of the leaders, which includes any offset")
+        coupling = FunctionCoupling((joint, *leaders), function)
+        _ = coupling.follower  # traces the function
+        return coupling
+    if len(leaders) != 1:
+        raise ModelError(f"{what} follows several joints; give function=, or a mapping of joints to coefficients")
+    if poly is not None:
+        if offset != 0.0:
+            raise ModelError(f"{what}: the offset of a polynomial is its first coefficient; leave offset= out")
+        numbers = _numbers(poly, np.size(poly), f"{what}: poly")
+        if len(numbers) < 2 or not numbers[1:].any():
+            raise ModelError(f"{what}: poly= needs the coefficients of a polynomial that is not constant, lowest first")
+        return PolynomialCoupling((joint, *leaders), numbers)
+    slope = float(_numbers(ratio, 1, f"{what}: ratio")[0])
+    if slope == 0.0:
+        raise ModelError(f"{what}: the ratio is zero, so it never moves; make it a fixed joint")
+    return LinearCoupling((joint, *leaders), np.array([1.0, -slope]), float(_numbers(offset, 1, f"{what}: offset")[0]))
 
 
 def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:

@@ -5,7 +5,7 @@ Joints of the same kind are handled together, so the cost depends on the number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from kinetree.engines.arguments import refuse_lazy, require_shape
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.coupling import Follows
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.quiet import quiet
@@ -37,15 +38,22 @@ class _Group:
 
 
 class Coordinates:
-    """The coordinates q and v of a list of joints."""
+    """The coordinates q and v of a list of joints.
 
-    def __init__(self, joints: Sequence[Joint]) -> None:
+    Args:
+        joints: The joints, in the order of their coordinates.
+        follows: Joints without coordinates of their own, by name: how they follow from others.
+    """
+
+    def __init__(self, joints: Sequence[Joint], follows: Mapping[str, Follows] | None = None) -> None:
         self.joints = tuple(joints)
+        self._follows = dict(follows or {})
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
         members: dict[JointKind, list[Joint]] = {}
         for joint in joints:
-            members.setdefault(joint.type, []).append(joint)
+            if joint.nq:
+                members.setdefault(joint.type, []).append(joint)
         order = dict.fromkeys((*KINDS.values(), *members))
         self._groups = [_group(kind, members[kind]) for kind in order if kind in members]
 
@@ -72,18 +80,51 @@ class Coordinates:
         return q
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
-        return self._from_dict(values, self.neutral(), {joint.name: joint.q_slice for joint in self.joints})
+        places = {joint.name: joint.q_slice for joint in self.joints if joint.nq}
+        if not self._follows or not isinstance(values, Mapping):
+            return self._from_dict(values, self.neutral(), places)
+        q = self._from_dict({k: v for k, v in values.items() if k not in self._follows}, self.neutral(), places)
+        for name in [name for name in values if name in self._follows]:
+            given, found = numbers(name, values[name]), self.q_to_dict(q)[name]
+            off = float(np.max(np.abs(given - found), initial=0.0))
+            if not off <= 1e-9 * max(1.0, float(np.max(np.abs(found), initial=0.0))):
+                leaders = ", ".join(map(repr, self._follows[name].leaders))
+                raise InputError(f"joint {name!r} follows {leaders} and differs by {off:g} from that; leave it out")
+        return q
 
     def v_from_dict(self, values: Mapping[str, Any]) -> Array:
-        return self._from_dict(values, np.zeros(self.nv), {joint.name: joint.v_slice for joint in self.joints})
+        self.require_free(values if isinstance(values, Mapping) else ())
+        places = {joint.name: joint.v_slice for joint in self.joints if joint.nv}
+        return self._from_dict(values, np.zeros(self.nv), places)
 
     def q_to_dict(self, q: Any) -> dict[str, Array]:
         q = checked("q", q, self.nq)
-        return {joint.name: _part(q, joint.q_slice) for joint in self.joints}
+        known = {joint.name: _part(q, joint.q_slice) for joint in self.joints if joint.nq}
+        for name in self._follows:
+            self._follow(name, known)
+        return {joint.name: known[joint.name] for joint in self.joints}
 
     def v_to_dict(self, v: Any) -> dict[str, Array]:
         v = checked("v", v, self.nv)
-        return {joint.name: _part(v, joint.v_slice) for joint in self.joints}
+        return {joint.name: _part(v, joint.v_slice) for joint in self.joints if joint.nv}
+
+    def require_free(self, names: Iterable[str]) -> None:
+        """Raise if one of some joints has no velocity of its own."""
+        for name in names:
+            if name in self._follows:
+                leaders = ", ".join(map(repr, self._follows[name].leaders))
+                raise InputError(f"joint {name!r} is coupled and has no velocity of its own; it follows {leaders}")
+
+    def _follow(self, name: str, known: dict[str, Array]) -> None:
+        """Add the value of a coupled joint, and of those that it follows."""
+        pending = [name]
+        while pending:
+            how = self._follows[pending[-1]]
+            missing = [leader for leader in how.leaders if leader not in known]
+            if not missing:
+                leading = np.array([known[leader] for leader in how.leaders])
+                known[pending.pop()] = np.asarray(how.formula.value(np.array(how.constants), leading))
+            pending += missing
 
     @staticmethod
     def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:

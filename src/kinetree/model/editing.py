@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -88,7 +89,8 @@ class Editing:
         """This robot with other reflected rotor inertias.
 
         Args:
-            armature: By joint name (omitted joints keep theirs), or one number for all, or (nv,) [kg m² or kg].
+            armature: By joint name (omitted joints keep theirs), or one number for all, or one for each degree of
+                freedom of `joints`, coupled ones included [kg m² or kg].
         """
         return _with_joints(self, "armature", armature)
 
@@ -132,6 +134,8 @@ def _variant(
         robot.bodies if bodies is None else bodies,
         surgery.joints_of(robot) if joints is None else joints,
         robot.extra_frames,
+        robot.couplings,
+        robot.independent,
     )
 
 
@@ -147,13 +151,14 @@ def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
     if isinstance(values, Mapping):
         _require_joints(robot, values)
         own = {
-            joint.name: _each(f"{what} of joint {joint.name!r}", values[joint.name], joint.nv)
+            joint.name: _each(f"{what} of joint {joint.name!r}", values[joint.name], joint.type.nv)
             for joint in robot.joints
             if joint.name in values
         }
     else:
-        every = _each(what, values, sum(joint.nv for joint in robot.joints))
-        own = {joint.name: every[joint.v_slice] for joint in robot.joints}
+        every = _each(what, values, sum(joint.type.nv for joint in robot.joints))
+        ends = accumulate(joint.type.nv for joint in robot.joints)
+        own = {joint.name: every[end - joint.type.nv : end] for joint, end in zip(robot.joints, ends, strict=True)}
     for name, numbers in own.items():
         if (numbers < 0.0).any():
             raise ModelError(f"{what} of joint {name!r} is negative: {numbers.tolist()}")

@@ -87,6 +87,7 @@ class Joint(Record):
         q_start: Index of its first coordinate in q.
         v_start: Index of its first velocity in v.
         node: For `kind` "node", the formulas that take the place of a joint and a rigid body.
+        coupled: Whether its coordinate follows from others, so that it has no part of q and v.
     """
 
     name: str
@@ -103,11 +104,12 @@ class Joint(Record):
     q_start: int
     v_start: int
     node: Node | None = None
+    coupled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
         object.__setattr__(self, "axes", frozen(self.axes, (self.type.axes, 3)))
-        shape = (self.nv,)
+        shape = (self.type.nv,)
         for name in ("armature", "damping", "friction"):
             object.__setattr__(self, name, frozen(getattr(self, name), shape))
 
@@ -118,13 +120,13 @@ class Joint(Record):
 
     @property
     def nq(self) -> int:
-        """Number of configuration coordinates."""
-        return self.type.nq
+        """Number of its coordinates in q; zero if it is coupled."""
+        return 0 if self.coupled else self.type.nq
 
     @property
     def nv(self) -> int:
-        """Number of degrees of freedom."""
-        return self.type.nv
+        """Number of its velocities in v; zero if it is coupled."""
+        return 0 if self.coupled else self.type.nv
 
     @property
     def q_slice(self) -> slice:

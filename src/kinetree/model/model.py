@@ -11,9 +11,11 @@ import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
-from kinetree.model.assembly import assemble, displaced
+from kinetree.model.aggregation import Cluster, Linkage, aggregate, condensed
+from kinetree.model.assembly import Clusters, assemble, displaced
 from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import Coordinates, numbers
+from kinetree.model.coupling import Coupling, Follows, reduced_couplings
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
@@ -33,9 +35,11 @@ class Model(Dynamics, Operational, Editing):
         name: Name of the model.
         gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
         bodies: All bodies, depth first, including those behind fixed joints.
-        joints: The moving joints, in the order of q and v.
+        joints: The moving joints, in the order of q and v. Coupled ones are among them, without a part of either.
         fixed_joints: The fixed joints.
         extra_frames: Frames other than the world's and the bodies'.
+        couplings: Couplings between joints.
+        independent: Joints that were chosen not to follow others.
         mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
         sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
     """
@@ -46,14 +50,24 @@ class Model(Dynamics, Operational, Editing):
     joints: tuple[Joint, ...]
     fixed_joints: tuple[Joint, ...]
     extra_frames: tuple[Frame, ...]
+    couplings: tuple[Coupling, ...]
+    independent: tuple[str, ...]
     mechanism: Mechanism
     sites: tuple[Site, ...]
     _every_joint: tuple[Joint, ...]
+    _clusters: tuple[Cluster, ...]
     _coordinates: Coordinates
     _sites_by_name: dict[str, Site]
 
     def __init__(
-        self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame] = ()
+        self,
+        name: str,
+        gravity: Any,
+        bodies: Sequence[Body],
+        joints: Sequence[Joint],
+        frames: Sequence[Frame] = (),
+        couplings: Sequence[Coupling] = (),
+        independent: Sequence[str] = (),
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -63,34 +77,53 @@ class Model(Dynamics, Operational, Editing):
             bodies: Depth first.
             joints: One per body, in the same order, including fixed ones; q_start and v_start are set here.
             frames: Extra frames.
+            couplings: Couplings between joints.
+            independent: Joints that must not follow others.
         """
-        numbered, nq, nv = [], 0, 0
-        for joint in joints:
-            placed = (joint.q_start, joint.v_start) == (nq, nv)
-            numbered.append(joint if placed else replace(joint, q_start=nq, v_start=nv))
+        clusters: Clusters | None = None
+        follows: dict[str, Follows] = {}
+        order = joints
+        if couplings:
+            by_child = {joint.child: joint for joint in joints}
+            linkage = Linkage(bodies, by_child)
+            found = aggregate(linkage, couplings, independent)
+            clusters = Clusters(found, condensed(linkage, bodies, found))
+            order = [by_child[body] for group in clusters.order for body in group]
+            follows = {joint: how for cluster in found for joint, how in cluster.follows.items()}
+        numbered: dict[str, Joint] = {}
+        nq = nv = 0
+        for joint in order:
+            place = nq, nv, joint.name in follows
+            if (joint.q_start, joint.v_start, joint.coupled) != place:
+                joint = replace(joint, q_start=nq, v_start=nv, coupled=place[2])
+            numbered[joint.child] = joint
             nq, nv = nq + joint.nq, nv + joint.nv
-        by_child = {joint.child: joint for joint in numbered}
         gravity = frozen(gravity, (3,))
-        mechanism, sites = assemble(bodies, by_child, frames, gravity)
-        moving = tuple(joint for joint in numbered if joint.nv)
+        mechanism, sites = assemble(bodies, numbered, frames, gravity, clusters)
+        moving = tuple(joint for joint in numbered.values() if joint.type.nv)
+        every = tuple(numbered[body.name] for body in bodies)
         self.__dict__.update(
             name=name,
             gravity=gravity,
             bodies=tuple(bodies),
             joints=moving,
-            fixed_joints=tuple(joint for joint in numbered if not joint.nv),
+            fixed_joints=tuple(joint for joint in every if not joint.type.nv),
             extra_frames=tuple(frames),
+            couplings=tuple(couplings),
             mechanism=mechanism,
             sites=sites,
-            _every_joint=tuple(numbered),
-            _coordinates=Coordinates(moving),
+            _every_joint=every,
+            independent=tuple(independent),
+            _clusters=() if clusters is None else tuple(clusters.clusters),
+            _coordinates=Coordinates(moving, follows),
             _sites_by_name={site.name: site for site in sites},
         )
 
     # -- value semantics: frozen; compared, hashed and pickled by its definition --------------------------------------
 
     def _definition(self) -> tuple[Any, ...]:
-        return self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
+        own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
+        return *own, self.couplings, self.independent
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -103,7 +136,8 @@ class Model(Dynamics, Operational, Editing):
         return hash(self._definition())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Model, (self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
+        parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
+        return Model, (*parts, self.couplings, self.independent)
 
     def __copy__(self) -> Model:
         return self
@@ -253,6 +287,7 @@ class Model(Dynamics, Operational, Editing):
         for name in joints:
             if not isinstance(name, str) or name not in by_name:
                 raise UnknownNameError("moving joint", name, tuple(by_name))
+        self._coordinates.require_free(joints)
         chosen = [by_name[name] for name in joints]
         iq = [i for joint in chosen for i in range(joint.q_start, joint.q_start + joint.nq)]
         iv = [i for joint in chosen for i in range(joint.v_start, joint.v_start + joint.nv)]
@@ -262,6 +297,8 @@ class Model(Dynamics, Operational, Editing):
 
     def reduced(self, lock: Mapping[str, Any]) -> Model:
         """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
+
+        Joints that follow locked ones only are locked where these put them.
 
         Args:
             lock: Joint names and their values: a scalar, or the joint's nq coordinates.
@@ -275,8 +312,10 @@ class Model(Dynamics, Operational, Editing):
         for joint in self.joints:
             if joint.name in lock and joint.node is not None:
                 raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
+        couplings, lock = reduced_couplings(self.couplings, lock)
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
-        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames)
+        kept = [name for name in self.independent if name not in lock]
+        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames, couplings, kept)
 
     def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.
@@ -344,8 +383,8 @@ class Model(Dynamics, Operational, Editing):
 def _locked(joint: Joint, value: Any) -> Joint:
     """A fixed joint that holds another one at a configuration."""
     q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
-    if q.shape != (joint.nq,) or q.dtype.kind == "c":
-        raise InputError(f"joint {joint.name!r} has {joint.nq} real coordinates to lock, got {value!r}")
+    if q.shape != (joint.type.nq,) or q.dtype.kind == "c":
+        raise InputError(f"joint {joint.name!r} has {joint.type.nq} real coordinates to lock, got {value!r}")
     with np.errstate(all="ignore"):
         placement = displaced(joint, q)
     if not np.isfinite(placement).all():

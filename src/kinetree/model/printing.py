@@ -47,7 +47,9 @@ def _branches(names: Sequence[str], below: str) -> list[tuple[str, str, str]]:
 
 
 def _described(joint: Joint, mass: float) -> str:
-    if not joint.nv:
+    if joint.coupled:
+        where = "  coupled"
+    elif not joint.nv:
         where = ""
     elif joint.nq == joint.nv == 1 and joint.q_start == joint.v_start:
         where = f"  [{joint.q_start}]"

@@ -213,10 +213,12 @@ def _armature(mechanism: Mechanism, node: int) -> Array:
 
 
 def _message(mechanism: Mechanism, node: int) -> str:
+    kind, name = mechanism.kinds[node], mechanism.names[node]
+    what = f"body {name!r}: no inertia resists its {kind.name} joint" if kind.rigid else f"no inertia resists {name!r}"
     return (
-        f"body {mechanism.names[node]!r}: no inertia resists its {mechanism.kinds[node].name} joint beyond rounding "
-        "error, so the mass matrix has no usable inverse. Give the body a mass and an inertia, or the joint an "
-        "armature, or lock the joint with reduced(). Inverse dynamics and the mass matrix work nevertheless"
+        f"{what} beyond rounding error, so the mass matrix has no usable inverse. Give the body a mass and an inertia, "
+        "or the joint an armature, or lock the joint with reduced(). Inverse dynamics and the mass matrix work "
+        "nevertheless"
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.model.body import Body, Frame
+from kinetree.model.coupling import Coupling
 from kinetree.model.joint import Joint
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_placement
@@ -24,7 +25,14 @@ class Parts(Protocol):
     """The parts of a `Model`, from which another can be created; avoids importing `Model` here."""
 
     def __init__(
-        self, name: str, gravity: Any, bodies: Sequence[Body], joints: Sequence[Joint], frames: Sequence[Frame]
+        self,
+        name: str,
+        gravity: Any,
+        bodies: Sequence[Body],
+        joints: Sequence[Joint],
+        frames: Sequence[Frame],
+        couplings: Sequence[Coupling],
+        independent: Sequence[str],
     ) -> None: ...
 
     name: str
@@ -33,6 +41,8 @@ class Parts(Protocol):
     joints: tuple[Joint, ...]
     fixed_joints: tuple[Joint, ...]
     extra_frames: tuple[Frame, ...]
+    couplings: tuple[Coupling, ...]
+    independent: tuple[str, ...]
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -90,6 +100,8 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
         [*robot.bodies[:end], *new_bodies, *robot.bodies[end:]],
         [*old[:end], *new_joints, *old[end:]],
         [*robot.extra_frames, *new_frames],
+        [*robot.couplings, *(_renamed(coupling, prefix) for coupling in other.couplings)],
+        [*robot.independent, *(prefix + name for name in other.independent)],
     )
 
 
@@ -106,7 +118,7 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     R, p = at[:3, :3], at[:3, 3]
     load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
-    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames)
+    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *_coupled(robot))
 
 
 def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
@@ -117,7 +129,8 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
         raise ModelError(f"frame {name!r}: a body or frame has that name already; choose another")
     body, at = _carrier(robot, frame)
     new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
-    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), (*robot.extra_frames, new))
+    frames = *robot.extra_frames, new
+    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *_coupled(robot))
 
 
 def subtree(robot: _Model, body: str) -> _Model:
@@ -128,7 +141,25 @@ def subtree(robot: _Model, body: str) -> _Model:
     # the body itself is the first of its subtree
     bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
     frames = [one for one in robot.extra_frames if one.body in kept]
-    return type(robot)(body, robot.gravity, bodies, joints, frames)
+    names = {joint.name for joint in joints}
+    couplings = [one for one in robot.couplings if names.intersection(one.joints)]
+    for coupling in couplings:
+        if not names.issuperset(coupling.joints):
+            outside = next(name for name in coupling.joints if name not in names)
+            raise InputError(
+                f"subtree({body!r}) would cut the coupling {coupling}: joint {outside!r} is not part of it. First lock "
+                "one of its joints with reduced()"
+            )
+    independent = [name for name in robot.independent if name in names]
+    return type(robot)(body, robot.gravity, bodies, joints, frames, couplings, independent)
+
+
+def _coupled(robot: Parts) -> tuple[Sequence[Coupling], Sequence[str]]:
+    return robot.couplings, robot.independent
+
+
+def _renamed(coupling: Coupling, prefix: str) -> Coupling:
+    return replace(coupling, joints=tuple(prefix + name for name in coupling.joints))
 
 
 def joints_of(robot: Parts) -> list[Joint]:

@@ -80,7 +80,7 @@ class Recursions:
     @cached_property
     def method(self) -> str:
         """The name of the algorithm for Λ⁻¹."""
-        return chosen(self._method, self.robot.mechanism, self.sites)
+        return chosen(self._method, self.robot.mechanism.at(self.sites), self.sites)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
@@ -149,7 +149,7 @@ class Recursions:
         robot = self.robot
         guards = (robot.massive if self._parts.mass else None, robot.invertible if inverts else None)
         guard = partial(_require_all, tuple(guard for guard in guards if guard is not None))
-        return TaskFunction(name, robot.mechanism, algorithm, self.sites, guard).engine(self.engine)
+        return TaskFunction(name, robot.mechanism.at(self.sites), algorithm, self.sites, guard).engine(self.engine)
 
 
 def _require_all(guards: tuple[Guard, ...], mechanism: Mechanism) -> None:

@@ -99,7 +99,7 @@ class _Node:
     # Formulas that depend on q are evaluated on dual numbers.
 
     def _moving(self, q: Array) -> Any:
-        return _joined(q, self._tangent[self._role])
+        return _joined(q, self._role.manifold.rates(q, self._tangent[self._role]))
 
     @property
     def H(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -47,6 +48,8 @@ class Mechanism:
         parameters: Constants of each node, float64, `parameter_count` of its kind.
         names: Name of each node, for messages.
         gravity: Gravitational acceleration in the world frame, (3,) [m/s²].
+        reaching: The same robot with nodes for further frames, in the same coordinates, if it differs. `Site`s refer to
+            its nodes.
     """
 
     parents: tuple[int, ...]
@@ -54,6 +57,11 @@ class Mechanism:
     parameters: tuple[Array, ...] = field(repr=False)
     names: tuple[str, ...]
     gravity: Array
+    reaching: Mechanism | None = field(default=None, repr=False)
+
+    def at(self, sites: Sequence[Site]) -> Mechanism:
+        """The mechanism on which functions of some frames run."""
+        return self.reaching if sites and self.reaching is not None else self
 
     @cached_property
     def topology(self) -> Topology:

@@ -31,6 +31,9 @@ class Manifold(Protocol):
     def difference(self, q0: Array, q1: Array) -> Array:
         """The constant velocity from q0 to q1 in unit time, (nv,)."""
 
+    def rates(self, q: Array, v: Array) -> Array:
+        """Rates of the coordinates q at velocity v, (nq,)."""
+
     def transport(self, step: Array) -> Array:
         """Derivative of q ⊕ step with respect to q, as a map between the tangents at both ends, (nv, nv)."""
 

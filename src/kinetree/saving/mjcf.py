@@ -58,6 +58,11 @@ def to_mjcf(robot: Model) -> str:
     """
     if not isinstance(robot, Model):
         raise InputError(f"to_mjcf takes a kinetree.Model, got {type(robot).__name__}")
+    if robot.couplings:
+        raise ModelError(
+            f"MuJoCo's equality constraints are soft, so MJCF cannot describe the coupling {robot.couplings[0]}; save "
+            "the robot as URDF, or lock a joint with reduced()"
+        )
     lost: list[str] = []
     model = unfolded(robot)
     children: dict[str, list[Body]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}

@@ -61,7 +61,7 @@ def unfolded(model: Model) -> Model:
             bodies.append(solid if last else Body(child, parent, part.name, 0.0, np.zeros(3), np.zeros((3, 3))))
             joints.append(part)
             parent, placement = child, np.eye(4)
-    return Model(model.name, model.gravity, bodies, joints, model.extra_frames)
+    return Model(model.name, model.gravity, bodies, joints, model.extra_frames, model.couplings, model.independent)
 
 
 def _axis(joint: Joint, part: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.model.builder import WORLD_NAME
+from kinetree.model.coupling import LinearCoupling
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
 from kinetree.saving.elements import Elements, number, numbers
@@ -60,8 +61,9 @@ def to_urdf(robot: Model) -> str:
     for frame in model.extra_frames:
         xml.put("link", name=frame.name)
     taken = {model.joint(body.joint).name for body in model.bodies}
+    mimics = _mimics(model)
     for body in model.bodies:
-        _write_joint(xml, model.joint(body.joint), lost)
+        _write_joint(xml, model.joint(body.joint), mimics, lost)
     for frame in model.extra_frames:
         name = f"{frame.name}_joint"
         while name in taken:
@@ -76,18 +78,35 @@ def to_urdf(robot: Model) -> str:
     return xml.text()
 
 
-def _write_joint(xml: Elements, joint: Joint, lost: list[str]) -> None:
+def _mimics(model: Model) -> dict[str, dict[str, str]]:
+    """Attributes of the <mimic> of each coupled joint, by name."""
+    found: dict[str, dict[str, str]] = {}
+    for coupling in model.couplings:
+        if not isinstance(coupling, LinearCoupling) or len(coupling.joints) != 2 or coupling.joints[0] in found:
+            raise ModelError(
+                f"URDF cannot describe the coupling {coupling}: a joint mimics one other joint, linearly; lock a joint "
+                "with reduced()"
+            )
+        follower, leader = coupling.joints
+        own, other = coupling.coefficients.tolist()
+        found[follower] = {
+            "joint": leader, "multiplier": number(-other / own), "offset": number(coupling.offset / own)
+        }  # fmt: skip
+    return found
+
+
+def _write_joint(xml: Elements, joint: Joint, mimics: dict[str, dict[str, str]], lost: list[str]) -> None:
     if joint.kind == "helical":
         raise ModelError(f"joint {joint.name!r} is helical, which URDF does not know; lock it with reduced()")
     if joint.armature.any():
         lost.append(f"armature of joint {joint.name!r}")
-    bounded = joint.nv == 1 and (joint.limits.lower[0] > -math.inf or joint.limits.upper[0] < math.inf)
+    bounded = joint.type.nv == 1 and (joint.limits.lower[0] > -math.inf or joint.limits.upper[0] < math.inf)
     kind = "continuous" if joint.kind == "revolute" and not bounded else joint.kind
     xml.open("joint", name=joint.name, type=kind)
     _write_ends(xml, joint.parent, joint.child, joint.placement)
     if joint.type.axes:
         xml.put("axis", xyz=numbers(joint.axes[0]))
-    if joint.nv == 1:
+    if joint.type.nv == 1:
         limits = {name: getattr(joint.limits, name)[0] for name in ("lower", "upper", "velocity", "effort")}
         written = {name: number(min(max(value, -_NO_LIMIT), _NO_LIMIT)) for name, value in limits.items()}
         if kind == "continuous":
@@ -104,6 +123,8 @@ def _write_joint(xml: Elements, joint: Joint, lost: list[str]) -> None:
             dissipation[name] = number(values.pop())
     if dissipation:
         xml.put("dynamics", **dissipation)
+    if joint.name in mimics:
+        xml.put("mimic", **mimics[joint.name])
     xml.close()
 
 

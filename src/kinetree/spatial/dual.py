@@ -30,13 +30,20 @@ class Dual:
         if isinstance(other, Dual):
             if other.level == self.level:
                 return other.value, other.rate
-            if other.level > self.level:
-                return None, None
         elif isinstance(other, np.ndarray):
             return None, None  # arrays are handled entry by entry
         return other, None
 
+    def _below(self, other: Any) -> bool:
+        """Whether this is a constant for the other operand, which must then handle the operation.
+
+        Python would not ask it, because both are of the same type.
+        """
+        return isinstance(other, Dual) and other.level > self.level
+
     def __add__(self, other: Any) -> Any:
+        if self._below(other):
+            return other.__radd__(self)
         value, rate = self._other(other)
         if value is None:
             return NotImplemented
@@ -48,6 +55,8 @@ class Dual:
         return Dual(-self.value, -self.rate, self.level)
 
     def __sub__(self, other: Any) -> Any:
+        if self._below(other):
+            return other.__rsub__(self)
         value, rate = self._other(other)
         if value is None:
             return NotImplemented
@@ -57,6 +66,8 @@ class Dual:
         return Dual(other - self.value, -self.rate, self.level)
 
     def __mul__(self, other: Any) -> Any:
+        if self._below(other):
+            return other.__rmul__(self)
         value, rate = self._other(other)
         if value is None:
             return NotImplemented
@@ -66,6 +77,8 @@ class Dual:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
+        if self._below(other):
+            return other.__rtruediv__(self)
         value, rate = self._other(other)
         if value is None:
             return NotImplemented

@@ -199,6 +199,11 @@ def tangent_of_quaternion(q: Array) -> Array:
     return np.array([[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]])
 
 
+def quaternion_rates(q: Array, w: Array) -> Array:
+    """Rates of a quaternion of any norm while it turns with an angular velocity about its rotated axes, (4,)."""
+    return 0.5 * composed(q, np.array([0.0, *w]))
+
+
 # Screw motions
 
 

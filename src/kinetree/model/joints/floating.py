@@ -56,6 +56,10 @@ class Floating(ScrewStage):
         moved = screw.rotated(screw.conjugate(turn), q1[:3] - q0[:3])
         return np.concatenate([angular, screw.linear_velocity(angular, angle, moved)])
 
+    def rates(self, q: Array, v: Array) -> Array:
+        moved = rotation_of_quaternion(q[3:]) @ v[3:]
+        return np.concatenate([moved, screw.quaternion_rates(q[3:], v[:3])])
+
     def tangent_map(self, q: Array) -> Array:
         turned = np.concatenate([np.zeros((3, 3)), screw.tangent_of_quaternion(q[3:])], axis=1)
         moved = np.concatenate([rotation_of_quaternion(screw.normalized(q[3:])).T, np.zeros((3, 4))], axis=1)

@@ -49,6 +49,10 @@ class Planar(ScrewStage):
         velocity = screw.linear_velocity(w, screw.Angle.of(w), np.array([x, y, 0.0]))
         return np.array([turn, velocity[0], velocity[1]])
 
+    def rates(self, q: Array, v: Array) -> Array:
+        x, y = _turned(v[1:], *sincos(q[2]))
+        return np.array([x, y, v[0]])
+
     def tangent_map(self, q: Array) -> Array:
         sine, cosine = sincos(q[2])
         return np.array([[0.0, 0.0, 1.0], [cosine, sine, 0.0], [-sine, cosine, 0.0]])

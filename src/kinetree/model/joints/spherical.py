@@ -45,6 +45,9 @@ class Spherical(ScrewStage):
     def difference(self, q0: Array, q1: Array) -> Array:
         return screw.turn_between(screw.scaled(q0)[0], screw.scaled(q1)[0])[0]
 
+    def rates(self, q: Array, v: Array) -> Array:
+        return screw.quaternion_rates(q, v)
+
     def tangent_map(self, q: Array) -> Array:
         return screw.tangent_of_quaternion(q)
 

@@ -1,0 +1,308 @@
+"""Weights, joint maps and inertias of clusters: several bodies that move as one node.
+
+A cluster hangs on a rigid body, its *carrier*. Of the bodies inside, only *outlets*, those that carry something, keep
+their own twist; the others enter through sums. The velocity of a cluster with o outlets and n independent rates ẏ is
+
+    V = [V_1 … V_o; V_c; ẏ]        6o + 6 + n numbers, a plain array
+
+where V_c is the twist of the carrier. In this form the articulated inertia stays block diagonal:
+
+    W = [X_1 … X_o; 1; 0]        H = [H_1 … H_o; 0; 1]        M = diag(M_1 … M_o) ⊕ [[R, Q], [Qᵀ, N]]
+
+R is the inertia of all that is inside as seen by the carrier, N as seen by the rates, Q couples the two. P⁺ is never
+formed: only WᵀP⁺W is needed, which is a 6×6 matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.spatial.hinge import RiccatiStep
+from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array, Linear, Transposed, Value
+from kinetree.spatial.vector3 import stack
+
+
+class _Sized(Value):
+    """A quantity of a cluster, whose size follows from the number of its outlets and of its rates."""
+
+    __slots__ = ("outlets", "rates")
+
+    def __init__(self, data: Any, outlets: int, rates: int) -> None:
+        data = np.asarray(data).reshape(-1).view()
+        if data.shape != (self.size_of(outlets, rates),):
+            raise ValueError(f"{type(self).__name__} takes {self.size_of(outlets, rates)} numbers, got {len(data)}")
+        data.flags.writeable = False
+        self.data, self.outlets, self.rates = data, outlets, rates
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (self.outlets, self.rates)
+
+
+class ClusterWeight(_Sized):
+    """A*(p, k): a transform for each outlet; the carrier's twist is copied, and rates are relative to it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        outlets, _rates = _
+        return 12 * outlets
+
+    def outlet(self, i: int) -> Transform:
+        """From the carrier to an outlet."""
+        return Transform(self.data[12 * i : 12 * i + 12])
+
+    def __matmul__(self, carrier: Any) -> Any:
+        placed = [self.outlet(i) @ carrier for i in range(self.outlets)]
+        if isinstance(carrier, Transform):
+            return ClusterPose(stack(*(X.data for X in placed), carrier.data), self.outlets, self.rates)
+        return stack(*(V.data for V in placed), carrier.data, np.zeros(self.rates))
+
+    @property
+    def T(self) -> Transposed[Array, Force]:
+        """Maps forces to the carrier."""
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Array) -> Force:
+        total = Force(force[6 * self.outlets : 6 * self.outlets + 6])
+        for i in range(self.outlets):
+            total = total + self.outlet(i).T @ Force(force[6 * i : 6 * i + 6])
+        return total
+
+    def congruence(self, inertia: ClusterInertia | Downdated) -> ArticulatedInertia:
+        """Wᵀ P W."""
+        own = inertia.inertia if isinstance(inertia, Downdated) else inertia
+        total = own.carried.articulated()
+        for i in range(self.outlets):
+            total = total + self.outlet(i).congruence(own.outlet(i))
+        if not isinstance(inertia, Downdated):
+            return total
+        # less w D⁻¹ wᵀ with w = WᵀP H
+        w = own.coupling
+        for i, U in enumerate(inertia.U):
+            back = [(self.outlet(i).T @ Force(U[:, c])).data for c in range(self.rates)]
+            w = w + np.stack(back, axis=1)
+        gain, dense = inertia.D.solve(w.T).T, total.matrix()
+        entries = []
+        for row, column in zip(*np.triu_indices(6), strict=True):
+            entry = dense[row, column]
+            for c in range(self.rates):
+                entry = entry - w[row, c] * gain[column, c]
+            entries.append(entry)
+        return ArticulatedInertia(np.array(entries))
+
+
+class ClusterPose(_Sized):
+    """W C of a cluster on a carrier with pose C: the poses of its outlets, and C itself."""
+
+    __slots__ = ()
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        outlets, _rates = _
+        return 12 * outlets + 12
+
+    def outlet(self, i: int) -> Transform:
+        """The pose of an outlet; the last one is the carrier's."""
+        return Transform(self.data[12 * i : 12 * i + 12])
+
+    def moment_of(self, inertia: ClusterInertia) -> Array:
+        """First mass moment of all bodies in the pose's source frame, (3,) [kg m]."""
+        moment = self.outlet(self.outlets).moment_of(inertia.carried)
+        for i in range(self.outlets):
+            P = inertia.outlet(i)
+            lever, mass = P.coupling, P.linear[0, 0]
+            first = np.array([lever[2, 1], lever[0, 2], lever[1, 0]])
+            X = self.outlet(i)
+            moment = moment + X.E.T @ first + X.r * mass
+        return moment
+
+
+class Slot(Value):
+    """The weight of an exit: extracts the twist of one outlet from a cluster's velocity.
+
+    Args:
+        index: Number of the outlet.
+        outlets: Number of outlets of the cluster.
+        rates: Number of its rates.
+    """
+
+    __slots__ = ("index", "outlets", "rates")
+    size = 0
+
+    def __init__(self, index: int, outlets: int, rates: int) -> None:
+        super().__init__(np.zeros(0))
+        self.index, self.outlets, self.rates = index, outlets, rates
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (self.index, self.outlets, self.rates)
+
+    @classmethod
+    def from_components(cls, _: Array, *parameters: int) -> Slot:
+        return cls(*parameters)
+
+    def __matmul__(self, carrier: Any) -> Any:
+        if isinstance(carrier, ClusterPose):
+            return carrier.outlet(self.index)
+        return Motion(carrier[6 * self.index : 6 * self.index + 6])
+
+    def rate(self, _motion: Motion) -> Slot:
+        """The slot itself: it has no components that could change."""
+        return self
+
+    @property
+    def T(self) -> Transposed[Force, Array]:
+        """Maps a force on the outlet to the cluster."""
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Force) -> Array:
+        after = np.zeros(6 * (self.outlets - self.index) + self.rates)
+        return np.concatenate([np.zeros(6 * self.index), force.data, after])
+
+    def congruence(self, inertia: ArticulatedInertia) -> ClusterInertia:
+        """An inertia carried by the outlet, as an inertia of the cluster."""
+        carried = [ArticulatedInertia.zero()] * self.outlets
+        carried[self.index] = inertia
+        n = self.rates
+        return ClusterInertia.of(carried, RigidInertia.zero(), np.zeros((6, n)), np.zeros((n, n)))
+
+
+class ClusterInertia(_Sized, Linear):
+    """M or P: articulated inertias of the outlets, and of what is inside R (10 numbers), Q (6×n) and N (n×n)."""
+
+    __slots__ = ()
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        outlets, n = _
+        return 21 * outlets + 10 + 6 * n + n * (n + 1) // 2
+
+    @classmethod
+    def of(
+        cls, outlets: list[ArticulatedInertia], carried: RigidInertia, coupling: Array, relative: Array
+    ) -> ClusterInertia:
+        """From its blocks."""
+        n = len(relative)
+        parts = [inertia.data for inertia in outlets]
+        return cls(stack(*parts, carried.data, coupling, relative[np.triu_indices(n)]), len(outlets), n)
+
+    def outlet(self, i: int) -> ArticulatedInertia:
+        """The block of an outlet."""
+        return ArticulatedInertia(self.data[21 * i : 21 * i + 21])
+
+    @property
+    def carried(self) -> RigidInertia:
+        """R: of all that is inside, joints locked, about the carrier's origin."""
+        start = 21 * self.outlets
+        return RigidInertia(self.data[start : start + 10])
+
+    @property
+    def coupling(self) -> Array:
+        """Q, (6, n)."""
+        start = 21 * self.outlets + 10
+        Q: Array = self.data[start : start + 6 * self.rates].reshape(6, self.rates)
+        return Q
+
+    @property
+    def relative(self) -> Array:
+        """N, (n, n)."""
+        n, start = self.rates, 21 * self.outlets + 10 + 6 * self.rates
+        at = np.zeros((n, n), dtype=np.intp)
+        rows, columns = np.triu_indices(n)
+        at[rows, columns] = at[columns, rows] = np.arange(len(rows))
+        N: Array = self.data[start:][at]
+        return N
+
+    def articulated(self) -> ClusterInertia:
+        """This inertia itself: it can already represent an articulated inertia."""
+        return self
+
+    def __matmul__(self, motion: Array) -> Array:
+        o, Q = self.outlets, self.coupling
+        carrier, rates = motion[6 * o : 6 * o + 6], motion[6 * o + 6 :]
+        outlets = [(self.outlet(i) @ Motion(motion[6 * i : 6 * i + 6])).data for i in range(o)]
+        inside = (self.carried @ Motion(carrier)).data + Q @ rates
+        return stack(*outlets, inside, Q.T @ carrier + self.relative @ rates)
+
+
+class Downdated(NamedTuple):
+    """P⁺ = P − U D⁻¹ Uᵀ with U = P H, not evaluated; U of each outlet, (6, n)."""
+
+    inertia: ClusterInertia
+    U: list[Array]
+    D: Factor
+
+
+class ClusterMap(_Sized):
+    """H: 6×n for each outlet, zero for the carrier, one for the rates."""
+
+    __slots__ = ()
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        outlets, n = _
+        return 6 * outlets * n
+
+    def outlet(self, i: int) -> Array:
+        """The rows of an outlet, (6, n)."""
+        count = 6 * self.rates
+        H: Array = self.data[count * i : count * (i + 1)].reshape(6, self.rates)
+        return H
+
+    def __matmul__(self, x: Array) -> Array:
+        return stack(*(self.outlet(i) @ x for i in range(self.outlets)), np.zeros(6), x)
+
+    @property
+    def T(self) -> Transposed[Array, Array]:
+        """Maps a force on the cluster to forces along its rates."""
+        return Transposed(self._components)
+
+    def _components(self, force: Array) -> Array:
+        total = force[6 * self.outlets + 6 :]
+        for i in range(self.outlets):
+            total = total + self.outlet(i).T @ force[6 * i : 6 * i + 6]
+        return total
+
+    def hinge(self, P: ClusterInertia, armature: Array) -> RiccatiStep:
+        """[J11] Eq. 32, with P⁺ in factored form."""
+        U = [P.outlet(i).matrix() @ self.outlet(i) for i in range(self.outlets)]
+        D = P.relative
+        for i in range(self.outlets):
+            D = D + self.outlet(i).T @ U[i]
+        D = D + np.diag(armature)
+        factor = Factor.of(D)
+        columns = [*U, P.coupling, P.relative]
+        gain = stack(*(factor.solve(block.T).T for block in columns))
+        return RiccatiStep(factor, ClusterGain(gain, self.outlets, self.rates), Downdated(P, U, factor))
+
+
+class ClusterGain(_Sized):
+    """G = P H D⁻¹: n columns for each outlet, the carrier and the rates."""
+
+    __slots__ = ()
+
+    @classmethod
+    def size_of(cls, *_: int) -> int:
+        outlets, n = _
+        return (6 * outlets + 6 + n) * n
+
+    def matrix(self) -> Array:
+        """(6o + 6 + n, n)."""
+        matrix: Array = self.data.reshape(-1, self.rates)
+        return matrix
+
+    def __matmul__(self, x: Array) -> Array:
+        return self.matrix() @ x
+
+    @property
+    def T(self) -> Transposed[Array, Array]:
+        """Maps a motion of the cluster to scalars."""
+        return Transposed(lambda motion: self.matrix().T @ motion)

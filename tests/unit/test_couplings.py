@@ -1,0 +1,378 @@
+"""Coupled joints: gears, belts, cams and mimics, against the open tree projected with G."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError, UnsupportedError
+from tests.tolerance import assert_close
+
+ENGINES = ("reference", "native")
+J = np.diag([1e-3, 2e-3, 3e-3])
+
+
+def hand(*, coupled: bool) -> kt.Model:
+    """A floating palm with two fingers; a ball joint and a slide hang on coupled bodies, one rotor sits on the palm."""
+    builder = kt.Builder("hand")
+    solid = {"mass": 0.3, "com": (0.02, 0.01, 0.03), "inertia": J}
+    builder.add_body("palm", joint="floating", mass=3.0, com=(0.1, 0.0, 0.0), inertia=20 * J)
+    builder.add_body("left", parent="palm", placement=(np.eye(3), (0.05, 0.03, 0.0)), **solid)
+    builder.add_body("left_plate", parent="left", joint="fixed", placement=(np.eye(3), (0.0, 0.1, 0.0)), **solid)
+    at = np.eye(3), (0.05, 0.03, 0.1)
+    builder.add_body("left_tip", parent="left_plate", axis=(0, 1, 1), placement=at, armature=0.01, **solid)
+    builder.add_body("ball", parent="left_tip", joint="spherical", placement=at, **solid)
+    builder.add_body("right", parent="palm", placement=(np.eye(3), (0.05, -0.03, 0.0)), armature=0.02, **solid)
+    builder.add_body("slide", parent="right", joint="prismatic", axis=(0, 1, 1), placement=at, **solid)
+    builder.add_body("lift", parent="palm", joint="prismatic", axis=(1, 0, 1), armature=0.1, **solid)
+    builder.add_frame("nail", body="right", placement=(np.eye(3), (0.1, 0.0, 0.0)))
+    if coupled:
+        builder.couple("left_tip", to="right", ratio=0.7)
+        builder.couple("right", to="left", ratio=-1.5, offset=0.1)
+        builder.couple("lift", to="left", poly=[0.02, 0.1, -0.05, 0.03])
+        builder.add_rotor("slide", ratio=40.0, mass=0.1, inertia=0.1 * J, axis=(1, 0, 0))
+    else:
+        builder.add_body("slide_rotor", parent="right", axis=(1, 0, 0), placement=at, mass=0.1, inertia=0.1 * J)
+    return builder.build()
+
+
+def spread(robot: kt.Model, tree: kt.Model, q: Any, v: Any, a: Any) -> tuple[Any, Any, Any, Any]:
+    """State of the open tree, and G."""
+    y = q[robot.joint("left_joint").q_start]
+    slope, bend = 0.1 - 0.1 * y + 0.09 * y * y, -0.1 + 0.18 * y
+    G = np.zeros((tree.nv, robot.nv))
+    for joint in tree.joints:
+        own = robot.joint(joint.name)
+        G[joint.v_slice, own.v_slice] = np.eye(joint.nv)[:, : own.nv]
+    left, slide = (robot.joint(name).v_start for name in ("left_joint", "slide_joint"))
+    for name, row in {"right": -1.5, "left_tip": -1.05, "lift": slope}.items():
+        G[tree.joint(f"{name}_joint").v_start, left] = row
+    G[tree.joint("slide_rotor_joint").v_start, slide] = 40.0
+    drift = np.zeros(tree.nv)
+    drift[tree.joint("lift_joint").v_start] = bend * v[left] ** 2
+    return tree.q_from_dict(robot.q_to_dict(q)), G @ v, G @ a + drift, G
+
+
+@pytest.fixture(scope="module")
+def robots() -> tuple[kt.Model, kt.Model]:
+    return hand(coupled=True), hand(coupled=False)
+
+
+@pytest.fixture(scope="module")
+def state(robots: Any) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(4)
+    robot = robots[0]
+    return robot.random_configuration(rng), rng.normal(size=robot.nv), rng.normal(size=robot.nv)
+
+
+def test_coupled_joints_have_no_coordinates(robots: Any, state: Any) -> None:
+    robot, tree = robots
+    assert (robot.nq, robot.nv) == (tree.nq - 4, tree.nv - 4)
+    assert [joint.name for joint in robot.joints if joint.coupled] == [
+        "left_tip_joint", "right_joint", "lift_joint", "slide_rotor_joint"
+    ]  # fmt: skip
+    assert robot.joint("lift_joint").q_slice.stop - robot.joint("lift_joint").q_slice.start == 0
+    assert "revolute right_joint  coupled" in str(robot)
+    q = state[0]
+    values = robot.q_to_dict(q)
+    y = values["left_joint"]
+    assert_close(values["left_tip_joint"], 0.7 * (-1.5 * y + 0.1), 1e-15)
+    assert_close(values["lift_joint"], 0.02 + 0.1 * y - 0.05 * y**2 + 0.03 * y**3, 1e-15)
+    np.testing.assert_array_equal(robot.q_from_dict(values), q)
+    assert set(robot.v_to_dict(state[1])) == {"palm_joint", "left_joint", "ball_joint", "slide_joint"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dynamics_are_those_of_the_tree_projected(robots: Any, state: Any, engine: str) -> None:
+    robot, tree = robots
+    q, v, a = state
+    q_t, v_t, a_t, G = spread(robot, tree, *state)
+    f_ext = {"nail": np.arange(6.0), "ball": np.ones(6), "left_plate": -np.ones(6), "lift": np.ones(6)}
+    tau = robot.inverse_dynamics.engine(engine)(q, v, a)
+    assert_close(tau, G.T @ tree.inverse_dynamics(q_t, v_t, a_t), 1e-13)
+    pushed = robot.inverse_dynamics.engine(engine)(q, v, a, f_ext)
+    assert_close(pushed, G.T @ tree.inverse_dynamics(q_t, v_t, a_t, f_ext), 1e-13)
+    assert_close(robot.forward_dynamics.engine(engine)(q, v, pushed, f_ext), a, 1e-11)
+    assert_close(robot.forward_dynamics.engine(engine)(q, v, tau), a, 1e-11)
+    M = robot.mass_matrix.engine(engine)(q)
+    assert_close(M, G.T @ tree.mass_matrix(q_t) @ G, 1e-13)
+    assert_close(robot.mass_matrix_log_determinant.engine(engine)(q), np.linalg.slogdet(M)[1], 1e-12)
+    assert_close(np.array(robot.energy.engine(engine)(q, v)), np.array(tree.energy(q_t, v_t)), 1e-13)
+    for frame in ("nail", "left", "ball", "lift", "slide_rotor", "left_plate"):
+        assert_close(robot.pose.engine(engine)(q, frame), tree.pose(q_t, frame), 1e-14)
+        assert_close(robot.jacobian.engine(engine)(q, frame), tree.jacobian(q_t, frame) @ G, 1e-13)
+        assert_close(robot.acceleration.engine(engine)(q, v, a, frame), tree.acceleration(q_t, v_t, a_t, frame), 1e-13)
+
+
+def test_derivatives_are_exact(robots: Any, state: Any) -> None:
+    robot, (q, v, a) = robots[0], state
+    rng = np.random.default_rng(5)
+    dq, dv, da = rng.normal(size=(3, robot.nv))
+    h = 1e-30
+    moved = robot.integrate(q, 1j * h * dq)
+    tau = robot.inverse_dynamics(q, v, a)
+    for function, x, dx in ((robot.inverse_dynamics, a, da), (robot.forward_dynamics, tau, da)):
+        exact = function.engine("reference")(moved, v + 1j * h * dv, x + 1j * h * dx).imag / h
+        for engine in ENGINES:
+            assert_close(function.jvp.engine(engine)(q, v, x, dq, dv, dx), exact, 1e-12)
+    J = robot.linearize(q, v, a=a)
+    exact = robot.inverse_dynamics.engine("reference")(moved, v + 1j * h * dv, a + 1j * h * da).imag / h
+    assert_close(J.dq @ dq + J.dv @ dv + J.da @ da, exact, 1e-12)
+
+
+def test_batches_have_the_same_bits(robots: Any) -> None:
+    robot, rng = robots[0], np.random.default_rng(6)
+    q = robot.random_configuration(rng, (9,))
+    v, tau = rng.normal(size=(2, 9, robot.nv))
+    together = robot.forward_dynamics(q, v, tau)
+    alone = [robot.forward_dynamics(*each) for each in zip(q, v, tau, strict=True)]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_energy_is_conserved_while_power_balances(robots: Any, state: Any) -> None:
+    robot, (q, v, _) = robots[0], state
+    dt, tau = 1e-4, np.zeros(robot.nv)
+    start = sum(robot.energy(q, v))
+    for _ in range(200):
+        k1 = robot.forward_dynamics(q, v, tau)
+        half = robot.integrate(q, v, dt / 2), v + dt / 2 * k1
+        k2 = robot.forward_dynamics(*half, tau)
+        q, v = robot.integrate(q, half[1], dt), v + dt * k2
+    assert abs(sum(robot.energy(q, v)) - start) < 1e-6 * abs(start)
+
+
+def test_functions_are_coupled_with_dual_numbers() -> None:
+    def made(**how: Any) -> kt.Model:
+        builder = kt.Builder("cam")
+        builder.add_body("wheel", mass=1.0, com=(0.1, 0.0, 0.0), inertia=J)
+        builder.add_body("lift", joint="prismatic", axis=(0, 1, 0), mass=0.7, inertia=J, armature=0.3)
+        return builder.couple("lift", to="wheel", **how).build()
+
+    cubic, formula = made(poly=[0.1, -0.2, 0.3, 0.4]), made(function=lambda x: 0.1 + x * (-0.2 + x * (0.3 + x * 0.4)))
+    state = np.array([0.4]), np.array([1.3]), np.array([-0.7])
+    assert_close(formula.inverse_dynamics(*state), cubic.inverse_dynamics(*state), 1e-14)
+    assert_close(formula.linearize(*state[:2], a=state[2]).dq, cubic.linearize(*state[:2], a=state[2]).dq, 1e-13)
+    wavy = made(function=np.sin)
+    assert_close(wavy.q_to_dict(state[0])["lift_joint"], np.sin(0.4), 1e-15)
+    # two leaders
+    builder = kt.Builder("wrist")
+    for name in ("a", "b", "c"):
+        builder.add_body(name, mass=1.0, com=(0.1, 0.0, 0.0), inertia=J)
+    robot = builder.couple("c", to=("a", "b"), function=lambda a, b: a * b).build()
+    q, v = np.array([0.3, 0.5]), np.array([1.0, -2.0])
+    tree = kt.Builder("open")
+    for name in ("a", "b", "c"):
+        tree.add_body(name, mass=1.0, com=(0.1, 0.0, 0.0), inertia=J)
+    G = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.3]])
+    a_t = np.array([0.0, 0.0, 2.0 * v[0] * v[1]])
+    expected = G.T @ tree.build().inverse_dynamics([0.3, 0.5, 0.15], G @ v, a_t)
+    assert_close(robot.bias_forces(q, v), expected, 1e-13)
+
+
+def test_differentials_choose_their_independent_joints() -> None:
+    def wrist(*independent: str) -> kt.Model:
+        builder = kt.Builder("wrist")
+        builder.add_body("pitch", axis=(0, 1, 0), mass=0.3, inertia=J)
+        builder.add_body("roll", parent="pitch", axis=(1, 0, 0), mass=0.8, com=(0.1, 0, 0), inertia=J)
+        builder.add_body("m1", axis=(0, 1, 0), mass=0.2, inertia=J)
+        builder.add_body("m2", axis=(0, 1, 0), mass=0.2, inertia=J)
+        builder.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0}).couple({"m2": 1.0, "pitch": -4.0, "roll": 4.0})
+        return builder.independent(*independent).build()
+
+    by_joint, by_motor = wrist(), wrist("m1", "m2")
+    assert [joint.name for joint in by_joint.joints if joint.nv] == ["pitch_joint", "roll_joint"]
+    assert [joint.name for joint in by_motor.joints if joint.nv] == ["m1_joint", "m2_joint"]
+    q = np.array([0.3, -0.5])
+    moved = by_motor.q_from_dict({"m1_joint": 4 * -0.2, "m2_joint": 4 * 0.8})
+    assert_close(by_motor.pose(moved, "roll"), by_joint.pose(q, "roll"), 1e-14)
+    turns = np.array([[4.0, 4.0], [4.0, -4.0]])
+    assert_close(turns.T @ by_motor.mass_matrix(moved) @ turns, by_joint.mass_matrix(q), 1e-13)
+    with pytest.raises(ModelError, match="'m1_joint', 'pitch_joint', 'roll_joint' cannot all be independent: m1_joint"):
+        wrist("m1", "pitch", "roll")
+
+
+def test_nested_clusters_hang_on_each_other() -> None:
+    """A coupling below a coupled body does not merge with it."""
+    builder, tree = kt.Builder("nested"), kt.Builder("open")
+    for each in (builder, tree):
+        parent = "world"
+        for i in range(3):
+            at = np.eye(3), (0.1, 0.2, 0.05)
+            solid = {"mass": 0.5, "com": (0.1, 0.0, 0.02), "inertia": J, "placement": at}
+            each.add_body(f"link{i}", parent=parent, axis=(0, i % 2, 1), **solid)
+            each.add_body(f"rotor{i}", parent=parent, axis=(1, 0, 0), **solid)
+            parent = f"link{i}"
+    for i in range(3):
+        builder.couple(f"rotor{i}", to=f"link{i}", ratio=9.0 + i)
+    robot, free = builder.build(), tree.build()
+    assert robot.nv == 3
+    assert len([name for name in robot.mechanism.names if name.startswith("cluster")]) == 3
+    rng = np.random.default_rng(1)
+    q, v, a = rng.normal(size=(3, 3))
+    G = np.zeros((6, 3))
+    for i in range(3):
+        G[free.joint(f"link{i}_joint").v_start, i] = 1.0
+        G[free.joint(f"rotor{i}_joint").v_start, i] = 9.0 + i
+    tau = G.T @ free.inverse_dynamics(G @ q, G @ v, G @ a)
+    assert_close(robot.inverse_dynamics(q, v, a), tau, 1e-13)
+    assert_close(robot.forward_dynamics(q, v, tau), a, 1e-11)
+    operators = robot.operators(q)
+    assert_close(operators.mass.dense(), robot.mass_matrix(q), 1e-13)
+    assert_close(operators.mass_inverse.dense() @ robot.mass_matrix(q), np.eye(3), 1e-10)
+
+
+def test_models_with_couplings_are_values(robots: Any, state: Any) -> None:
+    robot = robots[0]
+    again = pickle.loads(pickle.dumps(robot))
+    assert again == robot == hand(coupled=True)
+    assert hash(again) == hash(robot)
+    assert robot != hand(coupled=False)
+    heavier = robot.with_payload("nail", 1.0)
+    assert heavier.nv == robot.nv
+    assert not np.array_equal(heavier.gravity_forces(state[0]), robot.gravity_forces(state[0]))
+    assert robot.with_armature(0.5).joint("right_joint").armature.tolist() == [0.5]
+
+
+def test_locking_leaders_locks_followers(robots: Any) -> None:
+    robot, tree = robots
+    locked = robot.reduced({"left_joint": 0.2})
+    right = -1.5 * 0.2 + 0.1
+    lift = 0.02 + 0.1 * 0.2 - 0.05 * 0.2**2 + 0.03 * 0.2**3
+    wanted = {"left_joint": 0.2, "right_joint": right, "left_tip_joint": 0.7 * right, "lift_joint": lift}
+    q, q_t = locked.neutral(), tree.q_from_dict(wanted)
+    assert_close(locked.pose(q, "left_tip"), tree.pose(q_t, "left_tip"), 1e-14)
+    assert [joint.name for joint in locked.joints if joint.coupled] == ["slide_rotor_joint"]
+    # through a linear coupling, followers lock leaders
+    assert_close(robot.reduced({"right_joint": right}).pose(q, "lift"), tree.pose(q_t, "lift"), 1e-14)
+    with pytest.raises(InputError, match="joint 'lift_joint' cannot be locked alone: lift_joint = polynomial of left"):
+        robot.reduced({"lift_joint": 0.1})
+    with pytest.raises(InputError, match="locked joints violate right_joint = -1.5·left_joint . 0.1 by 0.1; lock"):
+        robot.reduced({"left_joint": 0.0, "right_joint": 0.2})
+
+
+def test_surgery_keeps_couplings_or_refuses(robots: Any) -> None:
+    robot = robots[0]
+    twice = kt.zoo.chain(2).attach("tip", robot, prefix="x_")
+    assert twice.nv == 2 + robot.nv
+    assert str(twice.couplings[1]) == "x_right_joint = -1.5·x_left_joint + 0.1"
+    with pytest.raises(InputError, match=r"subtree\('left'\) would cut the coupling left_tip_joint = 0.7·right_joint"):
+        robot.subtree("left")
+    assert robot.subtree("palm").nv == robot.nv
+
+
+def test_bad_couplings_are_refused() -> None:
+    def three(**kinds: str) -> kt.Builder:
+        builder = kt.Builder("three")
+        for name in ("a", "b", "c"):
+            builder.add_body(name, joint=kinds.get(name, "revolute"), mass=1.0, inertia=J)
+        return builder
+
+    for message, arguments in {
+        "needs exactly one of ratio=, poly= and function=": ("a", {"to": "b"}),
+        "cannot follow itself": ("a", {"to": "a", "ratio": 1.0}),
+        "the ratio is zero, so it never moves": ("a", {"to": "b", "ratio": 0.0}),
+        "name the joint that follows": ("a", {"ratio": 2.0}),
+        "follows several joints; give function=": ("a", {"to": ("b", "c"), "ratio": 2.0}),
+        "not constant, lowest first": ("a", {"to": "b", "poly": [1.0]}),
+        "its first coefficient; leave offset= out": ("a", {"to": "b", "poly": [1.0, 2.0], "offset": 1.0}),
+        "ratio 'x' is not made of numbers": ("a", {"to": "b", "ratio": "x"}),
+        "takes offset= only": ({"a": 1.0, "b": 1.0}, {"to": "c"}),
+        "two joints or more": ({"a": 1.0}, {}),
+        "a coefficient is zero": ({"a": 1.0, "b": 0.0}, {}),
+        "must be arithmetic that runs on symbols": ("a", {"to": "b", "function": lambda x: x if x > 0 else -x}),
+    }.items():
+        with pytest.raises(ModelError, match=message):
+            three().couple(arguments[0], **arguments[1])
+    for message, builder in {
+        r"couplings contradict each other: a_joint = 2·b_joint . 1 is violated by 1": three()
+        .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=2.0, offset=1.0),
+        "couplings leave joint 'a_joint' no freedom: they hold it at": three()
+        .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=3.0),
+        "joint 'a_joint' follows twice": three()
+        .couple("a", to="b", poly=[0, 1, 1]).couple("a", to="c", poly=[0, 1, 1]),
+        "joint 'a_joint' follows itself: a_joint → b_joint → a_joint": three()
+        .couple("a", to="b", poly=[0, 1, 1]).couple("b", to="a", poly=[0, 1, 1]),
+        "'b_joint' is a spherical joint; only joints with one coordinate": three(b="spherical")
+        .couple("a", to="b", ratio=1.0),
+        "'b_joint' is a fixed joint": three(b="fixed").couple("a", to="b", ratio=1.0),
+        "joint 'a_joint' is chosen as independent, but depends on others": three()
+        .couple("a", to="b", poly=[0, 1, 1]).independent("a"),
+    }.items():  # fmt: skip
+        with pytest.raises(ModelError, match=message):
+            builder.build()
+    with pytest.raises(UnknownNameError, match="no joint .needed for the coupling ghost = 2·a . 0. is called 'ghost'"):
+        three().couple("ghost", to="a", ratio=2.0).build()
+    with pytest.raises(ModelError, match="a rotor drives a joint with one coordinate; 'b' is spherical"):
+        three(b="spherical").add_rotor("b", ratio=2.0, mass=1.0)
+    with pytest.raises(ModelError, match=r"independent\(\) takes names of joints; got 3"):
+        three().independent(3)  # type: ignore[arg-type]
+    # said twice, a coupling is redundant
+    assert three().couple("a", to="b", ratio=2.0).couple({"b": 2.0, "a": -1.0}).build().nv == 2
+
+
+def test_coupled_joints_are_refused_where_they_have_no_coordinate(robots: Any) -> None:
+    robot = robots[0]
+    with pytest.raises(InputError, match="joint 'right_joint' is coupled and has no velocity of its own; it follows"):
+        robot.v_from_dict({"right_joint": 1.0})
+    with pytest.raises(InputError, match="joint 'right_joint' is coupled"):
+        robot.joint_indices(["right_joint"])
+    with pytest.raises(InputError, match="joint 'right_joint' follows 'left_joint' and differs by 0.2 from that"):
+        robot.q_from_dict({"left_joint": 0.0, "right_joint": 0.3})
+    with pytest.raises(UnsupportedError, match="'cluster of left, left_tip, right, lift' is not a rigid body.*mimic="):
+        robot.tasks(["nail"]).inverse_inertia(robot.neutral())
+    with pytest.raises(ModelError, match="URDF cannot describe the coupling lift_joint = polynomial of left_joint"):
+        kt.to_urdf(robot)
+    with pytest.raises(ModelError, match="equality constraints are soft.*left_tip_joint = 0.7·right_joint"):
+        kt.to_mjcf(robot)
+
+
+INERTIA = '<inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>'
+LINK = '<link name="{0}"><inertial><mass value="1"/>' + INERTIA + "</inertial></link>"
+
+
+def mimics(*joints: str) -> str:
+    """A URDF of joints on one base; each is written as name, kind, and the rest of its element."""
+    parts = ['<robot name="r">', LINK.format("base")]
+    for text in joints:
+        name, kind, *rest = text.split(" ", 2)
+        limit = "" if kind in ("fixed", "continuous") else '<limit lower="-1" upper="1" velocity="1" effort="1"/>'
+        parts.append(LINK.format(name.upper()))
+        parts.append(f'<joint name="{name}" type="{kind}"><parent link="base"/><child link="{name.upper()}"/>{limit}')
+        parts.append(f"{rest[0] if rest else ''}</joint>")
+    return "\n".join([*parts, "</robot>"])
+
+
+def test_mimic_joints_follow_without_a_warning() -> None:
+    text = mimics(
+        'a continuous <mimic joint="b" multiplier="-2" offset="0.5"/>',  # its leader comes later
+        'b revolute <mimic joint="c"/>',  # a mimic of a mimic
+        "c revolute",
+        "d fixed",
+        'e revolute <mimic joint="d" offset="0.25"/>',  # its leader is fixed
+        'f revolute <mimic joint="c" multiplier="0" offset="0.1"/>',
+    )
+    robot = kt.load(text)
+    assert [joint.name for joint in robot.joints if joint.nv] == ["c"]
+    values = robot.q_to_dict([0.3])
+    assert_close(np.array([values[name] for name in "abc"]), [-0.1, 0.3, 0.3], 1e-15)
+    assert_close(robot.pose([0.3], "E")[1:3, 1:3], [[np.cos(0.25), -np.sin(0.25)], [np.sin(0.25), np.cos(0.25)]], 1e-15)
+    assert kt.load(kt.to_urdf(robot)).mass_matrix([0.3]) == pytest.approx(robot.mass_matrix([0.3]), rel=1e-14)
+    assert kt.load(text, lock={"c": 0.3}).nv == 0
+    assert kt.load(text, lock={"b": 0.3}).nv == 1  # the user's lock takes the place of the coupling
+    assert kt.load(text, root="A").nv == 0
+
+
+def test_mimics_that_cannot_be_coupled_are_refused_with_the_line() -> None:
+    with pytest.raises(LoadError, match=":4: joint 'a' mimics itself; delete its <mimic>"):
+        kt.load(mimics('a continuous <mimic joint="a"/>'))
+    with pytest.raises(LoadError, match="joint 'a' mimics itself"):
+        kt.load(mimics('a continuous <mimic joint="b"/>', 'b continuous <mimic joint="a"/>'))
+    with pytest.raises(LoadError, match=":4: joint 'a' mimics joint 'b', a floating joint; only joints with one coord"):
+        kt.load(mimics('a continuous <mimic joint="b"/>', "b floating"))
+    crowd = mimics(*(f'j{i} continuous <mimic joint="j99"/>' for i in range(99)), "j99 continuous")
+    with pytest.raises(LoadError, match='couplings join 100 bodies, from .J0. to .J99.*or load with mimic="in'):
+        kt.load(crowd)
