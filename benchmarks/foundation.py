@@ -65,6 +65,7 @@ def main() -> None:
     jobs["manifold"] = lambda: manifold.functions(options.seconds)
     jobs["steps"] = lambda: manifold.steps(options.seconds)
     jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)
+    jobs["contacts"] = lambda: rollouts.with_contacts(options.seconds)
     jobs["overheads"] = lambda: manifold.overheads(options.seconds)
     jobs["exported C"] = lambda: c_export.table(robots.NAMES)
     jobs["loading"] = lambda: loading.table(options.seconds)

@@ -6,6 +6,7 @@ default stands alone. Before the race, both are checked to end in the same state
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import mujoco
@@ -96,6 +97,100 @@ def without_contacts(seconds: float) -> Table:
     return table
 
 
+#: The soles of Talos.
+SOLES = {"left_sole_link BODY": "leg_left_6_joint", "right_sole_link BODY": "leg_right_6_joint"}
+HALF_X, HALF_Y, FRICTION = 0.1, 0.06, 0.7
+#: Options of MuJoCo: its default solver with both cones, and the one that is most like ours.
+SOLVERS = {
+    "Newton, elliptic": 'cone="elliptic" solver="Newton"',
+    "Newton, pyramidal": 'cone="pyramidal" solver="Newton"',
+    "PGS, elliptic, 25": 'cone="elliptic" solver="PGS" iterations="25"',
+}
+
+
+def with_contacts(seconds: float) -> Table:
+    """Talos standing on four corners of each foot.
+
+    Args:
+        seconds: How long to go on for each contender.
+    """
+    robot = robots.load("Talos")
+    world = {sweeps: standing(robot.model, sweeps) for sweeps in (25, 50)}
+    q, tau = stance(robot.model)
+    table = Table(
+        "Talos on 8 contacts, per step of semi-implicit Euler, and times as fast as mujoco.rollout",
+        ["sweeps", "robots", "Kinetree", "residual", *SOLVERS],
+    )
+    peers = {name: _contact_peer(robot, option) for name, option in SOLVERS.items()}
+    for sweeps, simulator in world.items():
+        residual = float(simulator.step(q, np.zeros(robot.model.nv), tau)[2].residual)
+        for count in (1, MANY):
+            steps = STEPS if count == 1 else 5
+            many, still, forces = (
+                np.tile(q, (count, 1)),
+                np.zeros((count, robot.model.nv)),
+                np.tile(tau, (count, steps, 1)),
+            )
+            given = (many[0], still[0], forces[0]) if count == 1 else (many, still, forces)
+            contenders: dict[str, Any] = {"Kinetree": (simulator.rollout, [given])}
+            contenders |= {name: (peer, [peer.prepared(many, still, forces)]) for name, peer in peers.items()}
+            times = race(contenders, seconds)
+            table.add(
+                str(sweeps),
+                str(count),
+                f"{times['Kinetree'] / count / steps * 1e6:.3g} µs",
+                f"{residual:.0e}",
+                *(f"{times[name] / times['Kinetree']:.1f}×" for name in SOLVERS),
+            )
+    return table
+
+
+def standing(robot: kt.Model, sweeps: int) -> simulation.Simulator:
+    """Talos on the corners of its soles."""
+    corners = [(x, y, 0.0) for x in (-HALF_X, HALF_X) for y in (-HALF_Y, HALF_Y)]
+    return simulation.Simulator(
+        robot, dt=STEP, method="semi_implicit_euler", contacts=[simulation.Points(sole, corners) for sole in SOLES],
+        ground=simulation.Plane(friction=FRICTION), sweeps=sweeps,
+    )  # fmt: skip
+
+
+def stance(robot: kt.Model) -> tuple[Array, Array]:
+    """Bent knees, soles on the floor, and torques that keep it there."""
+    bent = {"3": -0.411354, "4": 0.859395, "5": -0.448041}
+    q = robot.q_from_dict({f"leg_{side}_{i}_joint": x for side in ("left", "right") for i, x in bent.items()})
+    q[2] -= robot.pose(q, list(SOLES))[0, 2, 3]
+    J = robot.jacobian(q, list(SOLES), "local_world_aligned").reshape(12, -1)
+    g = robot.gravity_forces(q)
+    tau = g - J.T @ np.linalg.lstsq(J[:, :6].T, g[:6], rcond=None)[0]
+    tau[:6] = 0.0
+    return q, tau
+
+
+def _contact_peer(robot: robots.Robot, option: str) -> Peer:
+    """Talos with a box under each foot, on a floor; checked to have eight contacts in the second step."""
+    text = re.sub(r"<flag [^>]*/>", '<flag eulerdamp="disable"/>', mjcf("Talos", robot.parts))
+    text = text.replace("<option ", f'<option timestep="{STEP}" {option} ')
+    geom = f'friction="{FRICTION} 0 0" condim="3"'
+    text = text.replace("<worldbody>", f'<worldbody><geom type="plane" size="5 5 .1" {geom}/>')
+    frames = {frame.name: frame for frame in robot.model.extra_frames}
+    for sole, joint in SOLES.items():
+        body = next(b.name for b, j in zip(robot.model.bodies, robot.model.joints, strict=True) if j.name == joint)
+        x, y, z = frames[sole].placement[:3, 3]
+        box = f'<geom type="box" size="{HALF_X} {HALF_Y} .01" pos="{x} {y} {z + 0.01}" {geom}/>'
+        text = re.sub(rf'(<body name="{body}"[^>]*>)', rf"\1{box}", text)
+    model = mujoco.MjModel.from_xml_string(text)
+    names = {joint.name: f"joint{i}" for i, joint in enumerate(robot.model.joints)}
+    peer = Peer(model, kt.interop.mujoco(robot.model, model, joints=names))
+    q, tau = stance(robot.model)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qfrc_applied[:] = peer.counterpart.to_q(q), peer.counterpart.to_v(tau, q)
+    for _ in range(2):
+        mujoco.mj_step(model, data)
+    if data.ncon != 8:
+        raise RuntimeError(f"MuJoCo has {data.ncon} contacts instead of 8")
+    return peer
+
+
 def states(robot: kt.Model, count: int) -> tuple[Array, Array, Array]:
     """Initial states and joint forces, (count, …) and (count, T, nv)."""
     rng = np.random.default_rng(0)
@@ -116,4 +211,5 @@ def _agree(ours: Array, theirs: Array, robot: kt.Model) -> None:
 if __name__ == "__main__":
     set_threads(1)
     pin_to_one_core()
-    Console(width=120).print(without_contacts(0.4).rich())
+    for made in (without_contacts(0.4), with_contacts(0.4)):
+        Console(width=120).print(made.rich())

@@ -84,6 +84,96 @@ def test_drops_gain_no_energy() -> None:
     assert residual < 1e-2
 
 
+def test_a_tall_box_tumbles_about_its_lower_edge() -> None:
+    """Where friction holds it, a box tips once gravity points past its edge, with the acceleration of a pendulum."""
+    width, height, angle = 0.2, 0.6, np.radians(25.0)
+    for tips, half in ((True, 0.5 * width), (False, 0.5 * height)):  # standing, and lying on its long side
+        up = 0.5 * (height if tips else width)
+        size = (2.0 * half, width, 2.0 * up)
+        box = kt.zoo.box(size, 3.0).with_gravity((9.81 * np.sin(angle), 0.0, -9.81 * np.cos(angle)))
+        corners = [(x, y, -up) for x in (-half, half) for y in (-0.5 * width, 0.5 * width)]
+        floor = simulation.Simulator(
+            box, dt=1e-5, method="semi_implicit_euler", contacts=[simulation.Points("box", corners)],
+            ground=simulation.Plane(friction=1.0), sweeps=400,
+        )  # fmt: skip
+        start = np.array([0.0, 0.0, up, 1.0, 0.0, 0.0, 0.0])
+        path = floor.rollout(start, np.zeros(6), steps=200)
+        turning = (up * np.sin(angle) - half * np.cos(angle)) * 9.81 / (4.0 / 3.0 * (half**2 + up**2))
+        expected = turning * 200 * 1e-5 if tips else 0.0
+        assert path.v[-1, 1] == pytest.approx(expected, rel=2e-3, abs=1e-9)
+        assert (turning > 0.0) == tips
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_rollout_is_a_loop_of_steps(warm: bool) -> None:
+    """Also on several shapes, in lanes, for every second state, and over several calls of the compiled steps."""
+    ground = [simulation.Plane(friction=MU), simulation.Block((0.4, 0.0, 0.0), (0.4, 1.0, 0.04), friction=0.3)]
+    floor = world(ground=ground, warm_start=warm, sweeps=10, damping=0.01)
+    rng = np.random.default_rng(3)
+    q, v = np.tile(START, (5, 1)), np.array([0, 0, 0, 1.0, 0, 0]) + 0.3 * rng.normal(size=(5, 6))
+    q[:, 0], q[3] = 0.05, np.nan
+    path = floor.rollout(q, v, steps=400, every=2)
+    for i in (0, 3, 4):
+        one, rate, info = q[i], v[i], None
+        for k in range(400):
+            one, rate, info = floor.step(one, rate, start=info if warm else None)
+            if k % 2:
+                np.testing.assert_array_equal(path.q[i, k // 2 + 1], one)
+                np.testing.assert_array_equal(path.v[i, k // 2 + 1], rate)
+    assert np.isfinite(np.delete(path.q, 3, axis=0)).all()
+
+
+def test_a_warm_start_needs_fewer_sweeps() -> None:
+    """The residual of a box at rest on a slope after two sweeps a step."""
+    worst = {}
+    for warm in (False, True):
+        floor = world(20.0, sweeps=2, warm_start=warm)
+        q, v, info = START, np.zeros(6), None
+        for _ in range(100):
+            q, v, info = floor.step(q, v, start=info if warm else None)
+        worst[warm] = float(info.residual) if info else np.inf
+    assert worst[True] < 1e-3 * worst[False]
+
+
+def test_impulses_obey_the_laws_of_contact() -> None:
+    """Signorini and Coulomb, on what a step returns: cones are kept, and what slides is opposed by all of μ f_n."""
+    floor = world(30.0, sweeps=200)
+    rng = np.random.default_rng(5)
+    q, v = np.tile(START, (20, 1)), 0.5 * rng.normal(size=(20, 6))
+    _, rate, info = floor.step(q, v)
+    force = info.contact_forces
+    assert (force[..., 2] >= 0.0).all()
+    assert (np.hypot(force[..., 0], force[..., 1]) <= MU * force[..., 2] * (1.0 + 1e-12) + 1e-12).all()
+    assert float(info.residual.max()) < 1e-5
+    # velocities of the corners after the step, at the middle configuration, where impulses act
+    middle = floor.robot.integrate(q, v, 0.5 * DT)
+    T, J = floor.robot.pose(middle, "box"), floor.robot.jacobian(middle, "box", "local_world_aligned")
+    twist = np.einsum("bij,bj->bi", J, rate)
+    arms = np.einsum("bij,kj->bki", T[:, :3, :3], np.array(CORNERS))
+    slip = (twist[:, None, 3:] + np.cross(twist[:, None, :3], arms))[..., :2]
+    speed = np.linalg.norm(slip, axis=-1)
+    sliding = (speed > 1e-2) & (force[..., 2] > 1.0)
+    assert sliding.sum() > 10
+    power = (slip * force[..., :2]).sum(axis=-1)
+    np.testing.assert_allclose(power[sliding], -(speed * MU * force[..., 2])[sliding], rtol=1e-3, atol=0.0)
+
+
+def test_shapes_of_ones_own() -> None:
+    """A shape that is only known to Python: the same motion as on the plane that it is."""
+
+    class Floor(simulation.Shape):
+        friction = MU
+
+        def gap(self, points: Any) -> tuple[Array, Array]:
+            return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
+
+    v = np.array([0.1, 0.2, 0.3, 1.0, 0.0, 0.0])
+    own = world(ground=Floor()).rollout(START, v, steps=50)
+    np.testing.assert_allclose(own.q, world().rollout(START, v, steps=50).q, rtol=0.0, atol=1e-12)
+    with pytest.raises(NotImplementedError, match="Shape has no gap"):
+        simulation.Shape().gap(np.zeros(3))
+
+
 def test_constraints_are_eliminated() -> None:
     """Two halves welded together slide as one box does."""
     half = kt.zoo.box(SIZE, 0.5, "half")

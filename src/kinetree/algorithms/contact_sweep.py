@@ -6,7 +6,7 @@ turn takes
     λ_n ← max(0, λ_n − u_n/G_nn)                                                                 (1)
     λ_t ← what is left of λ_t − u_t/ρ in the disk of radius μ λ_n, ρ the larger eigenvalue of G_tt (2)
 
-[M88] and [JAJ98]; u is kept up to date. The language has no comparisons: max(0, x) is ½(x + √x²).
+[M88] and [JAJ98]; u is kept up to date.
 
 [M88]   J. Moreau, "Unilateral contact and dry friction in finite freedom dynamics", 1988.
 [JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
@@ -19,63 +19,51 @@ from typing import Any
 
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.scalar import sqrt
+from kinetree.spatial.scalar import magnitude, sqrt
 
 _NEVER_ZERO = 2.0**-500
 
 
 @algorithm(
-    G=("rows", "rows"),
-    velocity=("rows",),
-    impulse=("rows",),
-    friction=("rows",),
-    after=("rows",),
-    solved=("rows",),
-    outputs=("after", "solved"),
-)
+    G=("rows", "rows"), weight=("rows",), friction=("rows",), velocity=("rows",), impulse=("rows",),
+    after=("rows",), solved=("rows",), outputs=("after", "solved"),
+)  # fmt: skip
 def contact_sweep(
-    tree: Tree, G: Indexed, velocity: Indexed, impulse: Indexed, friction: Indexed, after: Indexed, solved: Indexed
-) -> None:
+    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    after: Indexed, solved: Indexed,
+) -> None:  # fmt: skip
     """Visit every contact once.
 
     Args:
         tree: Has the rows, three for each contact; nothing else of it is used.
         G: Velocity of each row per unit impulse along each row, (r, r).
+        weight: Of each contact 1/ρ at the tangential rows and 1/G_nn at the normal row, (r,).
+        friction: μ of each contact, at its normal row, (r,).
         velocity: u = G λ + g, (r,).
         impulse: λ, (r,).
-        friction: μ of each contact, at its normal row, (r,).
         after: u after the sweep, (r,).
         solved: λ after the sweep, (r,).
     """
-    u, part = tree.array("rows"), tree.array("rows")
+    u = tree.array("rows")
     for row in tree.task_rows():
         u[row] = velocity[row]
-        part[row] = impulse[row]
 
     for contact, _, _ in tree.tasks():
         x, y, n = contact.rows
-        pressed = _positive(part[n] - u[n] / G[n, n])  # (1)
-        change = pressed - part[n]
-        part[n] = pressed
-        for other in tree.task_rows():
-            u[other] = u[other] + G[n, other] * change
-
-        half = 0.5 * (G[x, x] + G[y, y])
-        apart = 0.5 * (G[x, x] - G[y, y])
-        stiff = 1.0 / (half + sqrt(apart * apart + G[x, y] * G[x, y]))
-        along, across = part[x] - stiff * u[x], part[y] - stiff * u[y]  # (2)
+        pressed = _positive(impulse[n] - weight[n] * u[n])  # (1)
+        change = pressed - impulse[n]
+        along = impulse[x] - weight[x] * (u[x] + G[n, x] * change)  # (2)
+        across = impulse[y] - weight[x] * (u[y] + G[n, y] * change)
         length = sqrt(along * along + across * across)
         share = 1.0 - _positive(length - friction[n] * pressed) / (length + _NEVER_ZERO)
-        along_change, across_change = along * share - part[x], across * share - part[y]
-        part[x] = along * share
-        part[y] = across * share
+        solved[x], solved[y], solved[n] = along * share, across * share, pressed
+        along_change, across_change = along * share - impulse[x], across * share - impulse[y]
         for other in tree.task_rows():
-            u[other] = u[other] + G[x, other] * along_change + G[y, other] * across_change
+            u[other] = u[other] + G[n, other] * change + G[x, other] * along_change + G[y, other] * across_change
 
     for row in tree.task_rows():
         after[row] = u[row]
-        solved[row] = part[row]
 
 
 def _positive(x: Any) -> Any:
-    return 0.5 * (x + sqrt(x * x))
+    return 0.5 * (x + magnitude(x))  # NaN stays NaN

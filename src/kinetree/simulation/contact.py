@@ -2,10 +2,10 @@
 
 With v_f the velocities that the robot would have without contacts, impulses λ along the rows of all contacts give
 
-    u = G λ + g         G = C Λ⁻¹ Cᵀ         g = C J v_f, normal rows + (h > 0 ? h : β h)/dt       (1)
+    u = G λ + g         G = R Λ⁻¹ Rᵀ         g = R J v_f, normal rows + (h > 0 ? h : β h)/dt       (1)
 
-J and Λ⁻¹ are those of the bodies that may touch, six rows each, with constraints eliminated; C maps their twists to
-the velocities of points, tangents first. h is the gap: a point may close its gap within the step but not more, and a
+J and Λ⁻¹ are those of the points, three rows each in world axes, with constraints eliminated; R turns them to two
+tangents and the normal of each contact. h is the gap: a point may close its gap within the step but not more, and a
 fraction β of any penetration is corrected in each step. Impulses obey Signorini's and Coulomb's laws:
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
@@ -13,35 +13,33 @@ fraction β of any penetration is corrected in each step. Impulses obey Signorin
 solved by a fixed number of sweeps of projected Gauss–Seidel (`kinetree.algorithms.contact_sweep`), so that the bits of
 a sample do not depend on others. `residual` measures the violation of (2), relative to the largest impulse. With poor
 mass ratios, such as a light body under a heavy one, sweeps converge slowly and the residual is large.
-
-[D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from kinetree.algorithms.contact_points import after_impulses, contact_points, point_wrenches
+from kinetree.algorithms.contact_problem import contact_forces, contact_problem
 from kinetree.algorithms.contact_sweep import contact_sweep
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError
 from kinetree.model.model import Model
-from kinetree.operational_space.products import product, times
-from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.recursion.topology import WORLD
-from kinetree.simulation.shapes import Plane, Shape
-from kinetree.spatial.transform import Transform
+from kinetree.operational_space.products import times
+from kinetree.operational_space.tasks import Task
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured
 from kinetree.spatial.value import Array
 
-#: β: fraction of a penetration that is corrected in each step.
-_RECOVERY = 0.2
-# Avoids division by zero for immobile rows; far below any inverse mass.
-_IMMOBILE = 1e-30
+_WORLD_AXES = "local_world_aligned"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +67,21 @@ class Points:
 
 
 class Impulses(NamedTuple):
-    """Effect of contacts in a step.
+    """Effect of contacts in a step: arrays, or places of a sequence.
 
     Attributes:
         velocity: Joint velocities after the step, (…, nv).
-        forces: Mean forces on the points, in world axes, (…, k, 3) [N].
-        residual: Violation of (2), relative to the largest impulse, (…).
-        penetration: Depth of the deepest point, (…) [m].
+        forces: Impulses in world axes, (…, 3 n), for all pairs of a shape and a point.
+        errors: Violation of (2) by each of these, at its normal row, (…, 3 n).
+        heights: Signed distances before the step, at the normal row, (…, 3 n).
+        impulses: λ, in contact axes, (…, 3 n).
     """
 
-    velocity: Array
-    forces: Array
-    residual: Array
-    penetration: Array
+    velocity: Any
+    forces: Any
+    errors: Any
+    heights: Any
+    impulses: Any
 
 
 class Contacts:
@@ -93,10 +93,21 @@ class Contacts:
         ground: Shapes that they may touch.
         constraints: Tasks that are held fixed, and eliminated.
         sweeps: Number of projected Gauss–Seidel sweeps.
+        dt: Time step [s].
+
+    Attributes:
+        rows: Three for each pair of a shape and a point.
+        is_compiled: Whether `record` can be used: nothing is held fixed, and all shapes are known to compiled steps.
     """
 
     def __init__(
-        self, robot: Model, points: Sequence[Points], ground: Sequence[Shape], constraints: Sequence[Any], sweeps: int
+        self,
+        robot: Model,
+        points: Several[Points],
+        ground: Several[Shape],
+        constraints: Several[Any],
+        sweeps: int,
+        dt: float,
     ) -> None:
         for one in points:
             if not isinstance(one, Points):
@@ -104,109 +115,128 @@ class Contacts:
         for shape in ground:
             if not isinstance(shape, Shape):
                 raise InputError(f"ground holds shapes such as simulation.Plane, got {type(shape).__name__}")
-        if not isinstance(sweeps, int) or sweeps < 1:
+        if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
             raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
-        self._robot, self._ground = robot, tuple(ground) or (Plane(),)
-        self._frames = list(dict.fromkeys(one.frame for one in points))
-        self._tasks = robot.tasks(self._frames, reference="local_world_aligned", contacts=constraints)
-        self._owner = [self._frames.index(one.frame) for one in points for _ in one.positions]
-        self._positions = np.concatenate([one.positions for one in points])
-        self._sweeps, self._sweep = sweeps, _sweep(len(self._owner) * len(self._ground))
+        self._robot, self._ground, self._dt = robot, tuple(ground) or (Plane(),), dt
+        tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
+        self._free = robot.tasks(tasks, reference=_WORLD_AXES).core.recursions
+        self._held = robot.tasks(tasks, reference=_WORLD_AXES, contacts=constraints) if constraints else None
+        self._count = len(tasks)
+        self.rows = 3 * self._count * len(self._ground)
+        frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
+        self._solve = _solver(self.rows // 3, sweeps, frictions.tobytes())
+        self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
-    def apply(self, q: Array, v: Array, dt: float) -> Impulses:
-        """Velocities after a step with contact impulses.
+    def record(self, sequence: Sequence, q: Place, v: Place, start: Any) -> Impulses:
+        """Record the contacts of a step.
 
         Args:
-            q: Configurations, (…, nq).
-            v: Joint velocities without contacts, (…, nv).
-            dt: Time step [s].
+            sequence: Where.
+            q: Configuration.
+            v: Joint velocities without contacts.
+            start: Impulses that the sweeps start from.
         """
-        poses = self._robot.pose(q, self._frames)[..., self._owner, :, :]
-        arms = times(poses[..., :3, :3], self._positions)
-        points = poses[..., :3, 3] + arms
-        gaps, normals, frictions = self._nearest(points)
-        C = self._rows(np.concatenate([arms] * len(self._ground), axis=-2), normals)
-        J, A, response = self._dynamics(q)
-        back = np.swapaxes(C, -1, -2)
-        G = product(C, product(A, back))
-        G = 0.5 * (G + np.swapaxes(G, -1, -2)) + _IMMOBILE * np.eye(G.shape[-1])
-        u = times(C, times(J, v))
-        u[..., 2::3] += np.where(gaps > 0.0, gaps, _RECOVERY * gaps) / dt
-        g, part = u.copy(), np.zeros_like(u)
-        for _ in range(self._sweeps):
-            u, part = self._sweep(G, u, part, frictions)
-        after = v + times(response, times(back, part))
-        axes = self._axes(normals)
-        local = part.reshape(*part.shape[:-1], -1, 3)
-        forces = times(np.swapaxes(axes, -1, -2), local) / dt
-        # a point may touch several shapes: its forces add up
-        count = len(self._owner)
-        total = forces[..., :count, :]
-        for i in range(1, len(self._ground)):
-            total = total + forces[..., i * count : (i + 1) * count, :]
-        return Impulses(after, total, _residual(G, g, part, frictions), np.maximum(-gaps.min(axis=-1), 0.0))
+        call = sequence.call
+        points, axes, velocity = call(self._recursion(contact_points), q, v)
+        mobility = call(self._recursion(self._free.inverse_inertia.algorithm), q)
+        normals, heights = sequence.space(self.rows), sequence.space(self.rows)
+        per_shape = [(3 * self._count * i, 3 * self._count) for i in range(len(self._ground))]
+        for shape, part in zip(self._ground, per_shape, strict=True):
+            into = [normals.part(*part), heights.part(*part)]
+            call(measured(cast(Algorithm, shape.algorithm), self._count), points, shape.numbers, into=into)
+        if len(self._ground) > 1:
+            velocity, mobility = _repeated(sequence, velocity, per_shape), _tiled(sequence, mobility, per_shape)
+        forces, errors, impulses = call(self._solve, mobility, velocity, normals, heights, self._dt, start)
+        wrench: Any = np.zeros(6 * self._count)
+        for part in per_shape:  # a point may touch several shapes: its forces add up
+            wrench = call(self._recursion(point_wrenches), axes, forces.part(*part), wrench)
+        after = call(self._recursion(after_impulses), q, v, wrench)
+        return Impulses(after, forces, errors, heights, impulses)
 
-    def _nearest(self, points: Array) -> tuple[Array, Array, Array]:
-        """Gaps (…, n), normals (…, n, 3) and friction (3 n,) of all pairs of a shape and a point."""
+    def apply(self, q: Array, v: Array, start: Array) -> Impulses:
+        """The same on arrays, with constraints eliminated and for any shapes."""
+        points, axes, velocity = self._recursion(contact_points)(q, v)
+        mobility, response = self._dynamics(q)
         found = [shape.gap(points) for shape in self._ground]
-        frictions = np.repeat([shape.friction for shape in self._ground], 3 * len(self._owner))
-        return np.concatenate([h for h, _ in found], axis=-1), np.concatenate([n for _, n in found], axis=-2), frictions
+        normals = np.concatenate([n for _, n in found], axis=-2)
+        heights = np.zeros(normals.shape)
+        heights[..., 2] = np.concatenate([h for h, _ in found], axis=-1)
+        normals, heights, velocity = (x.reshape(*q.shape[:-1], -1) for x in (normals, heights, velocity))
+        many = len(self._ground)
+        mobility, velocity = np.tile(mobility, (many, many)), np.tile(velocity, many)
+        forces, errors, impulses = self._solve(mobility, velocity, normals, heights, self._dt, start)
+        total = self.on_points(forces)
+        if response is None:
+            wrench = self._recursion(point_wrenches)(axes, total, np.zeros((self._count, 6)))
+            after = self._recursion(after_impulses)(q, v, wrench)
+        else:
+            after = v + times(response, total.reshape(*total.shape[:-2], -1))
+        return Impulses(after, forces, errors, heights, impulses)
 
-    @staticmethod
-    def _axes(normals: Array) -> Array:
-        """Tangents and normal of each contact as rows, (…, n, 3, 3)."""
-        x, y, z = normals[..., 0], normals[..., 1], normals[..., 2]
-        # [D17]: an orthonormal basis whose only branch is the sign of z
-        sign = np.where(z < 0.0, -1.0, 1.0)
-        a = -1.0 / (sign + z)
-        b = x * y * a
-        first = np.stack([1.0 + sign * x * x * a, sign * b, -sign * x], axis=-1)
-        second = np.stack([b, sign + y * y * a, -y], axis=-1)
-        return np.stack([first, second, normals], axis=-2)
+    def on_points(self, rows: Array) -> Array:
+        """The sum over all shapes of values of the rows, (…, k, 3)."""
+        split = rows.reshape(*rows.shape[:-1], len(self._ground), self._count, 3)
+        total = split[..., 0, :, :]
+        for i in range(1, len(self._ground)):
+            total = total + split[..., i, :, :]
+        return total
 
-    def _rows(self, arms: Array, normals: Array) -> Array:
-        """C, (…, 3 n, 6 f): row a of a contact at arm r is a · (v + ω × r)."""
-        axes = self._axes(normals)
-        turning = np.cross(arms[..., None, :], axes)
-        C = np.zeros((*axes.shape[:-2], 3, 6 * len(self._frames)))
-        for i, owner in enumerate(self._owner * len(self._ground)):
-            C[..., i, :, 6 * owner : 6 * owner + 3] = turning[..., i, :, :]
-            C[..., i, :, 6 * owner + 3 : 6 * owner + 6] = axes[..., i, :, :]
-        return C.reshape(*C.shape[:-3], -1, C.shape[-1])
+    def _recursion(self, algorithm: Algorithm) -> Compiled:
+        return _bound(algorithm, self._robot, self._free.sites)
 
-    def _dynamics(self, q: Array) -> tuple[Array, Array, Array]:
-        """J, Λ⁻¹ and M⁻¹Jᵀ of the bodies that may touch."""
-        if self._tasks.held:
-            state: Any = self._tasks.at(q)
-            return state.jacobian, state.inverse_inertia, state._response
-        recursions = self._tasks.core.recursions
-        return recursions.jacobian(q), recursions.inverse_inertia(q), recursions.response(q)
+    def _dynamics(self, q: Array) -> tuple[Array, Array | None]:
+        """Λ⁻¹ of the points, and with constraints M⁻¹Jᵀ."""
+        if self._held is None:
+            return self._free.inverse_inertia(q), None
+        state: Any = self._held.at(q)
+        return state.inverse_inertia, state._response
 
 
-def _residual(G: Array, g: Array, impulse: Array, friction: Array) -> Array:
-    """‖λ − P_K(λ − s (u + Γ))‖ over the largest impulse, where s of each contact is the inverse of its largest G_ii."""
-    u = times(G, impulse) + g
-    own = np.diagonal(G, axis1=-2, axis2=-1)
-    u, part, own = (x.reshape(*x.shape[:-1], -1, 3) for x in (u, impulse, own))
-    mu = friction[2::3]
-    s = 1.0 / own.max(axis=-1, keepdims=True)
-    slip = np.sqrt(u[..., 0] ** 2 + u[..., 1] ** 2)
-    moved = part - s * u
-    moved[..., 2] -= s[..., 0] * mu * slip
-    t, n = np.sqrt(moved[..., 0] ** 2 + moved[..., 1] ** 2), moved[..., 2]
-    inside, polar = t <= mu * n, mu * t <= -n
-    k = (mu * t + n) / (1.0 + mu * mu)
-    edge = np.stack([*(mu * k * moved[..., i] / np.where(t > 0.0, t, 1.0) for i in (0, 1)), k], axis=-1)
-    cone = np.where(inside[..., None], moved, np.where(polar[..., None], 0.0, edge))
-    largest = np.maximum(np.abs(part).max(axis=(-1, -2)), 1e-12)
-    result: Array = np.abs(part - cone).max(axis=(-1, -2)) / largest
+def _repeated(sequence: Sequence, values: Place, parts: Several[tuple[int, int]]) -> Place:
+    """The same values for each shape."""
+    result = sequence.space(len(parts) * values.size)
+    for part in parts:
+        sequence.copy(values, result.part(*part))
     return result
 
 
+def _tiled(sequence: Sequence, matrix: Place, parts: Several[tuple[int, int]]) -> Place:
+    """The same block for each pair of shapes."""
+    rows = parts[0][1]
+    length = rows * len(parts)
+    result = sequence.space(length**2)
+    for row in range(length):
+        for start, _ in parts:
+            sequence.copy(matrix.part(row % rows * rows, rows), result.part(row * length + start, rows))
+    return result
+
+
+@lru_cache(maxsize=64)
+def _bound(algorithm: Algorithm, robot: Model, sites: tuple[Any, ...]) -> Compiled:
+    return bind(algorithm, robot.mechanism, sites, "contacts")
+
+
 @lru_cache(maxsize=32)
-def _sweep(contacts: int) -> Compiled:
-    """The sweep over contacts, which belong to the world, so that all robots share the compiled code."""
-    nothing = Mechanism((), (), (), (), np.zeros(3))
-    place = Transform.identity().data
-    sites = [Site(str(i), WORLD, place, (3, 4, 5)) for i in range(contacts)]
-    return bind(contact_sweep, nothing, sites, contact_sweep.name)
+def _solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
+    """Impulses in world axes, their violations of (2) and λ; all robots share it."""
+    mechanism, sites = contact_sites(contacts)
+    prepare, sweep, finish = (
+        bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_sweep, contact_forces)
+    )
+    r, friction = 3 * contacts, np.frombuffer(frictions)
+    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+    inputs += [Operand("dt", ()), Operand("start", (r,))]
+    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
+    G, weight, free, axes = sequence.call(prepare, *sequence.inputs)
+    start = sequence.inputs[-1]
+    swept = sequence.prepare(sweep)
+    for source, place in zip((G, weight, sequence.constant(friction), free, start), swept.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(sweeps):
+        u, impulse = swept.run(None, None, None, None, None)
+        sequence.copy(u, swept.inputs[3])
+        sequence.copy(impulse, swept.inputs[4])
+    forces, errors, impulses = sequence.outputs
+    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
+    sequence.copy(impulse, impulses)
+    return sequence.finish()

@@ -16,6 +16,7 @@ class StepInfo(NamedTuple):
         contact_forces: Mean forces on the contact points, in world axes, (…, k, 3) [N].
         residual: Violation of the laws of contact and friction, relative to the largest impulse, (…).
         penetration: Depth of the deepest point, (…) [m].
+        impulses: Contact impulses in contact axes, for a warm start of the next step, (…, 3 n) [N s].
     """
 
     acceleration: Array
@@ -23,6 +24,7 @@ class StepInfo(NamedTuple):
     contact_forces: Array
     residual: Array
     penetration: Array
+    impulses: Array
 
 
 class Rollout(NamedTuple):

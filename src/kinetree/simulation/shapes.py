@@ -5,25 +5,57 @@ Every shape is fixed in the world and has a `friction` coefficient μ. Gaps are 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 
+from kinetree.algorithms.contact_shapes import above_block, above_capsule, above_plane, above_sphere
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError
-from kinetree.spatial.fixed import length
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.topology import WORLD
+from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
-class Shape(ABC):
+class Shape:
     """A fixed shape that points may touch."""
 
     friction: float
+    #: The recursion that measures heights (`kinetree.algorithms.contact_shapes`), for shapes that compiled steps know.
+    algorithm: ClassVar[Algorithm | None] = None
 
-    @abstractmethod
-    def gap(self, points: Array) -> tuple[Array, Array]:
-        """Signed distances of points, (…, 3) to (…), and outward unit normals, (…, 3)."""
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What the recursion takes to describe the shape."""
+        return ()
+
+    def gap(self, points: Any) -> tuple[Array, Array]:
+        """Signed distances of points, (…, 3) to (…), and outward unit normals, (…, 3).
+
+        Shapes of your own override this; they are measured by Python code in each step.
+        """
+        if self.algorithm is None:
+            raise NotImplementedError(f"{type(self).__name__} has no gap(points)")
+        normals, heights = measured(self.algorithm, 1)(np.asarray(points)[..., None, :], self.numbers)
+        return heights[..., 0, 2], normals[..., 0, :]
+
+
+@lru_cache(maxsize=64)
+def measured(algorithm: Algorithm, points: int) -> Compiled:
+    """Heights and normals of a number of points, which belong to the world: all robots share the compiled code."""
+    return bind(algorithm, *contact_sites(points), algorithm.name)
+
+
+def contact_sites(contacts: int) -> tuple[Mechanism, list[Site]]:
+    """A mechanism with nothing but contacts, of three rows each."""
+    place = Transform.identity().data
+    sites = [Site(str(i), WORLD, place, (3, 4, 5)) for i in range(contacts)]
+    return Mechanism((), (), (), (), np.zeros(3)), sites
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,8 @@ class Plane(Shape):
     offset: float = 0.0
     friction: float = 0.7
 
+    algorithm: ClassVar[Algorithm | None] = above_plane
+
     def __post_init__(self) -> None:
         normal = _vector("normal", self.normal)
         size = float(np.sqrt(sum(x * x for x in normal)))
@@ -49,11 +83,10 @@ class Plane(Shape):
         _require("offset", self.offset, -np.inf)
         _require("friction", self.friction)
 
-    def gap(self, points: Array) -> tuple[Array, Array]:
-        """Heights above the plane."""
-        x, y, z = self.normal
-        height = points[..., 0] * x + points[..., 1] * y + points[..., 2] * z - self.offset
-        return height, np.broadcast_to(np.array(self.normal), points.shape)
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Normal, offset."""
+        return (*self.normal, self.offset)
 
 
 @dataclass(frozen=True)
@@ -70,14 +103,17 @@ class Sphere(Shape):
     radius: float
     friction: float = 0.7
 
+    algorithm: ClassVar[Algorithm | None] = above_sphere
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
         _require("radius", self.radius)
         _require("friction", self.friction)
 
-    def gap(self, points: Array) -> tuple[Array, Array]:
-        """Distances from the surface."""
-        return _around(points - np.array(self.center), self.radius)
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Centre, radius."""
+        return (*self.center, self.radius)
 
 
 @dataclass(frozen=True)
@@ -96,20 +132,20 @@ class Capsule(Shape):
     radius: float
     friction: float = 0.7
 
+    algorithm: ClassVar[Algorithm | None] = above_capsule
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _vector("start", self.start))
         object.__setattr__(self, "end", _vector("end", self.end))
         _require("radius", self.radius)
         _require("friction", self.friction)
 
-    def gap(self, points: Array) -> tuple[Array, Array]:
-        """Distances from the surface."""
-        first, axis = np.array(self.start), np.array(self.end) - np.array(self.start)
-        square = float(sum(x * x for x in axis.tolist()))
-        way = points - first
-        along = way[..., 0] * axis[0] + way[..., 1] * axis[1] + way[..., 2] * axis[2]
-        share = np.clip(along / square if square > 0.0 else 0.0 * along, 0.0, 1.0)
-        return _around(way - share[..., None] * axis, self.radius)
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Start, axis, one over the axis' squared length, radius."""
+        axis = tuple(b - a for a, b in zip(self.start, self.end, strict=True))
+        square = sum(x * x for x in axis)
+        return (*self.start, *axis, 1.0 / square if square > 0.0 else 0.0, self.radius)
 
 
 @dataclass(frozen=True)
@@ -126,6 +162,8 @@ class Block(Shape):
     size: tuple[float, float, float]
     friction: float = 0.7
 
+    algorithm: ClassVar[Algorithm | None] = above_block
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
         size = _vector("size", self.size)
@@ -134,27 +172,10 @@ class Block(Shape):
         object.__setattr__(self, "size", size)
         _require("friction", self.friction)
 
-    def gap(self, points: Array) -> tuple[Array, Array]:
-        """Distances from the surface; inside, from the nearest face."""
-        way, half = points - np.array(self.center), 0.5 * np.array(self.size)
-        beyond = np.abs(way) - half
-        sign = np.where(way < 0.0, -1.0, 1.0)
-        outside = np.maximum(beyond, 0.0)
-        far = length(outside)
-        inside = beyond.max(axis=-1)
-        face = (beyond == inside[..., None]).astype(float)
-        face = face * (np.cumsum(face, axis=-1) == 1.0)  # one face, even at an edge
-        is_out = (far > 0.0)[..., None]
-        normal = sign * np.where(is_out, outside / np.where(is_out, far[..., None], 1.0), face)
-        return np.where(far > 0.0, far, inside), normal
-
-
-def _around(way: Array, radius: float) -> tuple[Array, Array]:
-    """Distance from a surface around a point or line, and the direction away from it; up, exactly on the latter."""
-    far = length(way)
-    apart = (far > 0.0)[..., None]
-    normal = np.where(apart, way / np.where(apart, far[..., None], 1.0), np.array([0.0, 0.0, 1.0]))
-    return far - radius, normal
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Centre, half edges."""
+        return (*self.center, *(0.5 * edge for edge in self.size))
 
 
 def _vector(name: str, values: Any) -> tuple[float, float, float]:

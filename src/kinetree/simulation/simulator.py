@@ -31,6 +31,8 @@ from kinetree.spatial.value import Array
 
 # Servo times this close to a step coincide with it [s].
 _SOON = 1e-9
+# Residuals are relative to the largest impulse, or to this one if all are smaller [N s].
+_SMALL = 1e-12
 
 
 class Simulator:
@@ -48,6 +50,7 @@ class Simulator:
         contacts: `Points` of the robot that may touch the ground.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
         sweeps: Number of sweeps of the contact solver. More sweeps reduce the residual.
+        warm_start: Whether rollouts and `run` start the contact solver from the impulses of the step before.
         project: Whether the state is projected onto the constraints after each step.
 
     Raises:
@@ -69,6 +72,7 @@ class Simulator:
         contacts: Iterable[Points] = (),
         ground: Shape | Iterable[Shape] = (),
         sweeps: int = 50,
+        warm_start: bool = False,
         project: bool = True,
     ) -> None:
         if method not in METHODS:
@@ -79,21 +83,24 @@ class Simulator:
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
-            "rest": rest, "contacts": points, "ground": shapes, "sweeps": sweeps, "project": project,
+            "rest": rest, "contacts": points, "ground": shapes, "sweeps": sweeps, "warm_start": warm_start,
+            "project": project,
         }  # fmt: skip
         if given and at is None:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
         self.robot, self.dt, self.method = robot, float(dt), method
         self._project = project
+        self._zero = np.zeros(robot.nv)
         self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest)
-        self._steps = Steps(plant)
         self.constraints = Constraints(plant.robot, given, at) if given else None
         if points and method not in IMPULSIVE:
             raise InputError(f"contacts need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
         held = self.constraints.tasks.tasks if self.constraints else ()
-        self._contacts = Contacts(plant.robot, points, shapes, held, sweeps) if points else None
+        self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt) if points else None
+        self._warm = warm_start
+        self._steps = Steps(plant, self._contacts, warm_start)
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
@@ -103,7 +110,7 @@ class Simulator:
         return _make, (self.robot, self._options)
 
     def step(
-        self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
+        self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
     ) -> tuple[Any, Any, StepInfo]:
         """Configuration and velocity after one time step, and its `StepInfo`.
 
@@ -112,34 +119,42 @@ class Simulator:
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv), constant over the step; zero by default.
             f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
+            start: The step before, whose contact impulses the solver starts from; by default it starts from none.
         """
-        q, v, tau = self._state(q, v, tau)
+        tau = self._zero if tau is None else tau
         if self._is_compiled:
-            sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext)
-            after, rate = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches)
+            sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
+            impulses = self._start(start)
+            after, rate, *touched = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches, *impulses)
             with standard_arithmetic():
-                return after, rate, _without_contacts((rate - v) / self.dt)
+                mean = (rate - np.asarray(v)) / self.dt
+                return after, rate, self._info(mean, Impulses(rate, *touched) if touched else None)
+        q, v, tau = self._state("step", q, v, tau)
         with standard_arithmetic():
-            return self._step(q, v, tau, f_ext)
+            return self._step(q, v, tau, f_ext, self._start(start))
 
-    def _state(self, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
-        robot = self.robot
-        tau = np.zeros(robot.nv) if tau is None else tau
-        arrays = []
-        for name, value, size in (("q", q, robot.nq), ("v", v, robot.nv), ("tau", tau, robot.nv)):
-            array = arguments.numbers("step", name, value)
-            arguments.require_shape(f"step: {name}", array.shape, (size,))
-            arrays.append(np.asarray(array, dtype=np.float64))
-        batch = arguments.common_batch("step", ("q", "v", "tau"), [array.shape[:-1] for array in arrays])
+    def _start(self, info: StepInfo | None) -> tuple[Array, ...]:
+        """The impulses that the contact solver starts from, if there are contacts."""
+        if self._contacts is None:
+            return ()
+        return (np.zeros(self._contacts.rows) if info is None else info.impulses,)
+
+    def _state(self, function: str, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
+        """Arrays of one batch shape."""
+        nq, nv = self.robot.nq, self.robot.nv
+        arrays = [_array(function, *one) for one in (("q", q, nq), ("v", v, nv), ("tau", tau, nv))]
+        batch = arguments.common_batch(function, ("q", "v", "tau"), [array.shape[:-1] for array in arrays])
         q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
         return q, v, tau
 
     @property
     def _is_compiled(self) -> bool:
         """Whether a step is a sequence of recursions, without Python in between."""
-        return self.constraints is None and self._contacts is None
+        return self.constraints is None and (self._contacts is None or self._contacts.is_compiled)
 
-    def _step(self, q: Array, v: Array, tau: Array, f_ext: Any) -> tuple[Array, Array, StepInfo]:
+    def _step(
+        self, q: Array, v: Array, tau: Array, f_ext: Any, start: tuple[Array, ...]
+    ) -> tuple[Array, Array, StepInfo]:
         plant = self._plant
         felt: list[Array] = []
         touched: list[Impulses] = []
@@ -155,22 +170,33 @@ class Simulator:
         contacts = self._contacts
 
         def impulses(contacts: Contacts, q: Array, v: Array) -> Array:
-            touched.append(contacts.apply(q, v, self.dt))
-            return touched[-1].velocity
+            touched.append(contacts.apply(q, v, *start))
+            velocity: Array = touched[-1].velocity
+            return velocity
 
-        after, rate = plant.integrated(
-            plant.run, dynamics, q, v, tau, partial(impulses, contacts) if contacts else None
-        )
+        applied = None if contacts is None else partial(impulses, contacts)
+        after, rate = plant.integrated(plant.run, dynamics, q, v, tau, applied)
         mean = (rate - v) / self.dt
         if self.constraints is not None and self._project:
             after, rate = self.constraints.project(after, rate)
-        info = _without_contacts(mean)
+        info = self._info(mean, touched[-1] if touched else None)
         if self.constraints is not None:
             info = info._replace(constraint_forces=self.constraints.split(felt[-1]))
-        if touched:
-            _, forces, residual, penetration = touched[-1]
-            info = info._replace(contact_forces=forces, residual=residual, penetration=penetration)
         return after, rate, info
+
+    def _info(self, acceleration: Array, touched: Impulses | None) -> StepInfo:
+        none = np.zeros(acceleration.shape[:-1])
+        if self._contacts is None or touched is None:
+            return StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none, np.zeros((*none.shape, 0)))
+        largest = np.maximum(np.abs(touched.impulses).max(axis=-1), _SMALL)
+        return StepInfo(
+            acceleration,
+            {},
+            self._contacts.on_points(touched.forces) / self.dt,
+            np.abs(touched.errors).max(axis=-1) / largest,
+            np.maximum(-touched.heights.min(axis=-1), 0.0),
+            touched.impulses,
+        )
 
     def rollout(
         self,
@@ -183,6 +209,8 @@ class Simulator:
         out: tuple[Array, Array] | None = None,
     ) -> Rollout:
         """The motion under given joint forces: the same bits as a loop of `step`, without its overhead.
+
+        With `warm_start`, of a loop that passes each step's info to the next as `start`.
 
         Args:
             q: Initial configuration, (…, nq).
@@ -198,7 +226,7 @@ class Simulator:
         nv = self.robot.nv
         _require_count("every", every, 1)
         if steps is None:
-            taus = arguments.numbers("rollout", "tau", np.zeros(0) if tau is None else tau)
+            taus = arguments.numbers("rollout", "tau", () if tau is None else tau)
             if taus.ndim < 2 or taus.shape[-1] != nv:
                 raise InputError(
                     f"rollout: tau has shape {taus.shape}; it takes (…, T, {nv}), or with steps=T (…, {nv})"
@@ -206,13 +234,12 @@ class Simulator:
             count, batch_of_tau = taus.shape[-2], taus.shape[:-2]
         else:
             _require_count("steps", steps, 0)
-            taus = arguments.numbers("rollout", "tau", np.zeros(nv) if tau is None else tau)
-            arguments.require_shape("rollout: tau", taus.shape, (nv,))
+            taus = _array("rollout", "tau", self._zero if tau is None else tau, nv)
             count, batch_of_tau = steps, taus.shape[:-1]
         if count % every:
             raise InputError(f"rollout: every={every} does not divide the {count} steps")
         taus = np.asarray(taus, dtype=np.float64)
-        q, v, _ = self._state(q, v, None)
+        q, v = _array("rollout", "q", q, self.robot.nq), _array("rollout", "v", v, nv)
         batch = arguments.common_batch("rollout", ("q", "v", "tau"), (q.shape[:-1], v.shape[:-1], batch_of_tau))
         records = count // every
         shapes = [(*batch, records + 1, size) for size in (self.robot.nq, nv)]
@@ -220,17 +247,17 @@ class Simulator:
             qs, vs = (np.empty(shape) for shape in shapes)
         else:
             qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
-            taus = taus.copy() if any(np.may_share_memory(taus, x) for x in (qs, vs)) else taus
-        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).copy() for x in (q, v))
+            q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
         qs[..., 0, :], vs[..., 0, :] = q, v
         fill = self._steps.fill if self._is_compiled else self._fill_by_steps
         fill(q, v, taus, steps is None, every, qs, vs)
         return Rollout(self.dt * every * np.arange(records + 1), qs, vs)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
+        info = None
         for record in range(1, qs.shape[-2]):
             for i in range((record - 1) * every, record * every):
-                q, v, _ = self.step(q, v, tau[..., i, :] if series else tau)
+                q, v, info = self.step(q, v, tau[..., i, :] if series else tau, start=info if self._warm else None)
             qs[..., record, :], vs[..., record, :] = q, v
 
     def run(
@@ -258,7 +285,7 @@ class Simulator:
         for name, value in (("seconds", seconds), ("servo", servo)):
             if value is not None and not 0.0 < value < np.inf:
                 raise InputError(f"{name}={value!r} is not a positive number")
-        q, v, _ = self._state(q, np.zeros(self.robot.nv) if v is None else v, None)
+        q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
         period = self.dt if servo is None else 1.0 / servo
         if period < self.dt - _SOON:
             raise InputError(f"servo={servo!r} Hz is faster than the time step of {self.dt:g} s; lower it, or dt")
@@ -267,6 +294,7 @@ class Simulator:
         kept: list[tuple[float, Array, Array, Array, Any]] = []
         forces: list[dict[str, Array]] = []
         tau, due, fresh = np.zeros_like(v), 0.0, False
+        info: StepInfo | None = None
         for i in range(count + 1):
             time = i * self.dt
             if time >= due - _SOON or i == count:
@@ -280,7 +308,7 @@ class Simulator:
                 if watch is not None:
                     watch(time, q, v, command)
             # one extra step at the end yields the constraint forces under the last command
-            after, rate, info = self.step(q, v, tau)
+            after, rate, info = self.step(q, v, tau, start=info if self._warm else None)
             if fresh:
                 forces.append(info.constraint_forces)
                 fresh = False
@@ -295,9 +323,10 @@ def _make(robot: Model, options: dict[str, Any]) -> Simulator:
     return Simulator(robot, **options)
 
 
-def _without_contacts(acceleration: Array) -> StepInfo:
-    none = np.zeros(acceleration.shape[:-1])
-    return StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none)
+def _array(function: str, name: str, value: Any, size: int) -> Array:
+    array = arguments.numbers(function, name, value)
+    arguments.require_shape(f"{function}: {name}", array.shape, (size,))
+    return np.asarray(array, dtype=np.float64)
 
 
 def _require_count(name: str, value: Any, least: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from kinetree.algorithms import time_step
 from kinetree.algorithms.forward_dynamics import forward_dynamics
@@ -12,6 +15,7 @@ from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
+from kinetree.simulation.contact import Contacts, Impulses
 from kinetree.simulation.plant import Plant
 from kinetree.spatial.value import Array
 
@@ -24,15 +28,18 @@ _KEPT = 64
 
 
 class Steps:
-    """Compiled steps of a plant."""
+    """Compiled steps of a plant with contacts, if there are any."""
 
-    def __init__(self, plant: Plant) -> None:
-        self._plant = plant
+    def __init__(self, plant: Plant, contacts: Contacts | None, warm: bool) -> None:
+        self._plant, self._contacts, self._warm = plant, contacts, warm
         self._lock = Lock()
         self._made: dict[Any, Compiled] = {}
 
     def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
+
+        With contacts it also takes the impulses to start from. A single step has forces, errors, heights and impulses
+        of `contact.Impulses` as results, several steps with a warm start the last impulses.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -41,6 +48,9 @@ class Steps:
             sites: Frames with wrenches.
         """
         key = records, every, series, sites
+        made = self._made.get(key)
+        if made is not None:
+            return made
         with self._lock:
             if key not in self._made:
                 if len(self._made) >= _KEPT:
@@ -61,12 +71,14 @@ class Steps:
             vs: For the velocities, (…, T/every + 1, nv).
         """
         records = qs.shape[-2] - 1
+        impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.rows))]
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
         for start in range(0, records, most):
             stop = min(start + most, records)
             part = tau[..., start * every : stop * every, :] if series else tau
             after = slice(start + 1, stop + 1)
-            self.function(stop - start, every, series)(q, v, part, out=(qs[..., after, :], vs[..., after, :]))
+            out = [qs[..., after, :], vs[..., after, :], *impulses[: self._warm]]
+            self.function(stop - start, every, series)(q, v, part, *impulses, out=tuple(out))
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
 
     def _record(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]) -> Compiled:
@@ -75,8 +87,16 @@ class Steps:
         length, count = (() if records is None else (records,)), records or 1
         inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (count * every, nv) if series else (nv,))]
         inputs += [Operand("wrench", (len(sites), 6))] if sites else []
-        sequence = Sequence("rollout", inputs, [Operand("q", (*length, nq)), Operand("v", (*length, nv))])
-        wrenches = sequence.inputs[3:]
+        outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
+        contacts = self._contacts
+        if contacts is not None:
+            inputs.append(Operand("start", (contacts.rows,)))
+            kept = Impulses._fields[1:] if records is None else Impulses._fields[-1:] if self._warm else ()
+            outputs += [Operand(name, (contacts.rows,)) for name in kept]
+        sequence = Sequence("step" if records is None else "rollout", inputs, outputs)
+        wrenches = sequence.inputs[3 : 3 + bool(sites)]
+        start = sequence.variable(sequence.inputs[-1]) if contacts is not None and self._warm else sequence.inputs[-1]
+        touched: list[Impulses] = []
 
         def run(algorithm: Algorithm, *inputs: Any) -> Any:
             return sequence.call(plant.recursion(algorithm), *inputs)
@@ -84,7 +104,13 @@ class Steps:
         def dynamics(q: Place, v: Place, push: Place) -> Any:
             return sequence.call(plant.recursion(forward_dynamics, sites), q, v, push, *wrenches)
 
+        def impulses(contacts: Contacts, q: Place, v: Place) -> Any:
+            touched.append(contacts.record(sequence, q, v, start))
+            return touched[-1].velocity
+
         def step(q: Place, v: Place, tau: Place) -> Any:
+            if contacts is not None:
+                return plant.integrated(run, dynamics, q, v, tau, partial(impulses, contacts))
             if plant.method not in _WHOLE:
                 return plant.integrated(run, dynamics, q, v, tau)
             whole = plant.recursion(_WHOLE[plant.method], sites)
@@ -97,6 +123,11 @@ class Steps:
                 tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
                 for after, place in zip(step(state[0], state[1], tau), state, strict=True):
                     sequence.copy(after, place)
-            for place, result in zip(state, sequence.outputs, strict=True):
+                if touched and self._warm:
+                    sequence.copy(touched[-1].impulses, start)
+            for place, result in zip(state, sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
+        results = sequence.outputs[2:]
+        for source, result in zip(touched[-1][-len(results) :] if results else (), results, strict=True):
+            sequence.copy(source, result)
         return sequence.finish()

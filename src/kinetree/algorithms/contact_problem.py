@@ -1,0 +1,143 @@
+"""The problem of frictional contacts in contact axes, before and after the sweeps. Cost O(r²) for r = 3 rows of each.
+
+Rows of a contact are two tangents and its normal. `contact_problem` turns world axes into these; `contact_forces` turns
+the impulses back, and measures how well they obey
+
+    λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (1)
+
+[D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.scalar import magnitude, select, sqrt
+
+#: β: fraction of a penetration that is corrected in each step.
+RECOVERY = 0.2
+# Avoids division by zero for immobile rows; far below any inverse mass.
+_IMMOBILE = 1e-30
+
+
+@algorithm(
+    mobility=("rows", "rows"), velocity=("rows",), normal=("rows",), height=("rows",), dt=(), start=("rows",),
+    G=("rows", "rows"), weight=("rows",), u=("rows",), axes=("rows", 3), outputs=("G", "weight", "u", "axes"),
+)  # fmt: skip
+def contact_problem(
+    tree: Tree, mobility: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
+    start: Indexed, G: Indexed, weight: Indexed, u: Indexed, axes: Indexed,
+) -> None:  # fmt: skip
+    """Turn the rows of all contacts from world axes to tangents and normal.
+
+    Args:
+        tree: Has the rows, three for each contact; nothing else of it is used.
+        mobility: Velocities of the points per unit impulse on each, in world axes, (r, r).
+        velocity: Velocities of the points without contacts, (r,).
+        normal: Outward normals of the surfaces, (r,).
+        height: Signed distances of the points from the surfaces, at the normal rows, (r,).
+        dt: Length of the step, seconds. A point may close its gap in that time but not more.
+        start: Impulses to start from, in contact axes, (r,).
+        G: Mobility in contact axes, (r, r).
+        weight: Of each contact 1/ρ(G_tt) at the tangential rows, ρ the larger eigenvalue, and 1/G_nn at the normal
+            row, (r,).
+        u: Velocities in contact axes; normal ones with the gap over dt. With the effect of `start`, (r,).
+        axes: Tangents and normal of each contact, (r, 3).
+    """
+    half_way, speed = tree.array("rows", "rows"), tree.array("rows")
+    for contact, _, _ in tree.tasks():
+        rows = contact.rows
+        basis = _basis(*_values(normal, rows))
+        moving = _values(velocity, rows)
+        h = height[rows[2]][()]
+        allowed = select(-h, 0.0, h, RECOVERY * h) / dt[...]
+        for row, axis, extra in zip(rows, basis, (0.0, 0.0, allowed), strict=True):
+            axes[row] = np.array(axis)
+            speed[row] = _dot(axis, moving) + extra
+        for other in tree.task_rows():
+            column = [mobility[row, other] for row in rows]
+            for row, axis in zip(rows, basis, strict=True):
+                half_way[row, other] = _dot(axis, column)
+
+    for contact, _, _ in tree.tasks():
+        rows = contact.rows
+        basis = _basis(*_values(normal, rows))
+        for other in tree.task_rows():
+            column, pushed = [half_way[other, row] for row in rows], speed[other]
+            for row, axis in zip(rows, basis, strict=True):
+                entry = _dot(axis, column)
+                G[row, other] = entry
+                pushed = pushed + entry * start[row]
+            speed[other] = pushed
+        (xx, xy, _), (_, yy, _), (_, _, nn) = (
+            [_dot(axis, [half_way[row, other] for other in rows]) for axis in basis] for row in rows
+        )
+        apart = 0.5 * (xx - yy)
+        largest = 0.5 * (xx + yy) + sqrt(apart * apart + xy * xy)
+        for row, stiff in zip(rows, (largest, largest, nn), strict=True):
+            weight[row] = 1.0 / (stiff + _IMMOBILE)
+
+    for row in tree.task_rows():
+        u[row] = speed[row]
+
+
+@algorithm(
+    axes=("rows", 3), impulse=("rows",), u=("rows",), friction=("rows",), weight=("rows",), force=("rows",),
+    error=("rows",), outputs=("force", "error"), sparse=("error",),
+)  # fmt: skip
+def contact_forces(
+    tree: Tree, axes: Indexed, impulse: Indexed, u: Indexed, friction: Indexed, weight: Indexed, force: Indexed,
+    error: Indexed,
+) -> None:  # fmt: skip
+    """Turn impulses back to world axes, and measure the violation of (1).
+
+    Args:
+        tree: Has the rows.
+        axes: As of `contact_problem`, (r, 3).
+        impulse: λ, (r,).
+        u: Velocities with them, (r,).
+        friction: μ of each contact, at its normal row, (r,).
+        weight: As of `contact_problem`, (r,).
+        force: λ in world axes, (r,).
+        error: At the normal row, largest entry of λ − P_K(λ − s (u + Γ)), s the smaller weight, (r,).
+    """
+    for contact, _, _ in tree.tasks():
+        rows = contact.rows
+        n = rows[2]
+        part, moving = _values(impulse, rows), _values(u, rows)
+        for row, total in zip(rows, sum(axes[row] * impulse[row] for row in rows), strict=True):
+            force[row] = total
+        (mu,), (tangential, _, normal) = _values(friction, [n]), _values(weight, rows)
+        s = select(normal, tangential, normal, tangential)
+        slip = sqrt(moving[0] * moving[0] + moving[1] * moving[1])
+        moved = [part[i] - s * moving[i] for i in range(3)]
+        moved[2] = moved[2] - s * mu * slip
+        t = sqrt(moved[0] * moved[0] + moved[1] * moved[1])
+        k = (mu * t + moved[2]) / (1.0 + mu * mu)
+        share = mu * k / select(-t, 0.0, t, 1.0)
+        edge = [share * moved[0], share * moved[1], k]
+        outside = [select(mu * t, -moved[2], 0.0 * k, e) for e in edge]
+        cone = [select(mu * moved[2], t, o, m) for o, m in zip(outside, moved, strict=True)]
+        off = [magnitude(p - c) for p, c in zip(part, cone, strict=True)]
+        largest = select(off[0], off[1], off[1], off[0])
+        error[n] = select(largest, off[2], off[2], largest)
+
+
+def _basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:
+    """Two tangents and the normal. [D17]: the only branch is the sign of z."""
+    sign = select(z, 0.0, -1.0, 1.0)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    return (1.0 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y), (x, y, z)
+
+
+def _values(array: Indexed, rows: Any) -> list[Any]:
+    return [array[row][()] for row in rows]
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
