@@ -25,6 +25,7 @@ EXTRAS = {
     "cli": "import typer; from kinetree.cli import main",
     "plot": "import matplotlib",
     "viewer": "import viser; import kinetree as kt; kt.viewer.View",
+    "qp": "import daqp; import kinetree as kt; kt.control.WholeBody",
     "xacro": "import xacro",
     "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.double_pendulum()))",
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",

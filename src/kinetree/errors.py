@@ -125,6 +125,27 @@ class UnderactuatedError(KinetreeError, ValueError):
         return type(self), (self.joints,)
 
 
+class InfeasibleError(KinetreeError, ArithmeticError):
+    """No motion satisfies all constraints and limits of a whole-body controller.
+
+    Attributes:
+        rows: What would have to give way, worst first.
+        sample: Index of the sample in its batch, () for a single one.
+    """
+
+    def __init__(self, rows: tuple[str, ...], sample: tuple[int, ...] = ()) -> None:
+        self.rows, self.sample = rows, sample
+        where = f" in sample {sample[0] if len(sample) == 1 else sample}" if sample else ""
+        shown = "; ".join(rows[:6]) + (f"; … ({len(rows)} in all)" if len(rows) > 6 else "")
+        super().__init__(
+            f"no motion keeps all limits{where}. What would have to give way: {shown or 'unknown'}. "
+            'Loosen these, or let them give way with fallback="relax"'
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.rows, self.sample)
+
+
 class SecondDerivativeError(KinetreeError, NotImplementedError):
     """JAX or PyTorch requested a second derivative."""
 

@@ -11,11 +11,13 @@ from kinetree.control.operational_space import OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
 from kinetree.control.targets import ForceState
+from kinetree.control.whole_body import Foot, WholeBody, WholeBodyCommand
 
 __all__ = [
     "AugmentedObject",
     "Bounds",
     "Command",
+    "Foot",
     "Force",
     "ForceState",
     "Goal",
@@ -27,6 +29,8 @@ __all__ = [
     "Posture",
     "State",
     "Target",
+    "WholeBody",
+    "WholeBodyCommand",
     "augmented_object",
     "cubic",
     "exp",

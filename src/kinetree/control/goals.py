@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.errors import InputError
+from kinetree.model.model import Model
 from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.value import Array
 
@@ -25,12 +27,14 @@ class Goal:
         kp: Stiffness per unit of mass [1/s²]: one number, or one per row.
         kd: Damping per unit of mass [1/s]; critical, 2√kp, by default.
         name: Key of its targets; by default the frame, or "center_of_mass".
+        weight: Weight of its squared error in a `WholeBody` or `DifferentialIK`; levels do without.
     """
 
     task: str | AnyTask
     kp: float | tuple[float, ...] = 100.0
     kd: float | tuple[float, ...] | None = None
     name: str = ""
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         _complete(self)
@@ -38,6 +42,7 @@ class Goal:
         kd = tuple(2.0 * float(np.sqrt(k)) for k in kp) if self.kd is None else _gains(self, "kd", self.kd)
         object.__setattr__(self, "kp", kp)
         object.__setattr__(self, "kd", kd)
+        object.__setattr__(self, "weight", nonnegative(f"{self}: weight", self.weight))
 
     def __str__(self) -> str:
         return f"goal {self.name!r}"
@@ -73,7 +78,7 @@ class Force:
     def __post_init__(self) -> None:
         _complete(self)
         for gain in ("kd", "kp", "ki"):
-            _nonnegative(f"{self}: {gain}", getattr(self, gain))
+            nonnegative(f"{self}: {gain}", getattr(self, gain))
 
     def __str__(self) -> str:
         return f"force {self.name!r}"
@@ -93,22 +98,25 @@ class Posture:
         kp: Stiffness per unit of mass [1/s²].
         kd: Damping per unit of mass [1/s]; critical, 2√kp, by default. Must be positive: without damping, motion in the
             null space would never come to rest.
+        weight: Weight of its squared error in a `WholeBody`; must be positive there.
     """
 
     q: Any
     kp: float = 25.0
     kd: float | None = None
+    weight: float = 1e-2
 
     def __post_init__(self) -> None:
         q = np.array(self.q, dtype=float)
         if q.ndim != 1 or not np.isfinite(q).all():
             raise InputError(f"posture: q is one configuration without NaN, got shape {q.shape}")
         q.setflags(write=False)
-        kp = _nonnegative("posture: kp", self.kp)
-        kd = 2.0 * float(np.sqrt(kp)) if self.kd is None else _nonnegative("posture: kd", self.kd)
+        kp = nonnegative("posture: kp", self.kp)
+        kd = 2.0 * float(np.sqrt(kp)) if self.kd is None else nonnegative("posture: kd", self.kd)
         if not kd > 0.0:
             raise InputError("posture: kd must be positive; motions that no goal sees would never come to rest")
-        for name, value in (("q", q), ("kp", kp), ("kd", kd)):
+        weight = nonnegative("posture: weight", self.weight)
+        for name, value in (("q", q), ("kp", kp), ("kd", kd), ("weight", weight)):
             object.__setattr__(self, name, value)
 
 
@@ -132,7 +140,7 @@ class Bounds:
     def __post_init__(self) -> None:
         for name in ("position", "velocity"):
             rate = getattr(self, name)
-            if rate is not None and not _nonnegative(f"bounds: {name}", rate) > 0.0:
+            if rate is not None and not nonnegative(f"bounds: {name}", rate) > 0.0:
                 raise InputError(
                     f"bounds: {name} is a rate [1/s] and must be positive, got {rate!r}; None for no bound"
                 )
@@ -179,6 +187,15 @@ def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
     return tuple(found)
 
 
+def motions(what: str, goals: Any) -> tuple[Goal, ...]:
+    """The goals of a weighted problem: one level, without forces."""
+    (found,) = read_levels([goals])
+    for goal in found:
+        if not isinstance(goal, Goal):
+            raise InputError(f"{goal}: a {what} follows motions; forces are for an OperationalSpace")
+    return tuple(goal for goal in found if isinstance(goal, Goal))
+
+
 def _complete(goal: Any) -> None:
     """Turn a frame name into a task, and name the goal."""
     task = Task(goal.task) if isinstance(goal.task, str) else goal.task
@@ -203,10 +220,23 @@ def _gains(goal: Goal, name: str, values: Any) -> tuple[float, ...]:
     listed = values if isinstance(values, (tuple, list, np.ndarray)) else (values,) * rows
     if len(listed) != rows:
         raise InputError(f"{goal}: {name} has {len(listed)} numbers; the task has {rows} rows")
-    return tuple(_nonnegative(f"{goal}: {name}", value) for value in listed)
+    return tuple(nonnegative(f"{goal}: {name}", value) for value in listed)
 
 
-def _nonnegative(what: str, value: Any) -> float:
+def nonnegative(what: str, value: Any) -> float:
+    """A number from zero on, checked."""
     if isinstance(value, (int, float, np.integer, np.floating)) and 0.0 <= float(value) < np.inf:
         return float(value)
     raise InputError(f"{what}={value!r} is not a number from zero on")
+
+
+def start_of(robot: Model, posture: Posture | None, at: Any, what: str) -> Array:
+    """The configuration at which constraints hold and goals start."""
+    if posture is not None and posture.q.shape != (robot.nq,):
+        raise InputError(f"posture: q has {len(posture.q)} numbers; {robot.name} takes {robot.nq}")
+    if at is None:
+        return robot.neutral() if posture is None else np.array(posture.q)
+    q = arguments.numbers(what, "at", at)
+    if q.shape != (robot.nq,) or not np.isfinite(q).all():
+        raise InputError(f"at is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")
+    return np.asarray(q, dtype=np.float64)

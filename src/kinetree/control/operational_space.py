@@ -22,7 +22,7 @@ import numpy as np
 
 from kinetree.control.actuation import driven_columns
 from kinetree.control.command import Command, Solved, largest
-from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of
+from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of, start_of
 from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
 from kinetree.control.limited import STUCK, LimitedLaws
 from kinetree.control.limits import Limits
@@ -88,7 +88,7 @@ class OperationalSpace:
         if not self.levels:
             raise InputError("a controller needs at least one level of goals")
         self.goals = tuple(goal for level in self.levels for goal in level)
-        self.posture, self._start = posture, _start(robot, posture, at)
+        self.posture, self._start = posture, start_of(robot, posture, at, "OperationalSpace")
         given = tuple(constraints)
         self.constraints = Constraints(robot, given, at=self._start) if given else None
         self.bounds = Bounds() if bounds is None else bounds
@@ -402,18 +402,6 @@ class OperationalSpace:
         chosen = Solved(tau, a, force, held, active, done.margin)
         scale = np.where(within[..., None], 1.0, np.stack([s, s0], axis=-1))
         return chosen, scale
-
-
-def _start(robot: Model, posture: Posture | None, at: Any) -> Array:
-    """The configuration at which constraints hold and goals start."""
-    if posture is not None and posture.q.shape != (robot.nq,):
-        raise InputError(f"posture: q has {len(posture.q)} numbers; {robot.name} takes {robot.nq}")
-    if at is None:
-        return robot.neutral() if posture is None else np.array(posture.q)
-    q = arguments.numbers("OperationalSpace", "at", at)
-    if q.shape != (robot.nq,) or not np.isfinite(q).all():
-        raise InputError(f"at is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")
-    return np.asarray(q, dtype=np.float64)
 
 
 def _checked(name: str, value: Any, length: int) -> Array:

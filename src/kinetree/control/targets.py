@@ -172,6 +172,11 @@ class Targets:
                 if pose is not None and np.shape(pose)[-2:] == (4, 4):
                     checked_poses(f"the pose of {name!r}", pose)
 
+    @property
+    def gains(self) -> Array:
+        """kp and kd of all rows, (r, 2); zero for constraints."""
+        return self._gains
+
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all goals' rows by goal name."""
         found = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
-from kinetree.algorithms.operational_space.control_law import control_law, control_step
+from kinetree.algorithms.operational_space.control_law import control_law, control_step, task_residual
 from kinetree.algorithms.operational_space.drift import task_drift
 from kinetree.algorithms.operational_space.load_sharing import load_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
@@ -131,6 +131,11 @@ class Recursions:
     def control_step(self) -> TaskFunction:
         """The same with a posture, and a check of the targets: see `control_law`. Rows in world axes."""
         return self._function("control", control_step(self.method, self._parts), True)
+
+    @cached_property
+    def residual(self) -> TaskFunction:
+        """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
+        return self._function("control", task_residual(self._parts))
 
     def load_sharing(self, based: bool) -> TaskFunction:
         """τ, λ, spread and weak: see `kinetree.algorithms.operational_space.load_sharing`. Rows in world axes."""

@@ -34,12 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import VIEWS, seen_rate
 from kinetree.algorithms.operational_space import ALGORITHMS, inversion, task_space
 from kinetree.algorithms.operational_space.task_space import Parts, between
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array
@@ -114,7 +115,7 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
     return control_law
 
 
-def motion(tree: Tree, v: Indexed, a0: Indexed) -> None:
+def motion(tree: Tree, v: Indexed, a0: Indexed | Zeros) -> None:
     """Compute twist, its rate, inertia and inertial force of every node; nodes must be placed."""
     tree.world.twist = Motion.zero()
     tree.world.rate = Motion.zero()
@@ -232,6 +233,54 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         sparse=("spread",),
     )
     return replace(declare(_control_law(method, parts)), name=f"control_law_{method}{parts.suffix}")
+
+
+@cache
+def task_residual(parts: Parts) -> Algorithm:
+    """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
+
+    Args:
+        parts: The kinds of tasks present.
+
+    Inputs are those of `control_law`.
+    """
+
+    def task_residual(
+        tree: Tree,
+        q: Indexed,
+        v: Indexed,
+        target: Indexed,
+        feed: Indexed,
+        gains: Indexed,
+        residual: Indexed,
+        fault: Indexed,
+    ) -> None:
+        tree_frame.start(tree)
+        for k, parent in tree.scatter():
+            tree_frame.place(k, parent, q)
+        motion(tree, v, Zeros())
+
+        def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
+            for row in frame.rows():
+                c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
+                residual[row] = wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
+
+        rows_of_motion(tree, parts, target, lack)
+        for frame, _ in tree.frames():
+            fault[...] = fault[...] + _fault(target[frame])
+
+    declare = algorithm(
+        q=("q",),
+        v=("v",),
+        target=("frames", 4, 4),
+        feed=("rows", 2),
+        gains=("rows", 2),
+        residual=("rows",),
+        fault=(),
+        outputs=("residual", "fault"),
+        sparse=("fault",),
+    )
+    return replace(declare(task_residual), name=f"task_residual{parts.suffix}")
 
 
 def _control_step(method: str, parts: Parts) -> Callable[..., None]:

@@ -1,0 +1,225 @@
+"""Whole-body control: dynamics, contacts, friction cones, torque and joint limits; what cannot be kept is named."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control
+from kinetree.errors import InfeasibleError, InputError, UnknownNameError
+from tests.laws.cases import model
+from tests.oracle import oracle
+
+oracle("daqp")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LWA = "local_world_aligned"
+FEET = ("left_foot", "right_foot")
+SIZE, FRICTION = (0.2, 0.1), 0.6
+GOALS = [control.Goal(kt.CenterOfMassTask(), weight=10.0), control.Goal(kt.Task("right_hand", "position"))]
+
+
+@cache
+def standing() -> Array:
+    robot = model("asimo35")
+    bent = {3: -0.3, 4: 0.6, 5: -0.3}
+    return robot.q_from_dict({f"{side}_leg_{i}_joint": a for side in ("left", "right") for i, a in bent.items()})
+
+
+@cache
+def controller(**options: Any) -> control.WholeBody:
+    feet = [control.Foot(foot, SIZE, FRICTION) for foot in FEET]
+    return control.WholeBody(model("asimo35"), GOALS, posture=control.Posture(standing()), contacts=feet, **options)
+
+
+def state(seed: int, shape: tuple[int, ...] = ()) -> tuple[Array, Array, dict[str, Array]]:
+    """A state whose feet do not move much, and targets a little away."""
+    robot, rng = model("asimo35"), np.random.default_rng(seed)
+    v = 0.1 * rng.normal(size=(*shape, robot.nv))
+    q = robot.integrate(standing(), 0.02 * rng.normal(size=(*shape, robot.nv)))
+    hand = robot.pose(standing(), "right_hand")[:3, 3]
+    com = robot.center_of_mass(standing())
+    targets = {
+        "center_of_mass": com + 0.03 * rng.normal(size=(*shape, 3)),
+        "right_hand": hand + 0.1 * rng.normal(size=(*shape, 3)),
+    }
+    return q, v, targets
+
+
+def points(robot: kt.Model, q: Array) -> tuple[Array, list[Array]]:
+    """Jacobian of all contact points in world axes, and the axes of each foot."""
+    tasks = [kt.Task(foot, "position", tuple(point)) for foot in FEET for point in control.Foot(foot, SIZE).points]
+    return robot.tasks(tasks, reference=LWA).jacobian(q), [robot.pose(q, foot)[:3, :3] for foot in FEET]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_command_is_a_motion_within_all_limits(seed: int) -> None:
+    robot = model("asimo35")
+    q, v, targets = state(seed)
+    bounds = control.Bounds(position=15.0)
+    command = controller(bounds=bounds)(q, v, targets)
+    J, axes = points(robot, q)
+    forces = np.concatenate([command.contact_forces[foot] @ R.T for foot, R in zip(FEET, axes, strict=True)]).ravel()
+    # the equation of motion, with forces at the corners; nothing drives the base
+    full = robot.inverse_dynamics(q, v, command.acceleration)
+    scale = float(np.abs(full).max())
+    np.testing.assert_allclose(command.tau + J.T @ forces, full, rtol=0.0, atol=1e-9 * scale)
+    np.testing.assert_array_equal(command.tau[:6], 0.0)
+    # contacts come to rest
+    feet = robot.tasks(list(FEET), reference=LWA)
+    moved = feet.jacobian(q) @ command.acceleration + feet.jacobian_dot_v(q, v)
+    np.testing.assert_allclose(moved, -20.0 * feet.jacobian(q) @ v, rtol=0.0, atol=1e-8)
+    # friction
+    for foot in FEET:
+        tangential, normal = command.contact_forces[foot][:, :2], command.contact_forces[foot][:, 2]
+        assert (normal >= -1e-8).all()
+        assert (np.linalg.norm(tangential, axis=1) <= FRICTION * normal + 1e-8).all()
+    # goals lack what the programme gave up
+    com = robot.tasks([kt.CenterOfMassTask()], reference=LWA)
+    wanted = 100.0 * (targets["center_of_mass"] - robot.center_of_mass(q)) - 20.0 * com.jacobian(q) @ v
+    got = com.jacobian(q) @ command.acceleration + com.jacobian_dot_v(q, v)
+    np.testing.assert_allclose(command.errors["center_of_mass"], wanted - got, rtol=0.0, atol=1e-8)
+    assert command.slack == 0.0
+
+
+def test_without_inequalities_it_is_least_squares() -> None:
+    """A fixed base without contacts and limits: the normal equations."""
+    robot = model("humanoid24")
+    q, v = robot.random_configuration(1), 0.1 * np.ones(robot.nv)
+    posture = control.Posture(robot.neutral(), weight=0.5)
+    arm = control.WholeBody(robot, [control.Goal("left_hand", weight=3.0)], posture=posture)
+    found = arm(q, v)
+    hand = robot.tasks(["left_hand"], reference=LWA)
+    J = hand.jacobian(q)
+    lacking = found.errors["left_hand"] + J @ found.acceleration
+    a0 = 25.0 * robot.difference(q, robot.neutral()) - 10.0 * v
+    a = np.linalg.solve(3.0 * J.T @ J + 0.5 * np.eye(robot.nv), 3.0 * J.T @ lacking + 0.5 * a0)
+    np.testing.assert_allclose(found.acceleration, a, rtol=0.0, atol=1e-9 * float(np.abs(a).max()))
+    np.testing.assert_allclose(found.tau, robot.inverse_dynamics(q, v, a), rtol=1e-9, atol=1e-7)
+
+
+def test_limits_bind() -> None:
+    """Joints next to their limits, and torques at theirs."""
+    robot = model("humanoid24")
+    posture = control.Posture(robot.neutral(), kp=1e4)
+    bounds = control.Bounds(position=10.0, velocity=10.0, torque=True)
+    arm = control.WholeBody(robot, [control.Goal("left_hand")], posture=posture, bounds=bounds)
+    rng = np.random.default_rng(3)
+    low, high = robot.lower_limits, robot.upper_limits
+    q, v = rng.uniform(low, high), np.zeros(robot.nv)
+    command = arm(q, v)
+    assert (np.abs(command.tau) <= robot.effort_limits * (1.0 + 1e-9) + 1e-6).all()
+    assert np.isclose(np.abs(command.tau), robot.effort_limits).any()
+    least, most = 100.0 * (low - q), 100.0 * (high - q)
+    assert (command.acceleration >= np.maximum(least, -10.0 * robot.velocity_limits) - 1e-6).all()
+    assert (command.acceleration <= np.minimum(most, 10.0 * robot.velocity_limits) + 1e-6).all()
+
+
+def test_bits_do_not_depend_on_the_batch() -> None:
+    q, v, targets = state(7, (3,))
+    q[1, 9] = np.nan
+    together = controller()(q, v, targets)
+    assert np.isnan(together.tau[1]).all()
+    for i in (0, 2):
+        alone = controller()(q[i], v[i], {name: target[i] for name, target in targets.items()})
+        np.testing.assert_array_equal(alone.tau, together.tau[i])
+        np.testing.assert_array_equal(alone.contact_forces["left_foot"], together.contact_forces["left_foot"][i])
+
+
+@cache
+def stiff(fallback: str) -> control.WholeBody:
+    """Legs that may not move, with motors too weak to hold them."""
+    robot = model("asimo35")
+    legs = [f"{side}_leg_{i}_joint" for side in ("left", "right") for i in range(1, 6)]
+    at = {name: float(standing()[robot.joint(name).q_start]) for name in legs}
+    limits = {name: kt.Limits((a - 1e-6,), (a + 1e-6,), effort=(1.0,)) for name, a in at.items()}
+    feet = [control.Foot(foot, SIZE) for foot in FEET]
+    bounds = control.Bounds(position=10.0, torque=True)
+    return control.WholeBody(
+        robot.with_limits(limits), GOALS, posture=control.Posture(standing()), contacts=feet, bounds=bounds,
+        fallback=fallback,
+    )  # fmt: skip
+
+
+def test_what_is_impossible_is_named() -> None:
+    q, v = standing(), np.zeros(model("asimo35").nv)
+    with pytest.raises(
+        InfeasibleError, match=r"no motion keeps all limits\. .* give way: torque of '\w+_leg_"
+    ) as caught:
+        stiff("raise")(q, v)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.rows == caught.value.rows
+    assert str(again) == str(caught.value)
+    with pytest.raises(InfeasibleError, match="no motion keeps all limits in sample 0"):
+        stiff("raise")(np.stack([q, q]), v)
+
+
+def test_what_is_impossible_may_give_way() -> None:
+    """Limits and friction do; the equation of motion and contacts do not."""
+    robot, q, v = model("asimo35"), standing(), np.zeros(model("asimo35").nv)
+    command = stiff("relax")(q, v)
+    assert float(command.slack) > 1.0
+    feet = robot.tasks(list(FEET), reference=LWA)
+    np.testing.assert_allclose(feet.jacobian(q) @ command.acceleration, 0.0, atol=1e-8)
+    J, axes = points(robot, q)
+    forces = np.concatenate([command.contact_forces[foot] @ R.T for foot, R in zip(FEET, axes, strict=True)]).ravel()
+    full = robot.inverse_dynamics(q, v, command.acceleration)
+    np.testing.assert_allclose(command.tau + J.T @ forces, full, rtol=0.0, atol=1e-7 * float(np.abs(full).max()))
+
+
+def test_a_point_foot_may_turn() -> None:
+    robot = model("asimo35")
+    standing_on_points = control.WholeBody(
+        robot, GOALS, posture=control.Posture(standing()), contacts=[*FEET, control.Foot("left_hand")]
+    )
+    assert "on left_foot, right_foot, left_hand" in repr(standing_on_points)
+    q, v, targets = state(2)
+    command = standing_on_points(q, v, targets)
+    assert command.contact_forces["left_hand"].shape == (1, 3)
+    point = robot.tasks([kt.Task("left_foot", "position")], reference=LWA)
+    moved = point.jacobian(q) @ command.acceleration + point.jacobian_dot_v(q, v)
+    np.testing.assert_allclose(moved, -20.0 * point.jacobian(q) @ v, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: control.Foot(3), "a Foot takes the name of a frame, got int"),  # type: ignore[arg-type]
+        (lambda: control.Foot("sole", (0.1, 0.0)), "is a line; give both edges"),
+        (lambda: control.Foot("sole", 0.1), "size is the sole's length and width"),  # type: ignore[arg-type]
+        (lambda: control.Foot("sole", friction=-1.0), "foot 'sole': friction=-1.0 is not a number from zero on"),
+        (lambda: whole(contacts="left_foot"), r"for one of them write \[it\]"),
+        (lambda: whole(contacts=["left_foot", "left_foot"]), "a foot is given twice"),
+        (lambda: whole(contacts=["left_fot"]), "no frame is called 'left_fot'; did you mean 'left_foot'"),
+        (lambda: whole(posture=control.Posture(standing(), weight=0.0)), "needs a posture with a positive weight"),
+        (lambda: whole([control.Force("left_hand")]), "a WholeBody follows motions"),
+        (lambda: whole(at=np.zeros(2)), "at is one configuration"),
+        (
+            lambda: whole()(standing(), np.zeros(model("asimo35").nv), {"left_hand": 1.0}),
+            "no goal is called 'left_hand'",
+        ),
+        (lambda: whole()(standing()[:3], np.zeros(model("asimo35").nv)), r"control: q has shape \(3,\)"),
+    ],
+)
+def test_refused(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def whole(goals: Any = GOALS, **options: Any) -> control.WholeBody:
+    return control.WholeBody(model("asimo35"), goals, **{"posture": control.Posture(standing()), **options})
+
+
+def test_unknown_fallback_and_missing_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownNameError, match="no fallback is called 'slack'"):
+        whole(fallback="slack")
+    monkeypatch.setitem(sys.modules, "daqp", None)
+    with pytest.raises(ImportError, match=r'WholeBody needs daqp: pip install "kinetree\[qp\]"'):
+        whole()
