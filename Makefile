@@ -12,10 +12,10 @@ BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser run test lint types pytest format bench numbers docs release-check clean
+.PHONY: help install browser run test lint types pytest format bench numbers docs test-aarch64 release-check clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # Each set of extras has its stamp, so that `make run` installs only what it needs.
 $(BIN)/python:
@@ -63,6 +63,9 @@ numbers: $(VENV)/stamp-test ## bring operation counts and the README's table and
 
 docs: $(VENV)/stamp-docs ## build the documentation site in site/, without network access
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d site/.doctrees docs site
+
+test-aarch64: $(VENV)/stamp-test ## hours: run parity and law tests on an emulated ARM, and compare bits; AARCH64="--stages bits" only these
+	$(BLAS) $(BIN)/python -m tools.aarch64 $(AARCH64)
 
 release-check: $(VENV)/stamp-release ## build what a release uploads, install it in empty environments, run the README there
 	$(BIN)/python -m tools.release_check $(RELEASE)

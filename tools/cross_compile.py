@@ -1,0 +1,30 @@
+"""Compiles for a second processor what this process compiles for its own, and puts both into the cache.
+
+An emulated processor takes twenty times as long to compile, for the same bytes: a compiled kernel depends on the
+package's sources, the versions of NumPy and llvmlite, and the processor it is for, but not on the one that compiles it.
+"""
+
+from __future__ import annotations
+
+from kinetree.engines.llvm import target
+from kinetree.engines.llvm.machine_code import compile_text
+from kinetree.engines.native import cache, kernels
+from kinetree.engines.native.libraries import Library
+
+
+def also_for(second: target.Target) -> None:
+    """From now on, compile every kernel also for a second processor."""
+    target.llvm().initialize_all_targets()
+    target.llvm().initialize_all_asmprinters()
+    library = kernels.Kernels.library
+
+    def both(self: kernels.Kernels, width: int) -> Library:
+        found = library(self, width)
+        lanes = min(width, second.width)
+        name = self._name(lanes)
+        if name is not None and cache.load(key := cache.key(*name, second)) is None:
+            text, metadata = self.text(lanes, second)
+            cache.store(key, metadata, compile_text(text, second, kernels._LEVEL))
+        return found
+
+    kernels.Kernels.library = both  # type: ignore[method-assign]
