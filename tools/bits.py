@@ -24,7 +24,7 @@ import numpy as np
 import kinetree as kt
 from kinetree.cli.box import experiment, run
 from kinetree.engines.llvm.target import Target
-from tests.parity.functions import FUNCTIONS, robot
+from tests.parity.functions import FUNCTIONS
 from tools.cross_compile import also_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -92,20 +92,20 @@ class Tally:
 
 def urdf_files() -> dict[str, str]:
     """The published robots that are installed here, as text."""
-    if find_spec("example_robot_data") is None:
+    if find_spec("pinocchio") is None:
         return {}
-    import example_robot_data
+    from benchmarks.robots import share
 
-    folder = Path(example_robot_data.getModelPath("panda_description"))
-    return {name: (folder / path).read_text("utf-8") for name, (path, _) in FILES.items()}
+    files = {name: share() / path for name, (path, _) in FILES.items()}
+    return {name: file.read_text("utf-8") for name, file in files.items() if file.exists()}
 
 
 def robots(files: dict[str, str]) -> dict[str, kt.Model]:
     """The robots by name."""
     made = {
-        "every joint": robot("every kind"),
-        "humanoid24": robot("humanoid"),
-        "armature": kt.zoo.random_tree(12, seed=3, armature=True),
+        "every joint": kt.zoo.random_tree(12, seed=3),
+        "every joint, armature": kt.zoo.random_tree(12, seed=3, armature=True),
+        "humanoid24": kt.zoo.humanoid24(),
     }
     return made | {name: kt.load(text, floating_base=FILES[name][1]) for name, text in files.items()}
 
@@ -123,16 +123,17 @@ def states(model: kt.Model) -> tuple[Array, Array, Array]:
 
 def results(name: str, model: kt.Model, q: Array, v: Array, x: Array) -> Iterator[tuple[str, Array]]:
     """Every function of a robot, in a batch and one by one."""
-    for function in FUNCTIONS:
+    for place, function in enumerate(FUNCTIONS):
+        called = f"{name}/{place} {function}"
         try:
             batch = function(model, q, v, x)
         except kt.errors.KinetreeError as error:  # by design, e.g. second derivatives of some joints
-            yield f"{name}/{function}/{type(error).__name__}", np.zeros(0)
+            yield f"{called}/{type(error).__name__}", np.zeros(0)
             continue
         singles = [function(model, *sample) for sample in zip(q, v, x, strict=True)]
         for number, part in enumerate(batch):
-            yield f"{name}/{function}/{number}", np.asarray(part)
-            yield f"{name}/{function}/{number}/one by one", np.stack([single[number] for single in singles])
+            yield f"{called}/{number}", np.asarray(part)
+            yield f"{called}/{number}/one by one", np.stack([single[number] for single in singles])
 
 
 def tasks(model: kt.Model, q: Array, v: Array, x: Array) -> Iterator[tuple[str, Array]]:

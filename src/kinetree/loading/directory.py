@@ -78,14 +78,14 @@ class Directory:
             )
         outside = None
         for name in names:
-            path = os.path.realpath(self.base / name.replace("\0", ""))
-            if not any(os.path.commonpath([path, root]) == root for root in self._allowed):
+            path = Path(os.path.realpath(self.base / name.replace("\0", "")))
+            if not any(path.is_relative_to(root) for root in self._allowed):
                 outside = outside or path
             elif os.path.lexists(path):
-                return Path(path)
+                return path
         if outside is not None:
             raise origin.error(
-                f"refers to {wanted}, which is {clipped(outside, 200)} and so outside the directory "
+                f"refers to {wanted}, which is {clipped(str(outside), 200)} and so outside the directory "
                 f"{clipped(self._boundary, 200)}; allow a directory above both with load(…, directory=…)"
             )
         raise origin.error(

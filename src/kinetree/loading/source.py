@@ -15,6 +15,9 @@ from kinetree.errors import InputError, LoadError
 #: Largest file that is read [bytes]. A robot with a thousand bodies takes about one megabyte.
 LARGEST = 32 * 2**20
 
+#: How untrusted files are opened: without waiting for a pipe, unchanged by Windows.
+READ_ONLY = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"))
+
 # more elements than this would fill memory with small objects, whatever the size of the file
 _MOST_TAGS = 500_000
 
@@ -91,7 +94,7 @@ class Source:
 def content(file: str) -> bytes:
     """The bytes of a regular file of limited size; pipes and devices, which may be endless, are refused."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(file, READ_ONLY)
         try:
             state = os.fstat(descriptor)
             if stat.S_ISDIR(state.st_mode):

@@ -85,8 +85,8 @@ def export_c(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     header, code = folder / f"{source.stem}.h", folder / f"{source.stem}.c"
-    header.write_text(source.header(), encoding="utf-8")
-    code.write_text(source.source(), encoding="utf-8")
+    header.write_bytes(source.header().encode())  # the same bytes on every system
+    code.write_bytes(source.source().encode())
     return header, code
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kinetree.errors import LoadError
-from kinetree.loading.source import clipped
+from kinetree.loading.source import READ_ONLY, clipped
 from kinetree.viewer.geometry import Mesh
 from kinetree.viewer.mesh_formats import collada, stl, wavefront
 
@@ -138,7 +138,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
 def _content(path: Path) -> bytes:
     """The content of a regular file; reading pipes or devices might never end."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, READ_ONLY)
         with open(descriptor, "rb") as opened:
             state = os.fstat(descriptor)
             if not stat.S_ISREG(state.st_mode):

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinetree.engines.llvm.processor_cache import last_level_cache
 from kinetree.engines.locks import Lock
 
 if TYPE_CHECKING:
@@ -99,12 +99,7 @@ def cache_bytes() -> int:
     time (less for M⁻¹, which handles several columns at once anyway); beyond it, they are slower than four. If the
     system does not report the size, 16 MB are assumed.
     """
-    try:
-        texts = [file.read_text().strip() for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-    except OSError:
-        texts = []
-    sizes = [int(text[:-1]) << 10 for text in texts if text[:-1].isdigit() and text.endswith("K")]
-    return max(sizes, default=_LAST_CACHE) // 2
+    return (last_level_cache() or _LAST_CACHE) // 2
 
 
 _importing = Lock()

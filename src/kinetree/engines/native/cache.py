@@ -1,9 +1,10 @@
 """The on-disk cache of compiled code.
 
 The files hold executable code. So the directory and the files must be writable by the user alone, and a SHA-256 digest
-is verified before anything is passed to LLVM. The directory is `KINETREE_CACHE_DIR`, else `$XDG_CACHE_HOME/kinetree`,
-else `~/.cache/kinetree`; `KINETREE_CACHE_DIR=off` (or empty) disables the cache. If the directory cannot be used,
-everything works uncached, and one warning says so.
+is verified before anything is passed to LLVM. The directory is `KINETREE_CACHE_DIR`, else `kinetree` in the user's
+cache directory: `$XDG_CACHE_HOME`, `~/.cache`, on macOS `~/Library/Caches`, on Windows `%LOCALAPPDATA%`.
+`KINETREE_CACHE_DIR=off` (or empty) disables the cache. If the directory cannot be used, everything works uncached, and
+one warning says so.
 
 A file consists of a magic string, a digest of its name and of everything after the digest, the length of the metadata,
 the metadata (JSON) and the object code. Anything else under its name (a directory, a pipe, a link, a truncated or huge
@@ -19,6 +20,7 @@ import logging
 import os
 import stat
 import struct
+import sys
 import tempfile
 import time
 import warnings
@@ -45,6 +47,9 @@ _PART = ".part"
 _PART_SECONDS = 3600  # age at which an unfinished file is considered abandoned
 
 _PACKAGE = Path(__file__).parents[2]
+
+# Whether files have owners that `os` knows: everywhere but on Windows.
+_OWNERS = hasattr(os, "geteuid")
 
 _warned = False
 _log = logging.getLogger("kinetree")
@@ -147,10 +152,12 @@ def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
             file.write(_MAGIC + _digest(name, body) + body)
         os.replace(temporary, directory / (name + _SUFFIX))
     except OSError as error:
-        _warn(f"{directory} cannot be written ({error.strerror})")
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+        # Windows does not replace a file that another process is reading, which has the same content
+        if temporary is None or not isinstance(error, PermissionError) or not (directory / (name + _SUFFIX)).exists():
+            _warn(f"{directory} cannot be written ({error.strerror})")
         return
     _prune_after(directory, len(body))
 
@@ -175,26 +182,41 @@ def _directory(create: bool = False) -> Path | None:
     if setting is not None and setting in ("", "off"):
         return None
     try:
-        path = Path(setting or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        path = path.expanduser() if setting else path / "kinetree"
+        path = Path(setting).expanduser() if setting else _user_directory() / "kinetree"
         if create:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
+        private = _is_private(status) and _is_guarded(path)
     except (OSError, RuntimeError, ValueError) as error:  # no home directory; an invalid name
         # a missing directory is created when there is something to store; below /proc that also fails with "not found"
         if create or not isinstance(error, FileNotFoundError):
             _warn(f"the cache directory cannot be made or read ({error})")
         return None
-    if not stat.S_ISDIR(status.st_mode) or not _is_private(status):
-        _warn(f"{path} is not a directory that you own and that you alone can write to (chmod go-w)")
+    if not stat.S_ISDIR(status.st_mode) or not private:
+        wanted = "that you own and that you alone can write to (chmod go-w)" if _OWNERS else "in your user profile"
+        _warn(f"{path} is not a directory {wanted}")
         return None
     return path
 
 
+def _user_directory() -> Path:
+    """The user's directory for caches."""
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
 def _is_private(status: os.stat_result) -> bool:
-    if not hasattr(os, "geteuid"):
+    if not _OWNERS:
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _is_guarded(path: Path) -> bool:
+    """Whether the system keeps others out: on Windows, `stat` knows no owner, but user profiles are private."""
+    return _OWNERS or path.resolve().is_relative_to(Path.home().resolve())
 
 
 def _prune_after(directory: Path, written: int) -> None:

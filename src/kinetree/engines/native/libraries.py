@@ -24,6 +24,11 @@ _log = logging.getLogger("kinetree")
 # processors without the instruction, and those of Python's C API that `gate` and `driver` need.
 _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
 _LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
+# Code for macOS clears memory with `bzero`. Code for Windows touches large stack frames page by page with `__chkstk`,
+# and refers to `_fltused` if it uses floating-point numbers. Untested there.
+_SYSTEM = {"darwin": ("bzero",), "win32": ("__chkstk",)}
+_LIBRARIES: dict[str, tuple[str | None, ...]] = {"darwin": (None,), "win32": ("ucrtbase", "ntdll")}
+_FLTUSED = ctypes.c_int(0x9875)
 _PYTHON = (
     "PyErr_NoMemory",
     "PyErr_Occurred",
@@ -105,13 +110,11 @@ def _unload(tracker: llvmlite.binding.ResourceTracker, jit: llvmlite.binding.LLJ
 
 @lru_cache(maxsize=1)
 def _externals() -> dict[str, int]:
-    names = (*_LIBC, *_LIBM)
-    if sys.platform == "win32":
-        libraries = [ctypes.CDLL("ucrtbase")]
-    else:
-        libraries = [ctypes.CDLL(None)]
-        if not all(hasattr(libraries[0], name) for name in names):
-            libraries.append(ctypes.CDLL("libm.so.6"))
-    found = {name: next(getattr(lib, name) for lib in libraries if hasattr(lib, name)) for name in names}
-    found |= {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
-    return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ())}
+    found: dict[str, Any] = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
+    for name in _LIBRARIES.get(sys.platform, (None, "libm.so.6")):
+        if missing := sorted(wanted - set(found)):
+            library = ctypes.CDLL(name)
+            found |= {symbol: getattr(library, symbol) for symbol in missing if hasattr(library, symbol)}
+    addresses = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+    return addresses | ({"_fltused": ctypes.addressof(_FLTUSED)} if sys.platform == "win32" else {})
