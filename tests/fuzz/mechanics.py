@@ -30,7 +30,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Roundings per body that a result may show.
 ROUNDINGS = 64.0
-#: Mechanisms may be refused as singular where M, with a unit diagonal, has a smaller eigenvalue.
+#: A mechanism may be refused as singular if M, with a unit diagonal, has a smaller eigenvalue at one of its states.
 NEARLY_SINGULAR = 1e-11
 ANGLES = (0.0, 1e-300, 1e-160, 1e-20, 1e-9, 1e-5, 0.0999999, 0.1, 0.1000001, 1.0, np.pi - 1e-3, np.pi - 1e-8, np.pi)
 
@@ -443,15 +443,19 @@ def main() -> int:
         if time.process_time() > 60.0 * options.minutes:
             break
         rng = np.random.default_rng(number)
-        model = robot(rng)
+        model, found = robot(rng), list[tuple[str, float]]()
         for _ in range(4):
-            engine = "reference" if rng.random() < 0.02 else "native"
-            for name, off in check(model, rng, engine):
-                cases[name] += 1
-                worst[name] = max(worst.get(name, 0.0), off)
-                if not off <= 1.0:
-                    failures += 1
-                    print(f"seed {number}, {engine}: {name} is off by {off:.3g} times its bound", flush=True)
+            found += check(model, rng, "reference" if rng.random() < 0.02 else "native")
+        refusals = [off for name, off in found if name == "refused"]
+        found = [(name, off) for name, off in found if name != "refused"]
+        if refusals:
+            found.append(("refused", min(refusals)))
+        for name, off in found:
+            cases[name] += 1
+            worst[name] = max(worst.get(name, 0.0), off)
+            if not off <= 1.0:
+                failures += 1
+                print(f"seed {number}: {name} is off by {off:.3g} times its bound", flush=True)
         if number % 50 == 49:
             print(number, dict(cases), worst, f"{failures} failures, {time.process_time():.0f} s", flush=True)
     print(
