@@ -319,11 +319,18 @@ def test_a_cold_and_a_warm_cache_agree(tmp_path: Path, expected: str) -> None:
     assert [(file.name, file.read_bytes()) for file in sorted(directory.iterdir())] == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign"])
-def test_a_corrupt_cache_is_compiled_again(tmp_path: Path, expected: str, damage: str) -> None:
-    directory = tmp_path / "cache"
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a cache."""
+    directory = tmp_path_factory.mktemp("good") / "cache"
     run_with_cache(directory)
-    good = {file.name: file.read_bytes() for file in directory.iterdir()}
+    return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign"])
+def test_a_corrupt_cache_is_compiled_again(tmp_path: Path, expected: str, good: dict[str, bytes], damage: str) -> None:
+    directory = tmp_path / "cache"
+    directory.mkdir(mode=0o700)
     for name, content in good.items():
         middle = len(content) // 2
         flipped = content[:middle] + bytes([content[middle] ^ 0x10]) + content[middle + 1 :]
