@@ -94,7 +94,7 @@ def test_every_function_stays_lazy() -> None:
         derived = [getattr(function, each) for each in ("jvp", "vjp", "hvp") if hasattr(function, each)]
         for each in (function, *derived, function.engine("reference")):
             given: dict[str, Any] = {"frames": model.frames[-1]} if "frames" in each._names else {}
-            given |= {x: unreadable(*sizes.get(x, (model.nv,))) for x in each._names if x in each._ranks}
+            given |= {x: unreadable(*sizes.get(x, (model.nv,))) for x in each._names if x in each.ranks}
             result = each(**given)
             for part in result if isinstance(result, tuple) else (result,):
                 assert isinstance(part, da.Array), name

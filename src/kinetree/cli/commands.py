@@ -10,9 +10,10 @@ import typer
 
 import kinetree as kt
 from kinetree.cli import box as experiment
+from kinetree.cli import compute as computing
 from kinetree.cli import demo as demonstration
 from kinetree.cli import info as information
-from kinetree.cli import report
+from kinetree.cli import job, report
 from kinetree.cli import view as viewing
 from kinetree.cli.files import load
 from kinetree.cli.terminal import console
@@ -110,6 +111,49 @@ def export(
     names = [name for name in frames.split(",") if name]
     for path in model.export_c(functions.split(","), directory, frames=names, scalar=scalar):
         typer.echo(str(path))
+
+
+@app.command()
+def compute(
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="What to compute, as forward_dynamics.")],
+    robot: Robot,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Zarr group with an array for each argument: q, v, ….")],
+    out: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Zarr group for the results.")],
+    frames: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Frames; one name has no axis in the result, a list has one.")
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="Reference of functions of frames, as world.")] = None,
+    method: Annotated[str | None, typer.Option(help="Method of step and discretize, as rk4.")] = None,
+    block: Annotated[
+        int | None, typer.Option(min=1, help="Samples in a block; by default about 32 MB of arguments and results.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of a local cluster; by default it runs in this one.")
+    ] = None,
+    memory_limit: Annotated[str, typer.Option(metavar="SIZE", help="Memory of each worker, as 2GB.")] = "auto",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="An existing Dask cluster, as tcp://host:8786.")
+    ] = None,
+    floating_base: FloatingBase = False,
+) -> None:
+    """Compute a function of a robot for all samples of a Zarr group, block by block, into another one.
+
+    DATA has an array (n, nq) or (n, nv) for each argument of the function, or one value for all samples, and wrenches
+    in a group f_ext, by frame. Memory is bounded by the size of a block. A run that was interrupted or killed continues
+    where it was when the same command is run again; results are the same bits. DATA must not change in between.
+    """
+    if workers is not None and scheduler is not None:
+        raise typer.BadParameter("give either --workers or --scheduler", param_hint="--scheduler")
+    model, warnings = load(robot, floating_base)
+    _warn(warnings)
+    named = frames.split(",") if frames is not None and "," in frames else frames
+    options = {
+        "frames": [name for name in named if name] if isinstance(named, list) else named,
+        "reference": reference,
+        "method": method,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    computing.run(job.plan(model, function, data, out, given, block), model, workers, scheduler, memory_limit)
 
 
 @app.command()

@@ -142,8 +142,9 @@ class GradientFunction(_Derivatives[P, R]):
         super().__init__(name, mechanism, algorithm, signature=signature, **options)
 
     @property
-    def _ranks(self) -> dict[str, int]:
-        return {**super()._ranks, "w": 1}
+    def ranks(self) -> dict[str, int]:
+        """The number of axes of one sample of each array."""
+        return {**super().ranks, "w": 1}
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all directions, and weigh them."""

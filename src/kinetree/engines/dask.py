@@ -12,7 +12,9 @@ This module imports Dask or xarray. Functions import it only when such an array 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import pickle
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +27,21 @@ from kinetree.errors import InputError
 Place = tuple[str, Any]
 
 
-class Blocks:
+class Once:
+    """An object that a process unpickles once, however many tasks carry it: its functions stay compiled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), pickle.dumps(self.__dict__))
+
+
+@lru_cache(maxsize=16)
+def _restored(kind: type[Any], state: bytes) -> Any:
+    made: Any = object.__new__(kind)
+    made.__dict__.update(pickle.loads(state))  # noqa: S301 (part of a pickle that is being loaded)
+    return made
+
+
+class Blocks(Once):
     """A function of arrays alone, which Dask sends to its workers.
 
     Args:
@@ -34,7 +50,7 @@ class Blocks:
         places: The arguments that are arrays.
     """
 
-    def __init__(self, function: Callable[..., Any], given: Mapping[str, Any], places: Sequence[Place]) -> None:
+    def __init__(self, function: Any, given: Mapping[str, Any], places: Sequence[Place]) -> None:
         self.function, self.places = function, tuple(places)
         replaced = {name for name, _ in places}
         self.rest = {name: value for name, value in given.items() if name not in replaced}
@@ -107,7 +123,7 @@ def _lazy(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
     """The result for arrays of Dask and NumPy."""
     from dask.array import apply_gufunc
 
-    sample = _sample(blocks, operands)
+    sample = sample_of(blocks, operands)
     arguments.common_batch(name, [operand.name for operand in operands], [operand.batch for operand in operands])
     results = sample if isinstance(sample, tuple) else (sample,)
     ins = [[f"i{k}_{axis}" for axis in range(operand.rank)] for k, operand in enumerate(operands)]
@@ -125,8 +141,13 @@ def _lazy(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
     return _like(sample, made) if isinstance(sample, tuple) else made
 
 
-def _sample(blocks: Blocks, operands: Sequence[Operand]) -> Any:
-    """The result for a batch of no samples; raises for what the function does not accept."""
+def sample_of(blocks: Blocks, operands: Sequence[Operand]) -> Any:
+    """The result for a batch of no samples; raises for what the function does not accept.
+
+    Args:
+        blocks: The function.
+        operands: Its arrays, of which only the shape and dtype are used.
+    """
     empty = []
     for operand in operands:
         shape = tuple(operand.value.shape)
@@ -214,7 +235,7 @@ def _named(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
     """The result for DataArrays: batch axes are matched by name, the last axes are those of one sample."""
     from xarray import apply_ufunc
 
-    sample = _sample(blocks, operands)
+    sample = sample_of(blocks, operands)
     results = sample if isinstance(sample, tuple) else (sample,)
 
     def computed(*arrays: Any) -> Any:

@@ -103,14 +103,14 @@ class Function(Gate, Generic[P, R]):
                 return self._compute(inputs, named, out)
         from kinetree.engines import dask
 
-        return dask.call(self, dict(zip(self._names, self._arguments(inputs, named))), self._ranks, out)
+        return dask.call(self, dict(zip(self._names, self._arguments(inputs, named))), self.ranks, out)
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with arguments that are in memory."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
 
     @property
-    def _ranks(self) -> dict[str, int]:
+    def ranks(self) -> dict[str, int]:
         """The number of axes of one sample of each array."""
         return {argument.name: len(argument.dimensions) for argument in self.algorithm.inputs}
 

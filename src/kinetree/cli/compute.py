@@ -1,0 +1,150 @@
+"""`kinetree compute`: runs a `Job` in this process, on a local cluster, or on an existing one, with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import kinetree as kt
+from kinetree.cli.job import Job, Output
+from kinetree.errors import InputError, KinetreeError
+
+#: Exit code of an interrupted command: 128 + SIGINT.
+_INTERRUPTED = 130
+#: Blocks that wait in the queue of each worker, so that none is idle while the next one is sent.
+_AHEAD = 2
+
+#: Runs blocks, and yields the number of each as it is completed.
+Runner = Callable[[Job, list[int]], Iterator[int]]
+
+
+def run(job: Job, robot: kt.Model, workers: int | None, scheduler: str | None, memory_limit: str) -> None:
+    """Compute what is missing of a job.
+
+    Args:
+        job: The job.
+        robot: Its robot.
+        workers: Number of processes of a local cluster; None computes in this process.
+        scheduler: Address of a Dask scheduler.
+        memory_limit: Memory of each process of a local cluster, as Dask understands it.
+    """
+    output = Output(job, robot)
+    if output.complete:
+        typer.echo(f"{job.out} is complete: {job.blocks} blocks")
+        return
+    with output.journal() as (done, record):
+        missing = [block for block in range(job.blocks) if block not in done]
+        if done:
+            typer.echo(f"continuing: {len(done)} of {job.blocks} blocks are there", err=True)
+        left = len(missing)
+        try:
+            with _runner(workers, scheduler, memory_limit) as runner, _progress(job, len(done)) as advance:
+                for block in runner(job, missing):
+                    record(block)
+                    left -= 1
+                    advance()
+        except KeyboardInterrupt:
+            typer.echo(
+                f"interrupted; {job.blocks - left} of {job.blocks} blocks are complete. "
+                "Run the same command again to continue",
+                err=True,
+            )
+            raise typer.Exit(_INTERRUPTED) from None
+    output.finish()
+    shapes = ", ".join(f"{result.name} {(*job.batch, *result.shape)}" for result in job.results)
+    typer.echo(f"{job.out}: {shapes}")
+
+
+@contextmanager
+def _progress(job: Job, done: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error if that is a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as progress:
+        bar = progress.add_task(job.name, total=job.blocks, completed=done)
+        yield lambda: progress.advance(bar)
+
+
+@contextmanager
+def _runner(workers: int | None, scheduler: str | None, memory_limit: str) -> Iterator[Runner]:
+    if workers is None and scheduler is None:
+        yield _here
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError(f"a cluster needs Dask ({error}): pip install 'kinetree[dask]'") from None
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=10)
+        except (OSError, ValueError) as error:
+            raise InputError(f"no Dask scheduler answers at {scheduler}: {error}") from None
+        with client:
+            yield lambda job, blocks: on_cluster(client, job, blocks)
+        return
+    try:
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=None
+        )
+    except ValueError as error:
+        raise InputError(f"--memory-limit {memory_limit}: {error}") from None
+    with cluster, Client(cluster) as client:
+        yield lambda job, blocks: on_cluster(client, job, blocks)
+
+
+def _here(job: Job, blocks: list[int]) -> Iterator[int]:
+    for block in blocks:
+        yield _located(job, block, job.run)
+
+
+def on_cluster(client: Any, job: Job, blocks: list[int]) -> Iterator[int]:
+    """Keep a few blocks per worker in flight, so that memory and the scheduler's work are bounded."""
+    from distributed import as_completed
+
+    waiting = iter(blocks)
+    pending: dict[str, int] = {}
+
+    def submit(count: int) -> Iterable[Any]:
+        for _, block in zip(range(count), waiting):
+            future = client.submit(_run, job, block, pure=False)
+            pending[future.key] = block
+            yield future
+
+    first = list(submit(_AHEAD * max(1, len(client.nthreads()))))
+    completed = as_completed(first)
+    for future in completed:
+        block = pending.pop(future.key)
+        yield _located(job, block, partial(_gathered, future))
+        for another in submit(1):
+            completed.add(another)
+
+
+def _run(job: Job, block: int) -> int:
+    return job.run(block)
+
+
+def _gathered(future: Any, _: int) -> int:
+    block: int = future.result()
+    return block
+
+
+def _located(job: Job, block: int, result: Callable[[int], int]) -> int:
+    """The result for a block; errors name its samples."""
+    extent = job.extent(block)
+    samples = f"samples {extent.start} to {extent.stop - 1}"
+    try:
+        return result(block)
+    except KinetreeError as error:
+        raise InputError(f"{samples}: {error}") from None
+    except Exception as error:
+        if type(error).__name__ != "KilledWorker":
+            raise
+        raise InputError(
+            f"{samples}: one worker after another died computing them; if they ran out of memory, raise "
+            "--memory-limit or choose a smaller --block"
+        ) from None
