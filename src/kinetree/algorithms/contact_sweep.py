@@ -15,6 +15,7 @@ turn takes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kinetree.recursion.algorithm import algorithm
@@ -48,6 +49,16 @@ def contact_sweep(
     for row in tree.task_rows():
         u[row] = velocity[row]
 
+    visit_contacts(tree, G, weight, friction, u, impulse, solved)
+    for row in tree.task_rows():
+        after[row] = u[row]
+
+
+def visit_contacts(
+    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
+    pushed: Callable[[Any, Any], None] | None = None,
+) -> None:  # fmt: skip
+    """The visits, which keep `u` up to date; `pushed` is told the rows of each contact and what was added to them."""
     for contact, _, _ in tree.tasks():
         x, y, n = contact.rows
         pressed = _positive(impulse[n] - weight[n] * u[n])  # (1)
@@ -60,9 +71,8 @@ def contact_sweep(
         along_change, across_change = along * share - impulse[x], across * share - impulse[y]
         for other in tree.task_rows():
             u[other] = u[other] + G[n, other] * change + G[x, other] * along_change + G[y, other] * across_change
-
-    for row in tree.task_rows():
-        after[row] = u[row]
+        if pushed is not None:
+            pushed((x, y, n), (along_change, across_change, change))
 
 
 def _positive(x: Any) -> Any:

@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from kinetree.algorithms.contact_points import after_impulses, contact_points, point_wrenches
 from kinetree.algorithms.contact_problem import contact_forces, contact_problem
 from kinetree.algorithms.contact_sweep import contact_sweep
+from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
@@ -36,6 +37,8 @@ from kinetree.model.model import Model
 from kinetree.operational_space.products import times
 from kinetree.operational_space.tasks import Task
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.simulation.joint_rows import JointRows, joined
+from kinetree.simulation.results import Impulses
 from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured
 from kinetree.spatial.value import Array
 
@@ -66,26 +69,8 @@ class Points:
         object.__setattr__(self, "positions", positions)
 
 
-class Impulses(NamedTuple):
-    """Effect of contacts in a step: arrays, or places of a sequence.
-
-    Attributes:
-        velocity: Joint velocities after the step, (…, nv).
-        forces: Impulses in world axes, (…, 3 n), for all pairs of a shape and a point.
-        errors: Violation of (2) by each of these, at its normal row, (…, 3 n).
-        heights: Signed distances before the step, at the normal row, (…, 3 n).
-        impulses: λ, in contact axes, (…, 3 n).
-    """
-
-    velocity: Any
-    forces: Any
-    errors: Any
-    heights: Any
-    impulses: Any
-
-
 class Contacts:
-    """Contacts between points of a robot and its environment.
+    """Contacts between points of a robot and its environment, together with dry friction and stops of joints.
 
     Args:
         robot: The robot.
@@ -94,11 +79,16 @@ class Contacts:
         constraints: Tasks that are held fixed, and eliminated.
         sweeps: Number of projected Gauss–Seidel sweeps.
         dt: Time step [s].
+        joints: Dry friction and stops of joints, if there are any.
 
     Attributes:
-        rows: Three for each pair of a shape and a point.
+        size: Number of impulses: three for each pair of a shape and a point, then those of joints.
+        fields: The results of a single step, besides velocities.
+        lengths: Their lengths.
         is_compiled: Whether `record` can be used: nothing is held fixed, and all shapes are known to compiled steps.
     """
+
+    fields: ClassVar[tuple[str, ...]] = ("forces", "errors", "heights", "impulses")
 
     def __init__(
         self,
@@ -108,6 +98,7 @@ class Contacts:
         constraints: Several[Any],
         sweeps: int,
         dt: float,
+        joints: JointRows | None,
     ) -> None:
         for one in points:
             if not isinstance(one, Points):
@@ -115,16 +106,20 @@ class Contacts:
         for shape in ground:
             if not isinstance(shape, Shape):
                 raise InputError(f"ground holds shapes such as simulation.Plane, got {type(shape).__name__}")
-        if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
-            raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
         self._robot, self._ground, self._dt = robot, tuple(ground) or (Plane(),), dt
         tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
         self._free = robot.tasks(tasks, reference=_WORLD_AXES).core.recursions
         self._held = robot.tasks(tasks, reference=_WORLD_AXES, contacts=constraints) if constraints else None
         self._count = len(tasks)
         self.rows = 3 * self._count * len(self._ground)
+        self._joints = joints
+        self.size = self.rows + (joints.size if joints else 0)
+        self.lengths = {**dict.fromkeys(self.fields, self.rows), "impulses": self.size}
         frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
-        self._solve = _solver(self.rows // 3, sweeps, frictions.tobytes())
+        if joints is None:
+            self._solve = _solver(self.rows // 3, sweeps, frictions.tobytes())
+        else:
+            self._solve = _joint_solver(robot, self._free.sites * len(self._ground), sweeps, frictions, joints)
         self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Any) -> Impulses:
@@ -144,14 +139,30 @@ class Contacts:
         for shape, part in zip(self._ground, per_shape, strict=True):
             into = [normals.part(*part), heights.part(*part)]
             call(measured(cast(Algorithm, shape.algorithm), self._count), points, shape.numbers, into=into)
-        if len(self._ground) > 1:
-            velocity, mobility = _repeated(sequence, velocity, per_shape), _tiled(sequence, mobility, per_shape)
-        forces, errors, impulses = call(self._solve, mobility, velocity, normals, heights, self._dt, start)
+        many = len(self._ground)
+        velocity, mobility = (
+            _tiled(sequence, velocity, 1, many),
+            _tiled(sequence, mobility, 3 * self._count, many, many),
+        )
+        problem = [mobility, velocity, normals, heights, self._dt]
+        if self._joints is not None:
+            return self._record_joints(sequence, q, v, start, problem)
+        forces, errors, impulses = call(self._solve, *problem, start)
         wrench: Any = np.zeros(6 * self._count)
         for part in per_shape:  # a point may touch several shapes: its forces add up
             wrench = call(self._recursion(point_wrenches), axes, forces.part(*part), wrench)
         after = call(self._recursion(after_impulses), q, v, wrench)
         return Impulses(after, forces, errors, heights, impulses)
+
+    def _record_joints(self, sequence: Sequence, q: Place, v: Place, start: Any, problem: list[Any]) -> Impulses:
+        joints = cast(JointRows, self._joints)
+        Minv, bounds = joints.mobility(sequence.call, q), joints.bounds(sequence.call, q)
+        response = sequence.call(self._recursion(self._free.response.algorithm), q)
+        response = _tiled(sequence, response, self._robot.nv, len(self._ground))
+        parts = start.part(0, self.rows), start.part(self.rows, joints.size)
+        solved = sequence.call(self._solve, *problem, *parts, Minv, response, v, *bounds)
+        after, forces, errors, own, others = solved
+        return Impulses(after, forces, errors, problem[3], joined(sequence, [own, others]))
 
     def apply(self, q: Array, v: Array, start: Array) -> Impulses:
         """The same on arrays, with constraints eliminated and for any shapes."""
@@ -163,8 +174,15 @@ class Contacts:
         heights[..., 2] = np.concatenate([h for h, _ in found], axis=-1)
         normals, heights, velocity = (x.reshape(*q.shape[:-1], -1) for x in (normals, heights, velocity))
         many = len(self._ground)
-        mobility, velocity = np.tile(mobility, (many, many)), np.tile(velocity, many)
-        forces, errors, impulses = self._solve(mobility, velocity, normals, heights, self._dt, start)
+        problem = [np.tile(mobility, (many, many)), np.tile(velocity, many), normals, heights, self._dt]
+        if self._joints is not None:
+            joints, call = self._joints, lambda function, *inputs: function(*inputs)
+            response = np.tile(self._free.response(q), many)
+            parts = start[..., : self.rows], start[..., self.rows :]
+            extra = joints.mobility(call, q), response, v, *joints.bounds(call, q)
+            after, forces, errors, own, others = self._solve(*problem, *parts, *extra)
+            return Impulses(after, forces, errors, heights, np.concatenate([own, others], axis=-1))
+        forces, errors, impulses = self._solve(*problem, start)
         total = self.on_points(forces)
         if response is None:
             wrench = self._recursion(point_wrenches)(axes, total, np.zeros((self._count, 6)))
@@ -192,22 +210,16 @@ class Contacts:
         return state.inverse_inertia, state._response
 
 
-def _repeated(sequence: Sequence, values: Place, parts: Several[tuple[int, int]]) -> Place:
-    """The same values for each shape."""
-    result = sequence.space(len(parts) * values.size)
-    for part in parts:
-        sequence.copy(values, result.part(*part))
-    return result
-
-
-def _tiled(sequence: Sequence, matrix: Place, parts: Several[tuple[int, int]]) -> Place:
-    """The same block for each pair of shapes."""
-    rows = parts[0][1]
-    length = rows * len(parts)
-    result = sequence.space(length**2)
-    for row in range(length):
-        for start, _ in parts:
-            sequence.copy(matrix.part(row % rows * rows, rows), result.part(row * length + start, rows))
+def _tiled(sequence: Sequence, matrix: Place, rows: int, across: int, down: int = 1) -> Place:
+    """A matrix repeated, the given numbers of times `down` and `across`."""
+    if across == down == 1:
+        return matrix
+    length = matrix.size // rows
+    result = sequence.space(matrix.size * across * down)
+    for i in range(rows * down):
+        row = matrix.part(i % rows * length, length)
+        for j in range(across):
+            sequence.copy(row, result.part((i * across + j) * length, length))
     return result
 
 
@@ -239,4 +251,41 @@ def _solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
     forces, errors, impulses = sequence.outputs
     sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
     sequence.copy(impulse, impulses)
+    return sequence.finish()
+
+
+def _joint_solver(robot: Model, sites: Any, sweeps: int, mu: Array, joints: JointRows) -> Compiled:
+    """Joint velocities, impulses in world axes, violations of (2), λ, and impulses of joints."""
+    mechanism, rows = contact_sites(len(sites))
+    prepare, finish = (bind(one, mechanism, rows, one.name) for one in (contact_problem, contact_forces))
+    turn, begin, sweep = (
+        bind(one, robot.mechanism, sites, "contacts")
+        for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
+    )
+    r, nv = 3 * len(sites), robot.nv
+    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+    inputs += [Operand("dt", ()), Operand("start", (r,)), Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
+    inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
+    outputs = [Operand("v", (nv,)), *(Operand(name, (r,)) for name in ("forces", "errors", "impulses"))]
+    sequence = Sequence("contacts", inputs, [*outputs, Operand("joints", (2 * nv,))])
+    *problem, start, own, Minv, response, v, slowest, fastest = sequence.inputs
+    G, weight, u, axes = sequence.call(prepare, *problem, start)
+    response = sequence.call(turn, response, axes)
+    friction, stop = own.part(0, nv), own.part(nv, nv)
+    w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
+    w, u = sequence.call(begin, response, w, u, start, friction, stop)
+    swept = sequence.prepare(sweep)
+    constants = sequence.constant(mu), sequence.constant(joints.dry)
+    given = (G, weight, constants[0], Minv, response, slowest, fastest, constants[1], u, w, start, friction, stop)
+    for source, place in zip(given, swept.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(sweeps):
+        results = swept.run(*(None,) * len(given))
+        for result, place in zip(results, swept.inputs[8:], strict=True):
+            sequence.copy(result, place)
+    u, w, impulse, friction, stop = results
+    after, forces, errors, impulses, others = sequence.outputs
+    sequence.call(finish, axes, impulse, u, mu, weight, into=[forces, errors])
+    for source, place in ((w, after), (impulse, impulses), (friction, others.part(0, nv)), (stop, others.part(nv, nv))):
+        sequence.copy(source, place)
     return sequence.finish()

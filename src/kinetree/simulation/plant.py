@@ -42,15 +42,15 @@ class Plant:
 
     def __init__(self, robot: Model, dt: float, method: str, damping: Any, stiffness: Any, rest: Any) -> None:
         self.robot, self.dt, self.method = robot, dt, method
-        own = np.concatenate([joint.damping for joint in robot.joints]) if damping is True else damping
-        self._damping = _gains("damping", np.zeros(robot.nv) if own is False else own, robot.nv)
-        self._stiffness = _gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
+        self._damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
+        self._stiffness = gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
         self._rest = robot.neutral() if rest is None else _vector("rest", rest, robot.nq)
         self._soft = bool(self._damping.any() or self._stiffness.any())
         self._implicit = method in IMPULSIVE
         if self._soft and self._implicit:
             added = dt * self._damping + dt**2 * self._stiffness
-            self.robot = robot.with_armature(np.concatenate([joint.armature for joint in robot.joints]) + added)
+            free = [joint for joint in robot.joints if not joint.coupled]
+            self.robot = robot.with_armature({joint.name: joint.armature + added[joint.v_slice] for joint in free})
         self._lock = Lock()
         self._recursions: dict[Any, Compiled] = {}
 
@@ -105,9 +105,27 @@ def _vector(name: str, values: Any, size: int) -> Array:
     return array
 
 
-def _gains(name: str, values: Any, size: int) -> Array:
+def gains(name: str, values: Any, size: int) -> Array:
+    """One number or `size` of them, none negative."""
     array = np.asarray(arguments.numbers("Simulator", name, values), dtype=np.float64)
     array = np.broadcast_to(array, (size,)) if array.shape == () else array
     if array.shape != (size,) or not np.isfinite(array).all() or (array < 0.0).any():
         raise InputError(f"{name} takes one number or {size} of them, none negative; got {values!r}")
     return np.array(array)
+
+
+def own_or_given(robot: Model, what: str, given: Any) -> Any:
+    """Damping or dry friction: the robot's own for True, none for False, else what is given."""
+    if given is not True:
+        return np.zeros(robot.nv) if given is False else given
+    values = np.zeros(robot.nv)
+    for joint in robot.joints:
+        own = getattr(joint, what)
+        if not joint.coupled:
+            values[joint.v_slice] = own
+        elif np.any(own):
+            raise InputError(
+                f"joint {joint.name!r} is coupled to others, so its own {what} cannot be simulated; set it to zero "
+                f"with with_{what}, or give the {what} of each degree of freedom"
+            )
+    return values

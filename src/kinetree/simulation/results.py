@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kinetree.spatial.value import Array
 
@@ -16,7 +16,8 @@ class StepInfo(NamedTuple):
         contact_forces: Mean forces on the contact points, in world axes, (…, k, 3) [N].
         residual: Violation of the laws of contact and friction, relative to the largest impulse, (…).
         penetration: Depth of the deepest point, (…) [m].
-        impulses: Contact impulses in contact axes, for a warm start of the next step, (…, 3 n) [N s].
+        joint_forces: Mean forces of dry friction and stops of joints, (…, nv).
+        impulses: All impulses, for a warm start of the next step [N s or N m s].
     """
 
     acceleration: Array
@@ -24,7 +25,26 @@ class StepInfo(NamedTuple):
     contact_forces: Array
     residual: Array
     penetration: Array
+    joint_forces: Array
     impulses: Array
+
+
+class Impulses(NamedTuple):
+    """Effect of contacts and joint rows in a step: arrays, or places of a sequence.
+
+    Attributes:
+        velocity: Joint velocities after the step, (…, nv).
+        forces: Impulses in world axes, (…, 3 n), for all n pairs of a shape and a point.
+        errors: Violation of the laws of contact by each of these, at its normal row, (…, 3 n).
+        heights: Signed distances before the step, at the normal row, (…, 3 n).
+        impulses: All impulses: in contact axes, then of dry friction and of stops.
+    """
+
+    velocity: Any
+    forces: Any = None
+    errors: Any = None
+    heights: Any = None
+    impulses: Any = None
 
 
 class Rollout(NamedTuple):

@@ -22,9 +22,10 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import AnyConstraint, Constraints
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
-from kinetree.simulation.contact import Contacts, Impulses, Points
-from kinetree.simulation.plant import Plant
-from kinetree.simulation.results import Film, Rollout, StepInfo
+from kinetree.simulation.contact import Contacts, Points
+from kinetree.simulation.joint_rows import JointRows
+from kinetree.simulation.plant import Plant, gains, own_or_given
+from kinetree.simulation.results import Film, Impulses, Rollout, StepInfo
 from kinetree.simulation.shapes import Shape
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
@@ -47,6 +48,9 @@ class Simulator:
         damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
         stiffness: Stiffness of joint springs, (nv,) [N m/rad or N/m].
         rest: Rest configuration of these springs, (nq,); neutral by default.
+        friction: True for the dry friction of the robot's joints, or numbers, (nv,) [N m or N].
+        limits: Whether joints stop at their position limits, without bouncing. Coupled joints have no stops of their
+            own.
         contacts: `Points` of the robot that may touch the ground.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
         sweeps: Number of sweeps of the contact solver. More sweeps reduce the residual.
@@ -69,6 +73,8 @@ class Simulator:
         damping: Any = False,
         stiffness: Any = None,
         rest: Any = None,
+        friction: Any = False,
+        limits: bool = False,
         contacts: Iterable[Points] = (),
         ground: Shape | Iterable[Shape] = (),
         sweeps: int = 50,
@@ -83,8 +89,8 @@ class Simulator:
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
-            "rest": rest, "contacts": points, "ground": shapes, "sweeps": sweeps, "warm_start": warm_start,
-            "project": project,
+            "rest": rest, "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
+            "sweeps": sweeps, "warm_start": warm_start, "project": project,
         }  # fmt: skip
         if given and at is None:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
@@ -93,12 +99,22 @@ class Simulator:
         self._zero = np.zeros(robot.nv)
         self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest)
         self.constraints = Constraints(plant.robot, given, at) if given else None
-        if points and method not in IMPULSIVE:
-            raise InputError(f"contacts need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
+        dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
+        rows = bool(dry.any() or limits)
+        for what, wanted in (("contacts", points), ("dry friction and joint stops", rows)):
+            if wanted and method not in IMPULSIVE:
+                raise InputError(f"{what} need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
+        if rows and given:
+            raise InputError("dry friction and joint stops cannot be combined with constraints")
+        if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
+            raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
         held = self.constraints.tasks.tasks if self.constraints else ()
-        self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt) if points else None
+        joints = JointRows(plant.robot, self.dt, dry, limits, sweeps) if rows else None
+        self._contacts: Contacts | JointRows | None = joints
+        if points:
+            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints)
         self._warm = warm_start
         self._steps = Steps(plant, self._contacts, warm_start)
 
@@ -125,19 +141,24 @@ class Simulator:
         if self._is_compiled:
             sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
             impulses = self._start(start)
-            after, rate, *touched = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches, *impulses)
+            after, rate, *results = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches, *impulses)
             with standard_arithmetic():
                 mean = (rate - np.asarray(v)) / self.dt
-                return after, rate, self._info(mean, Impulses(rate, *touched) if touched else None)
+                return after, rate, self._info(mean, self._touched(rate, results))
         q, v, tau = self._state("step", q, v, tau)
         with standard_arithmetic():
             return self._step(q, v, tau, f_ext, self._start(start))
+
+    def _touched(self, velocity: Array, results: list[Array]) -> Impulses | None:
+        if self._contacts is None:
+            return None
+        return Impulses(velocity, **dict(zip(self._contacts.fields, results, strict=True)))
 
     def _start(self, info: StepInfo | None) -> tuple[Array, ...]:
         """The impulses that the contact solver starts from, if there are contacts."""
         if self._contacts is None:
             return ()
-        return (np.zeros(self._contacts.rows) if info is None else info.impulses,)
+        return (np.zeros(self._contacts.size) if info is None else info.impulses,)
 
     def _state(self, function: str, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
         """Arrays of one batch shape."""
@@ -167,7 +188,7 @@ class Simulator:
             felt.append(force)
             return a
 
-        contacts = self._contacts
+        contacts = self._contacts if isinstance(self._contacts, Contacts) else None  # joint rows are always compiled
 
         def impulses(contacts: Contacts, q: Array, v: Array) -> Array:
             touched.append(contacts.apply(q, v, *start))
@@ -186,17 +207,22 @@ class Simulator:
 
     def _info(self, acceleration: Array, touched: Impulses | None) -> StepInfo:
         none = np.zeros(acceleration.shape[:-1])
+        still = np.zeros(acceleration.shape)
+        info = StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none, still, np.zeros((*none.shape, 0)))
         if self._contacts is None or touched is None:
-            return StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none, np.zeros((*none.shape, 0)))
-        largest = np.maximum(np.abs(touched.impulses).max(axis=-1), _SMALL)
-        return StepInfo(
-            acceleration,
-            {},
-            self._contacts.on_points(touched.forces) / self.dt,
-            np.abs(touched.errors).max(axis=-1) / largest,
-            np.maximum(-touched.heights.min(axis=-1), 0.0),
-            touched.impulses,
-        )
+            return info
+        info = info._replace(impulses=touched.impulses)
+        if isinstance(self._contacts, Contacts):
+            largest = np.maximum(np.abs(touched.impulses).max(axis=-1), _SMALL)
+            info = info._replace(
+                contact_forces=self._contacts.on_points(touched.forces) / self.dt,
+                residual=np.abs(touched.errors).max(axis=-1) / largest,
+                penetration=np.maximum(-touched.heights.min(axis=-1), 0.0),
+            )
+        if touched.impulses.shape[-1] > getattr(self._contacts, "rows", 0):
+            friction, stops = np.split(touched.impulses[..., -2 * self.robot.nv :], 2, axis=-1)
+            info = info._replace(joint_forces=(friction + stops) / self.dt)
+        return info
 
     def rollout(
         self,

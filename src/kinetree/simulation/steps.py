@@ -15,8 +15,10 @@ from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
-from kinetree.simulation.contact import Contacts, Impulses
+from kinetree.simulation.contact import Contacts
+from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant
+from kinetree.simulation.results import Impulses
 from kinetree.spatial.value import Array
 
 #: Methods that are one recursion if nothing interferes.
@@ -28,9 +30,9 @@ _KEPT = 64
 
 
 class Steps:
-    """Compiled steps of a plant with contacts, if there are any."""
+    """Compiled steps of a plant with impulses of contacts and joints, if there are any."""
 
-    def __init__(self, plant: Plant, contacts: Contacts | None, warm: bool) -> None:
+    def __init__(self, plant: Plant, contacts: Contacts | JointRows | None, warm: bool) -> None:
         self._plant, self._contacts, self._warm = plant, contacts, warm
         self._lock = Lock()
         self._made: dict[Any, Compiled] = {}
@@ -38,8 +40,8 @@ class Steps:
     def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
-        With contacts it also takes the impulses to start from. A single step has forces, errors, heights and impulses
-        of `contact.Impulses` as results, several steps with a warm start the last impulses.
+        With impulses it also takes the impulses to start from. A single step has the fields of
+        `Impulses` as further results, several steps with a warm start the last impulses.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -71,7 +73,7 @@ class Steps:
             vs: For the velocities, (…, T/every + 1, nv).
         """
         records = qs.shape[-2] - 1
-        impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.rows))]
+        impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
         for start in range(0, records, most):
             stop = min(start + most, records)
@@ -90,9 +92,9 @@ class Steps:
         outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
         contacts = self._contacts
         if contacts is not None:
-            inputs.append(Operand("start", (contacts.rows,)))
-            kept = Impulses._fields[1:] if records is None else Impulses._fields[-1:] if self._warm else ()
-            outputs += [Operand(name, (contacts.rows,)) for name in kept]
+            inputs.append(Operand("start", (contacts.size,)))
+            kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
+            outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
         sequence = Sequence("step" if records is None else "rollout", inputs, outputs)
         wrenches = sequence.inputs[3 : 3 + bool(sites)]
         start = sequence.variable(sequence.inputs[-1]) if contacts is not None and self._warm else sequence.inputs[-1]
@@ -104,7 +106,7 @@ class Steps:
         def dynamics(q: Place, v: Place, push: Place) -> Any:
             return sequence.call(plant.recursion(forward_dynamics, sites), q, v, push, *wrenches)
 
-        def impulses(contacts: Contacts, q: Place, v: Place) -> Any:
+        def impulses(contacts: Contacts | JointRows, q: Place, v: Place) -> Any:
             touched.append(contacts.record(sequence, q, v, start))
             return touched[-1].velocity
 
@@ -127,7 +129,6 @@ class Steps:
                     sequence.copy(touched[-1].impulses, start)
             for place, result in zip(state, sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
-        results = sequence.outputs[2:]
-        for source, result in zip(touched[-1][-len(results) :] if results else (), results, strict=True):
-            sequence.copy(source, result)
+        for name, result in zip((operand.name for operand in outputs[2:]), sequence.outputs[2:], strict=True):
+            sequence.copy(getattr(touched[-1], name), result)
         return sequence.finish()
