@@ -158,6 +158,27 @@ def test_impulses_obey_the_laws_of_contact() -> None:
     np.testing.assert_allclose(power[sliding], -(speed * MU * force[..., 2])[sliding], rtol=1e-3, atol=0.0)
 
 
+def test_height_fields() -> None:
+    """An even slope is a plane; a hill's normals are its slopes; a box stays on a slope of a coarse grid."""
+    rng = np.random.default_rng(7)
+    points = rng.uniform(-1.0, 1.0, (50, 3))
+    x, y = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-2, 2, 4), indexing="ij")
+    slope = simulation.HeightField(0.1 + 0.3 * x - 0.2 * y, (2.0, 4.0))
+    plane = simulation.Plane((-0.3, 0.2, 1.0), 0.1 / np.sqrt(1.13))
+    for ours, theirs in zip(slope.gap(points), plane.gap(points), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(slope.gap([9.0, 0.0, 0.4])[0], 0.0, rtol=0.0, atol=1e-12)  # that of the border
+    hill = simulation.HeightField(rng.uniform(0.0, 0.3, (6, 7)), (2.4, 2.8), (0.1, 0.2))
+    gap, normal = hill.gap(points)
+    ahead = hill.gap(points - gap[:, None] * 1e-6 * normal)[0]
+    np.testing.assert_allclose(ahead, gap * (1.0 - 1e-6), rtol=0.0, atol=1e-6 * float(np.abs(gap).max()))
+    on_field, on_plane = (
+        world(ground=ground).rollout(START, [0, 0, 0, 1.0, 0, 0], steps=60).q
+        for ground in (simulation.HeightField(np.zeros((3, 3)), (1.0, 1.0), friction=MU), simulation.Plane(friction=MU))
+    )
+    np.testing.assert_allclose(on_field, on_plane, rtol=0.0, atol=1e-12)
+
+
 def test_shapes_of_ones_own() -> None:
     """A shape that is only known to Python: the same motion as on the plane that it is."""
 
@@ -254,6 +275,13 @@ def test_a_box_slides_off_a_ball() -> None:
         (lambda: simulation.Plane(friction=-1.0), "friction=-1.0 is not a number from zero on"),
         (lambda: simulation.Sphere((0, 0), 1.0), r"center takes three numbers, got \(0, 0\)"),  # type: ignore[arg-type]
         (lambda: simulation.Block((0, 0, np.nan), (1, 1, 1)), "center must be finite"),
+        (lambda: simulation.HeightField(np.zeros((1, 3)), (1, 1)), r"at least 2 by 2; got shape \(1, 3\)"),
+        (lambda: simulation.HeightField("hill", (1, 1)), "heights of a HeightField are not numbers"),
+        (
+            lambda: simulation.HeightField(np.zeros((2, 2)), (1, 0)),
+            r"size=\(1.0, 0.0\) of a HeightField is not positive",
+        ),
+        (lambda: simulation.HeightField(np.zeros((2, 2)), 1.0), "size takes two numbers"),  # type: ignore[arg-type]
     ],
 )
 def test_refused(make: Any, message: str) -> None:

@@ -3,7 +3,7 @@
 from kinetree.model.integrators import METHODS
 from kinetree.simulation.contact import Points
 from kinetree.simulation.results import Film, Rollout, StepInfo
-from kinetree.simulation.shapes import Block, Capsule, Plane, Shape, Sphere
+from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Block",
     "Capsule",
     "Film",
+    "HeightField",
     "Plane",
     "Points",
     "Rollout",

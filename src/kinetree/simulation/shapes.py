@@ -178,14 +178,79 @@ class Block(Shape):
         return (*self.center, *(0.5 * edge for edge in self.size))
 
 
+@dataclass(frozen=True, eq=False)
+class HeightField(Shape):
+    """Ground whose height is given on a grid, interpolated bilinearly; beyond the grid, that of its border.
+
+    The gap of a point is its distance from the tangent plane below it: exact on even ground, and to first order in the
+    gap elsewhere. Measured by Python code in each step.
+
+    Attributes:
+        heights: (nx, ny), at least two of each, along the world's x and y axes [m].
+        size: Lengths of the grid along x and y [m].
+        center: x and y of its centre [m].
+        friction: μ.
+    """
+
+    heights: Any
+    size: tuple[float, float]
+    center: tuple[float, float] = (0.0, 0.0)
+    friction: float = 0.7
+
+    def __post_init__(self) -> None:
+        try:
+            heights = np.array(self.heights, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError("heights of a HeightField are not numbers") from None
+        if heights.ndim != 2 or min(heights.shape) < 2 or not np.isfinite(heights).all():
+            raise InputError(
+                f"heights of a HeightField are (nx, ny), finite, at least 2 by 2; got shape {heights.shape}"
+            )
+        heights.setflags(write=False)
+        object.__setattr__(self, "heights", heights)
+        for name in ("size", "center"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name), 2))
+        if min(self.size) <= 0.0:
+            raise InputError(f"size={self.size!r} of a HeightField is not positive")
+        _require("friction", self.friction)
+
+    def gap(self, points: Any) -> tuple[Array, Array]:
+        """Distances from the tangent planes below points, and their normals."""
+        points = np.asarray(points, dtype=float)
+        cells, shares, spacing = [], [], []
+        for axis in range(2):
+            count = self.heights.shape[axis] - 1
+            step = self.size[axis] / count
+            place = np.clip((points[..., axis] - self.center[axis] + 0.5 * self.size[axis]) / step, 0.0, count)
+            cell = np.minimum(np.nan_to_num(place).astype(int), count - 1)
+            cells.append(cell)
+            shares.append(place - cell)
+            spacing.append(step)
+        (i, j), (s, t) = cells, shares
+        a, b, c, d = (self.heights[i + di, j + dj] for di in (0, 1) for dj in (0, 1))
+        height = (1.0 - s) * ((1.0 - t) * a + t * b) + s * ((1.0 - t) * c + t * d)
+        across = [(1.0 - t) * (c - a) + t * (d - b), (1.0 - s) * (b - a) + s * (d - c)]
+        slope = [rise / step for rise, step in zip(across, spacing, strict=True)]
+        up = 1.0 / np.sqrt(1.0 + slope[0] * slope[0] + slope[1] * slope[1])
+        normal = np.stack([-slope[0] * up, -slope[1] * up, up], axis=-1)
+        return (points[..., 2] - height) * up, normal
+
+
 def _vector(name: str, values: Any) -> tuple[float, float, float]:
-    try:
-        x, y, z = (float(value) for value in values)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} takes three numbers, got {values!r}") from None
-    if not np.isfinite([x, y, z]).all():
-        raise InputError(f"{name} must be finite, got {values!r}")
+    x, y, z = _numbers(name, values, 3)
     return x, y, z
+
+
+def _numbers(name: str, values: Any, count: int) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != count:
+        raise InputError(f"{name} takes {('two', 'three')[count - 2]} numbers, got {values!r}")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{name} must be finite, got {values!r}")
+    return numbers
 
 
 def _require(name: str, value: Any, least: float = 0.0) -> None:
