@@ -19,6 +19,7 @@ ALLOWED = {
     "reach": 1.5e-2,
     "payload": 5e-3,
     "thousand_poses": 2e-6,
+    "quadruped": 1e-3,
 }
 
 
@@ -31,7 +32,7 @@ def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert result < ALLOWED[path.stem]
 
 
-@pytest.mark.parametrize("name", ["upright", "reach", "payload"])
+@pytest.mark.parametrize("name", ["upright", "reach", "payload", "quadruped"])
 def test_picture(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for one, the example draws it."""
     (path,) = (path for path in EXAMPLES if path.stem == name)
