@@ -63,7 +63,7 @@ def test_a_step_on_both_engines() -> None:
     low, high = robot.lower_limits, robot.upper_limits
     for share in (0.0, 0.02, 0.5):
         q = low + share * (high - low)
-        inputs = [q, [1e-2, 0.0], reachable(1000)[:1], low, high, np.ones(robot.nv), 1e-6]
+        inputs = [q, [1e-2, 0.0], reachable(1000)[:1], low, high, np.ones((robot.nv, 2)), 1e-6]
         plain = reference.run(levenberg_marquardt, robot.mechanism, sites, [np.array(x) for x in inputs])
         found = native(*inputs)
         for one, other in zip(found, plain, strict=True):
@@ -80,6 +80,18 @@ def test_positions_alone_and_several_frames() -> None:
     assert report.success
     np.testing.assert_allclose(robot.pose(found, "left_hand")[:3, 3], targets["left_hand"], rtol=0.0, atol=2e-6)
     np.testing.assert_allclose(robot.pose(found, "left_foot"), targets["left_foot"], rtol=0.0, atol=3e-6)
+
+
+def test_joints_without_limits_take_part() -> None:
+    """Joints that are unlimited on both sides, or on one."""
+    arm = kt.zoo.chain(7, seed=1)
+    first, tip = arm.joints[0].name, arm.joints[-1].child
+    for robot in (arm, arm.with_limits({first: kt.Limits((-np.inf,), (1.0,))})):
+        q = np.minimum(robot.random_configuration(2, (10,)), 0.9)
+        found, report = control.inverse_kinematics(robot, {tip: robot.pose(q, tip)})
+        assert report.success.all()
+        np.testing.assert_allclose(robot.pose(found, tip), robot.pose(q, tip), rtol=0.0, atol=3e-6)
+        assert (found[:, 0] <= robot.upper_limits[0]).all()
 
 
 def test_a_floating_base_reaches_anything() -> None:

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import tree_frame
+from kinetree.algorithms.choices import UNBOUNDED, between, less, magnitude, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import inversion
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.scalar import magnitude, select, sqrt
+from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.value import Array
 
 #: Initial c of an attempt, its bounds, and its factors after steps that do and do not help.
@@ -38,7 +39,6 @@ CLAMPINGS = 3
 # Half a turn away, the axis is lost in rounding: 1 + cos θ is not smaller than this.
 _HALF_TURN = 1e-12
 _NEVER_ZERO = 1e-15
-_UNBOUNDED = 1e300
 
 
 @algorithm(
@@ -47,7 +47,7 @@ _UNBOUNDED = 1e300
     target=("frames", 4, 4),
     low=("q",),
     high=("q",),
-    bounded=("v",),
+    bounded=("v", 2),
     tolerance=(),
     q_end=("q",),
     state_end=(2,),
@@ -81,7 +81,7 @@ def levenberg_marquardt(
         target: Poses of the frames, (m, 4, 4).
         low: Lower limits, −∞ where there are none, (nq,).
         high: Upper limits, ∞ where there are none, (nq,).
-        bounded: 1 for degrees of freedom with limits, else 0, (nv,).
+        bounded: Whether each degree of freedom has a lower limit, and an upper one: 1 if so, else 0, (nv, 2).
         tolerance: Largest component of an error that counts as none [rad or m].
         q_end: Configuration after the step, (nq,).
         state_end: State after the step, (2,).
@@ -95,27 +95,27 @@ def levenberg_marquardt(
             J[row, c] = 0.0
     _look(tree, q, target, e, J)
     for row in tree.task_rows():
-        size = _magnitude(e[row])
+        size = magnitude(e[row])
         cost[...] = cost[...] + size * size
-        largest[...] = _less(largest[...], size, size, largest[...])
+        largest[...] = less(largest[...], size, size, largest[...])
     _step(tree, q, e, J, low, high, bounded, state[...][0] * cost[...] + _NEVER_ZERO, step)
 
     for k, _ in tree.scatter():
         moved = k.manifold.integrate(q[k], np.array([step[c] for c in k.columns()]))
-        q_end[k] = np.array([_between(*each) for each in zip(moved, low[k], high[k], strict=True)])
+        q_end[k] = np.array([between(*each) for each in zip(moved, low[k], high[k], strict=True)])
     _look(tree, q_end, target, e, None)
     for row in tree.task_rows():
         after[...] = after[...] + e[row] * e[row]
 
     # 1 while the sample is open; 1 if the step is taken
     damping, idle = state[...]
-    open_ = _less(tolerance[...], largest[...], _less(idle, PATIENCE, 1.0, 0.0), 0.0)
-    taken = _less(after[...], cost[...], open_, 0.0)
+    open_ = less(tolerance[...], largest[...], less(idle, PATIENCE, 1.0, 0.0), 0.0)
+    taken = less(after[...], cost[...], open_, 0.0)
     for k, _ in tree.scatter():
-        q_end[k] = np.array([_where(taken, x, y) for x, y in zip(q_end[k], q[k], strict=True)])
-    changed = _between(damping * _where(taken, BETTER, WORSE), LEAST, MOST)
-    waited = _less(after[...], (1.0 - PROGRESS) * cost[...], 0.0, idle + 1.0)
-    state_end[...] = np.array([_where(open_, changed, damping), _where(open_, waited, idle)])
+        q_end[k] = np.array([where(taken, x, y) for x, y in zip(q_end[k], q[k], strict=True)])
+    changed = between(damping * where(taken, BETTER, WORSE), LEAST, MOST)
+    waited = less(after[...], (1.0 - PROGRESS) * cost[...], 0.0, idle + 1.0)
+    state_end[...] = np.array([where(open_, changed, damping), where(open_, waited, idle)])
 
 
 def _look(tree: Tree, q: Indexed, target: Indexed, e: Indexed, J: Indexed | None) -> None:
@@ -144,7 +144,7 @@ def _turn(E: Array) -> Array:
     """2 sin(θ/2) times the axis, from the rotation between two orientations."""
     sines = np.array([0.5 * (E[2, 1] - E[1, 2]), 0.5 * (E[0, 2] - E[2, 0]), 0.5 * (E[1, 0] - E[0, 1])])
     square = 0.25 * (1.0 + E[0, 0] + E[1, 1] + E[2, 2])  # cos²(θ/2)
-    turn: Array = sines / sqrt(_less(square, _HALF_TURN, _HALF_TURN, square))
+    turn: Array = sines / sqrt(less(square, _HALF_TURN, _HALF_TURN, square))
     return turn
 
 
@@ -165,14 +165,10 @@ def _step(
     for k, _ in tree.scatter():
         own = list(k.columns())
         # a coordinate without a limit stands in for it itself; the way there is not used
-        ends = [
-            np.array([_less(_magnitude(end), _UNBOUNDED, end, at) for end, at in zip(limit[k], q[k], strict=True)])
-            for limit in (low, high)
-        ]
-        rooms = [k.manifold.difference(q[k], end) for end in ends]
+        rooms = [k.manifold.difference(q[k], stand_in(limit[k], q[k])) for limit in (low, high)]
         for i, c in enumerate(own):
-            down[c] = _where(bounded[c], rooms[0][i], -_UNBOUNDED)
-            up[c] = _where(bounded[c], rooms[1][i], _UNBOUNDED)
+            down[c] = where(bounded[c][0], rooms[0][i], -UNBOUNDED)
+            up[c] = where(bounded[c][1], rooms[1][i], UNBOUNDED)
             step[c] = 0.0
             fixed[c] = 0.0
     for row in tree.task_rows():
@@ -180,9 +176,9 @@ def _step(
         for c in tree.columns():
             step[c] = step[c] + J[row, c] * entry  # the slope, for the moment
     for c in tree.columns():
-        stuck_down = _less(down[c], 0.0, 0.0, _less(step[c], 0.0, 1.0, 0.0))
-        stuck_up = _less(-up[c], 0.0, 0.0, _less(-step[c], 0.0, 1.0, 0.0))
-        free[c] = 1.0 - _less(stuck_down, stuck_up, stuck_up, stuck_down)
+        stuck_down = less(down[c], 0.0, 0.0, less(step[c], 0.0, 1.0, 0.0))
+        stuck_up = less(-up[c], 0.0, 0.0, less(-step[c], 0.0, 1.0, 0.0))
+        free[c] = 1.0 - less(stuck_down, stuck_up, stuck_up, stuck_down)
 
     for _ in range(CLAMPINGS):
         for one in tree.task_rows():
@@ -213,27 +209,9 @@ def _step(
             for c in tree.columns():
                 step[c] = step[c] + free[c] * (J[row, c] * entry)
         for c in tree.columns():
-            would = _between(step[c], down[c], up[c])
-            over = _less(-_magnitude(step[c] - would), 0.0, free[c], 0.0)
-            fixed[c] = _where(over, would, fixed[c])
-            free[c] = _where(over, 0.0, free[c])
+            would = between(step[c], down[c], up[c])
+            over = less(-magnitude(step[c] - would), 0.0, free[c], 0.0)
+            fixed[c] = where(over, would, fixed[c])
+            free[c] = where(over, 0.0, free[c])
             # in the last round, what is left over is cut off
             step[c] = would
-
-
-def _between(x: Any, low: Any, high: Any) -> Any:
-    return _less(x, low, low, _less(-x, -high, high, x))
-
-
-def _less(a: Any, b: Any, x: Any, y: Any) -> Any:
-    """x where a < b, else y; a depends on the sample."""
-    return select(*(np.asarray(each)[()] for each in (a, b, x, y)))
-
-
-def _where(flag: Any, x: Any, y: Any) -> Any:
-    """x where a flag is 1, y where it is 0."""
-    return _less(flag, 0.5, y, x)
-
-
-def _magnitude(x: Any) -> Any:
-    return magnitude(np.asarray(x)[()])

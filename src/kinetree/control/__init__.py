@@ -4,6 +4,7 @@ Poses are 4×4 matrices, twists six numbers, angular part first. All functions t
 """
 
 from kinetree.control.command import Command
+from kinetree.control.differential import DifferentialIK
 from kinetree.control.goals import Bounds, Force, Goal, Posture, Target
 from kinetree.control.grasp import AugmentedObject, augmented_object
 from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinematics
@@ -17,6 +18,7 @@ __all__ = [
     "AugmentedObject",
     "Bounds",
     "Command",
+    "DifferentialIK",
     "Foot",
     "Force",
     "ForceState",

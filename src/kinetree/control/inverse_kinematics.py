@@ -135,19 +135,20 @@ class _Problem:
         self._weights = np.array([[1.0] * 3 + [_LENGTH * turns] * 9 for turns in turned])
         self._tasks = tuple(Task(name, rows) for name, (_, rows) in given.items())
         self._low, self._high = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf)
-        self._bounded = np.zeros(robot.nv)
+        self._bounded = np.zeros((robot.nv, 2))
         for joint in robot.joints:
             if joint.nq == 1 and limits:
                 self._low[joint.q_start] = robot.lower_limits[joint.q_start]
                 self._high[joint.q_start] = robot.upper_limits[joint.q_start]
-                self._bounded[joint.v_start] = 1.0
+                ends = self._low[joint.q_start], self._high[joint.q_start]
+                self._bounded[joint.v_start] = np.isfinite(ends)
 
     def middle(self) -> Array:
-        """Joints with limits at mid-range, all others neutral."""
+        """Joints with limits at mid-range, all others as close to neutral as a limit permits."""
         q = self.robot.neutral()
         bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        q[bounded] = 0.5 * (self._low + self._high)[bounded]
-        return q
+        q[bounded] = 0.5 * (self._low[bounded] + self._high[bounded])
+        return np.clip(q, self._low, self._high)
 
     def errors(self, q: Array, which: Array) -> Array:
         """e of all rows, (n, r)."""

@@ -262,16 +262,16 @@ class OperationalSpace:
             out: Array for the torques, (…, nv).
         """
         _ = self._ready
+        if self._simple and poses is not None:
+            constants = self._targets.feed if feed is None else feed, self._targets.gains
+            tau, sure = self._law.torques(q, v, self._posture, self._pull, poses, *constants, out)
+            if sure:
+                return tau
         wanted = self._targets.arrays(poses, feed)
-        if not self._simple:
-            q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
-            batch = np.broadcast_shapes(q.shape[:-1], v.shape[:-1], wanted.batch)
-            q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
-            tau = self._command(q, v, wanted, None).tau
-        else:
-            found = self._law.step(q, v, self._posture, self._pull, wanted.target, wanted.feed, wanted.gains)
-            self._targets.require_poses(found.fault, wanted, None)
-            tau = found.tau
+        q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
+        batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))
+        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
+        tau = self._command(q, v, wanted, None).tau
         if out is None:
             return tau
         (out,) = arguments.results("control", out, ("tau",), (tau.shape,))
@@ -280,9 +280,10 @@ class OperationalSpace:
 
     @cached_property
     def _simple(self) -> bool:
-        """Whether the law alone gives the torques."""
+        """Whether the law alone gives the torques, from the poses of all its frames."""
         forced = any(isinstance(goal, Force) for goal in self.goals)
-        return self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque and not forced
+        alone = self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque
+        return alone and not forced and self._targets.complete
 
     def _command(self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None) -> Command:
         done = self._pipeline(q, v, self._pull, wanted, None, targets)

@@ -14,12 +14,12 @@ from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
+from kinetree.operational_space.law import FAULT
 from kinetree.operational_space.products import product
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask
 from kinetree.spatial.value import Array
 
-#: What the kernel's `fault` of poses may be; others are looked at more closely.
-_FAULT = 1e-12
+_FLOAT64 = np.dtype(np.float64)
 
 
 class ForceState(NamedTuple):
@@ -108,6 +108,10 @@ class Targets:
                 raise _no_mapping(targets)
             return self._still
         targets = {} if targets is None else targets
+        if type(targets) is dict and not self._forced:
+            plain = self._plain(targets)
+            if plain is not None:
+                return plain
         if not isinstance(targets, Mapping):
             raise _no_mapping(targets)
         for name in targets:
@@ -135,6 +139,16 @@ class Targets:
             return Wanted(pose, feed, self._gains, None, None, batch)
         push, state, batch = self._push(given, state, dt, batch)
         return Wanted(pose, feed, self._gains, push, state, batch)
+
+    def _plain(self, targets: dict[str, Any]) -> Wanted | None:
+        """The same for single poses, in arrays of float64: what servo loops pass. None for all others."""
+        pose = self._target.copy()
+        for name, value in targets.items():
+            place = self._places.get(name)
+            if place is None or type(value) is not np.ndarray or value.dtype != _FLOAT64 or value.shape != (4, 4):
+                return None
+            pose[place.site] = value
+        return Wanted(pose, self._feed, self._gains, None, None, ())
 
     def arrays(self, poses: Any, feed: Any) -> Wanted:
         """Inputs of the control law from poses and feed-forward of all goals, in their order."""
@@ -164,13 +178,23 @@ class Targets:
         Raises:
             InputError: A target is not a pose.
         """
-        if fault.item() > _FAULT if not fault.ndim else bool((fault > _FAULT).any()):
+        if fault.item() > FAULT if not fault.ndim else bool((fault > FAULT).any()):
             if targets is None:
                 checked_poses("poses", wanted.target)
             for name, value in (targets or {}).items():
                 pose = _target(name, value).pose
                 if pose is not None and np.shape(pose)[-2:] == (4, 4):
                     checked_poses(f"the pose of {name!r}", pose)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every frame of the law is that of a goal: no constraints, no near frames of relative tasks."""
+        return len(self._sites) == len(self._target)
+
+    @property
+    def feed(self) -> Array:
+        """Feed-forward of all rows where none is given, (r, 2): zero."""
+        return self._feed
 
     @property
     def gains(self) -> Array:

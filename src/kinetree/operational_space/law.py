@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.operational_space.products import times
@@ -22,6 +23,8 @@ from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
+#: What `fault` may be; targets with more may be no poses.
+FAULT = 1e-12
 #: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
 #: samples from a singularity, (n,): the smallest eigenvalue divided by its cut.
 Solve = Callable[[Array, Array], tuple[Array, Array]]
@@ -99,6 +102,22 @@ class Law:
         if not spread.ndim and spread.item() < 1.0:
             return Step(tau, force, residual, 1.0 / np.sqrt(spread), a0, fault)
         return Step(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)), a0, fault)
+
+    def torques(
+        self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any, out: Any = None
+    ) -> tuple[Array, bool]:
+        """τ of `step`, and whether it holds: no sample is nearly singular, and all targets are poses."""
+        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self._weights)
+        tau, spread, fault = found[0], found[3], found[5]
+        if spread.ndim:
+            sure = bool((spread < 1.0).all() and (fault < FAULT).all())
+        else:
+            sure = spread.item() < 1.0 and fault.item() < FAULT
+        if out is not None and sure:
+            (home,) = arguments.results("control", out, ("tau",), (tau.shape,))
+            home[...] = tau
+            return home, True
+        return tau, sure
 
     def _sure(self, q: Any, v: Any, a0: Any, results: tuple[Array, ...]) -> Array:
         """Solve nearly singular samples again, in place; returns margins."""

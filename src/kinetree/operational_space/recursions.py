@@ -12,6 +12,7 @@ import numpy as np
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
 from kinetree.algorithms.operational_space.control_law import control_law, control_step, task_residual
+from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_drift
 from kinetree.algorithms.operational_space.load_sharing import load_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
@@ -131,6 +132,11 @@ class Recursions:
     def control_step(self) -> TaskFunction:
         """The same with a posture, and a check of the targets: see `control_law`. Rows in world axes."""
         return self._function("control", control_step(self.method, self._parts), True)
+
+    @cached_property
+    def differential_step(self) -> TaskFunction:
+        """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
+        return self._function("control", differential_step(self._parts))
 
     @cached_property
     def residual(self) -> TaskFunction:

@@ -57,7 +57,8 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for k, parent in tree.scatter():
             tree_frame.move(k, parent, q)  # Eq. 2
             k.S = k.H.basis(k.C, k.armature)
-            k.P = k.C.congruence(k.M).articulated()  # Eq. 5, the term I(h) of Eq. 10
+            k.inertia = k.C.congruence(k.M)
+            k.P = k.inertia.articulated()  # Eq. 5, the term I(h) of Eq. 10
 
         # Step 2
         for k, parent in tree.gather():

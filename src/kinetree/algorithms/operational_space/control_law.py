@@ -43,8 +43,16 @@ from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.scalar import arctan2, select, sqrt
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross
+
+# Methods for Λ⁻¹ that leave `k.inertia`.
+_KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
+# Half a turn away, the axis is lost in rounding: cos²(θ/2) is not smaller than this.
+_HALF_TURN = 1e-12
+# sin²(θ/2) below which a series is exact to rounding, and what keeps a square root differentiable.
+_SMALL, _TINY = 1e-5, 2.0**-400
 
 
 def _control_law(method: str, parts: Parts) -> Callable[..., None]:
@@ -80,7 +88,7 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
             for other in tree.task_rows(one):
                 B[other, one] = B[one, other]
 
-        motion(tree, v, a0)
+        motion(tree, v, a0, method in _KEEP_INERTIAS)
         task_space.rows(tree, view, tips, parts)
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
@@ -115,8 +123,15 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
     return control_law
 
 
-def motion(tree: Tree, v: Indexed, a0: Indexed | Zeros) -> None:
-    """Compute twist, its rate, inertia and inertial force of every node; nodes must be placed."""
+def motion(tree: Tree, v: Indexed | Zeros, a0: Indexed | Zeros, inertias: bool = False) -> None:
+    """Compute twist, its rate, inertia and inertial force of every node; nodes must be placed.
+
+    Args:
+        tree: The mechanism.
+        v: Joint velocities.
+        a0: Joint accelerations.
+        inertias: Whether inertias have been set.
+    """
     tree.world.twist = Motion.zero()
     tree.world.rate = Motion.zero()
     tree.world.push = Force.zero()
@@ -126,12 +141,28 @@ def motion(tree: Tree, v: Indexed, a0: Indexed | Zeros) -> None:
         own = k.axes @ v[k]
         k.twist = parent.twist + own
         k.rate = parent.rate + k.axes @ a0[k] + k.twist.cross(own)
-        k.inertia = k.C.congruence(k.M)
+        if not inertias:
+            k.inertia = k.C.congruence(k.M)
         k.push = k.inertia @ (k.rate - tree.gravity) + k.twist.cross(k.inertia @ k.twist)
 
 
-def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[FrameRole, Any, Any, Any], None]) -> None:
-    """Call `put` with each task's frame, error (2), velocity J v and acceleration J a₀ + J̇v."""
+def rows_of_motion(
+    tree: Tree,
+    parts: Parts,
+    target: Indexed,
+    put: Callable[[FrameRole, Any, Any, Any], None],
+    turn: Callable[[Array], Array] | None = None,
+) -> None:
+    """Call `put` with each task's frame, error (2), velocity J v and acceleration J a₀ + J̇v.
+
+    Args:
+        tree: The mechanism, in motion.
+        parts: The kinds of tasks present.
+        target: Targets, (m, 4, 4).
+        put: Takes the results.
+        turn: The error of an orientation, from the rotation between it and its target; Luh's by default.
+    """
+    turn = turn or _luh
     view = VIEWS["local_world_aligned"]
     for frame, carrier in tree.frames("frame"):
         C = frame.X @ carrier.C
@@ -139,7 +170,7 @@ def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[Fra
         rate = seen_rate(seen, True, carrier.twist, carrier.rate).data
         T = target[frame]
         p = C.r + carrier.origin
-        put(frame, np.concatenate([_luh(T[:3, :3] @ C.E), T[:3, 3] - p]), (seen @ carrier.twist).data, rate)
+        put(frame, np.concatenate([turn(T[:3, :3] @ C.E), T[:3, 3] - p]), (seen @ carrier.twist).data, rate)
     if parts.relative:
         for near, near_carrier, far, far_carrier in tree.relatives():
             seen_near, seen_far = between(near, near_carrier, far, far_carrier)
@@ -149,7 +180,7 @@ def rows_of_motion(tree: Tree, parts: Parts, target: Indexed, put: Callable[[Fra
             rate_ = rate_ + Motion.of(np.zeros(3), cross(apart.angular, apart.linear))
             A, B, T = near.X @ near_carrier.C, far.X @ far_carrier.C, target[far]
             way = (B.r - A.r) + (far_carrier.origin - near_carrier.origin)
-            error = np.concatenate([_luh(T[:3, :3] @ (B.E @ A.E.T)), T[:3, 3] - A.E @ way])
+            error = np.concatenate([turn(T[:3, :3] @ (B.E @ A.E.T)), T[:3, 3] - A.E @ way])
             put(far, error, apart.data, rate_.data)
     if parts.mass:
         tree.world.composite = RigidInertia.zero()
@@ -235,6 +266,19 @@ def control_law(method: str, parts: Parts) -> Algorithm:
     return replace(declare(_control_law(method, parts)), name=f"control_law_{method}{parts.suffix}")
 
 
+def rotation_vector(E: Array) -> Array:
+    """θ times the axis of a rotation, from 2 sin(θ/2) of it."""
+    cosine = 0.25 * (1.0 + E[0, 0] + E[1, 1] + E[2, 2])  # cos²(θ/2)
+    half = sqrt(select(cosine, _HALF_TURN, _HALF_TURN, cosine))
+    double = _luh(E) / half
+    square = 0.25 * (double @ double)  # sin²(θ/2)
+    sine = sqrt(square + _TINY)
+    # θ/2 / sin(θ/2), by its series close to no rotation
+    ratio = select(square, _SMALL, 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), arctan2(sine, half) / sine)
+    vector: Array = double * ratio
+    return vector
+
+
 @cache
 def task_residual(parts: Parts) -> Algorithm:
     """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
@@ -267,7 +311,7 @@ def task_residual(parts: Parts) -> Algorithm:
 
         rows_of_motion(tree, parts, target, lack)
         for frame, _ in tree.frames():
-            fault[...] = fault[...] + _fault(target[frame])
+            fault[...] = fault[...] + fault_of(target[frame])
 
     declare = algorithm(
         q=("q",),
@@ -308,13 +352,13 @@ def _control_step(method: str, parts: Parts) -> Callable[..., None]:
             pull = stiffness[k]
             a0[k] = pull[:, 0] * k.manifold.difference(q[k], posture[k]) - pull[:, 1] * v[k]
         for frame, _ in tree.frames():
-            fault[...] = fault[...] + _fault(target[frame])
+            fault[...] = fault[...] + fault_of(target[frame])
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
 
     return control_step
 
 
-def _fault(T: Array) -> Any:
+def fault_of(T: Array) -> Any:
     """How far a matrix is from a pose: squares of what RᵀR − 1, det R − 1 and the last row should be zero in."""
     R, last = T[:3, :3], T[3]
     x, y, z = R[:, 0], R[:, 1], R[:, 2]

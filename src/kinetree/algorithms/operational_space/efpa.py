@@ -52,7 +52,8 @@ def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for k, parent in tree.scatter():
             tree_frame.move(k, parent, q)
             k.S = k.H.basis(k.C, k.armature)
-            k.P = k.C.congruence(k.M).articulated()  # I^A = I
+            k.inertia = k.C.congruence(k.M)
+            k.P = k.inertia.articulated()  # I^A = I
         for row in tree.sorted_rows():
             Lambda[tree.world, row] = Motion.zero()
         task_space.clear(tree, block)  # different trees: not in the paper

@@ -79,7 +79,8 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, part
     for k, parent in tree.scatter():
         tree_frame.move(k, parent, q)
         k.S = k.H.basis(k.C, k.armature)
-        k.P = k.C.congruence(k.M).articulated()
+        k.inertia = k.C.congruence(k.M)
+        k.P = k.inertia.articulated()
     task_space.rows(tree, view, chi, parts)
     for k, _ in accumulation.gather(tree):
         for i, one in enumerate(accumulation.units(tree, k)):

@@ -46,7 +46,8 @@ def rjk(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for k, parent in tree.scatter():
             tree_frame.move(k, parent, q)
             k.S = k.H.basis(k.C, k.armature)
-            k.P = k.C.congruence(k.M).articulated()
+            k.inertia = k.C.congruence(k.M)
+            k.P = k.inertia.articulated()
         task_space.rows(tree, view, chi, parts)
 
         for k, parent in tree.gather():

@@ -1,0 +1,38 @@
+"""Choices between values in the tree language: comparisons, bounds, limits that may be infinite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.spatial import scalar
+from kinetree.spatial.value import Array
+
+#: Limits beyond this are none.
+UNBOUNDED = 1e300
+
+
+def less(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """x where a < b, else y; a depends on the sample."""
+    return scalar.select(*(np.asarray(each)[()] for each in (a, b, x, y)))
+
+
+def where(flag: Any, x: Any, y: Any) -> Any:
+    """x where a flag is 1, y where it is 0."""
+    return less(flag, 0.5, y, x)
+
+
+def between(x: Any, low: Any, high: Any) -> Any:
+    """x within bounds."""
+    return less(x, low, low, less(-x, -high, high, x))
+
+
+def magnitude(x: Any) -> Any:
+    """|x|."""
+    return scalar.magnitude(np.asarray(x)[()])
+
+
+def stand_in(limit: Array, at: Array) -> Array:
+    """A limit, with the coordinate itself wherever there is none: a configuration."""
+    return np.array([less(magnitude(end), UNBOUNDED, end, x) for end, x in zip(limit, at, strict=True)])

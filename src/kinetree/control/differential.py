@@ -1,0 +1,140 @@
+"""Differential inverse kinematics: the joint velocities that bring goals closer to their targets, within limits.
+
+A step Δ of the joints in the time dt solves the quadratic programme
+
+    min  Σ w ‖J Δ − α e‖² + w₀² ‖Δ − (q_ref ⊖ q)‖² + λ ‖Δ‖²                                      (1)
+         |Δ| ≤ v_max dt         γ (q_lo ⊖ q) ≤ Δ ≤ γ (q_hi ⊖ q)                                  (2)
+
+with e the rotation vector and displacement to each target (`pose_error`), in world axes: origins move along straight
+lines. One compiled recursion solves (1); where its step leaves (2), DAQP solves both. Nothing is kept from one call to
+the next, so a sample has the same result alone and in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kinetree.control.goals import Posture, motions, nonnegative, start_of
+from kinetree.control.quadratic import INFINITE, require_solver
+from kinetree.control.targets import Targets
+from kinetree.engines import arguments
+from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.errors import InputError
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+_SOLVED = 1
+
+
+class DifferentialIK:
+    """Velocities that lead goals to their targets. Frozen; single or in batches. Needs `kinetree[qp]`.
+
+    Args:
+        robot: The robot.
+        goals: `Goal`s with weights, names of frames or tasks. Their gains are not used.
+        posture: Configuration to which the remaining motion leads; the neutral one by default.
+        posture_weight: Its weight w₀.
+        gain: Share α of the error that one step removes.
+        damping: Weight λ of the step, which limits speeds close to singularities.
+        limits: Whether joint positions and velocities stay within their limits.
+        approach: Share γ of the way to a limit that one step may take.
+
+    Raises:
+        ImportError: DAQP is not installed.
+        InputError: Goals given twice, a posture of another robot, or weights that leave the motion undetermined.
+    """
+
+    def __init__(
+        self,
+        robot: Model,
+        goals: Any,
+        *,
+        posture: Any = None,
+        posture_weight: float = 1e-3,
+        gain: float = 1.0,
+        damping: float = 1e-6,
+        limits: bool = True,
+        approach: float = 0.5,
+    ) -> None:
+        self._solve = require_solver("DifferentialIK").solve
+        self.robot, self.goals = robot, motions("DifferentialIK", goals)
+        posture = posture.q if isinstance(posture, Posture) else posture
+        self._rest = start_of(robot, None, posture, "DifferentialIK")
+        self._weight = nonnegative("posture_weight", posture_weight) ** 2
+        self._damping = nonnegative("damping", damping)
+        if not self._weight + self._damping > 0.0:
+            raise InputError("posture_weight and damping are both zero, so the remaining motion is undetermined")
+        gain_, approach_ = nonnegative("gain", gain), nonnegative("approach", approach)
+        if not 0.0 < gain_ <= 1.0 or not 0.0 < approach_ <= 1.0:
+            raise InputError(f"gain={gain!r} and approach={approach!r} are shares, above zero and at most one")
+        tasks = robot.tasks([goal.task for goal in self.goals], reference="local_world_aligned")
+        self._kernel = tasks.core.recursions.differential_step
+        self._targets = Targets(robot, None, self.goals, self._rest)
+        self._squares = np.array([goal.weight for goal in self.goals for _ in goal.gains])
+        total, positive = self._weight + self._damping, self._squares > 0.0
+        self._softness = np.where(positive, total / np.where(positive, self._squares, 1.0), INFINITE)
+        self._shares = gain_, self._weight / total, approach_
+        self._diagonal = total * np.eye(robot.nv)
+        ends, bounded = np.tile([-np.inf, np.inf], (robot.nq, 1)), np.zeros((robot.nv, 2))
+        for joint in robot.joints:
+            if joint.nq == 1 and limits:
+                ends[joint.q_start] = robot.lower_limits[joint.q_start], robot.upper_limits[joint.q_start]
+                bounded[joint.v_start] = np.isfinite(ends[joint.q_start])
+        fastest = robot.velocity_limits if limits else np.full(robot.nv, np.inf)
+        self._bounds = ends, np.where(np.isfinite(fastest) & (fastest > 0.0), fastest, INFINITE), bounded
+        self._rows, self._kinds = np.zeros((0, robot.nv)), np.zeros(robot.nv, dtype=np.int32)
+
+    def __repr__(self) -> str:
+        return f"<DifferentialIK of {self.robot.name}: {', '.join(goal.name for goal in self.goals)}>"
+
+    def compile(self) -> None:
+        """Compile everything that later calls need."""
+        self(self._rest, dt=1.0)
+
+    def __call__(self, q: Any, targets: Mapping[str, Any] | None = None, dt: float = 0.01) -> Array:
+        """Joint velocities, (…, nv); `robot.integrate(q, v, dt)` takes the step.
+
+        Args:
+            q: Configuration, (…, nq).
+            targets: By goal name, a pose (…, 4, 4) or a position (…, 3). Goals without one stay where they are at the
+                posture.
+            dt: Length of the step [s].
+
+        Raises:
+            InputError: A target of the wrong shape.
+            UnknownNameError: A target without a goal.
+        """
+        if not nonnegative("dt", dt) > 0.0:
+            raise InputError(f"dt={dt!r} is not a positive time step")
+        wanted = self._targets.read(targets, None, 0.0)
+        q = np.asarray(arguments.numbers("control", "q", q), dtype=np.float64)
+        arguments.require_shape("control: q", q.shape, (self.robot.nq,))
+        batch = arguments.common_batch("control", ("q", "targets"), (q.shape[:-1], wanted.batch))
+        shares = np.array([*self._shares, dt])
+        found = self._kernel(q, self._rest, wanted.target, self._softness, shares, *self._bounds)
+        step, error, J, pull, low, high, beyond, fault = found
+        self._targets.require_poses(fault, wanted, targets)
+        if not batch:
+            alone: Array = (self._bounded(J, error, pull, low, high) if beyond.item() > 0.0 else step) / dt
+            return alone
+        with standard_arithmetic():
+            flat = [x.reshape(-1, *x.shape[len(batch) :]) for x in (J, error, pull, low, high)]
+            steps = step.reshape(-1, step.shape[-1])
+            for i in np.flatnonzero(beyond.reshape(-1) > 0.0).tolist():
+                steps[i] = self._bounded(*(x[i] for x in flat))
+            together: Array = steps.reshape(step.shape) / dt
+        return together
+
+    def _bounded(self, J: Array, error: Array, pull: Array, low: Array, high: Array) -> Array:
+        """(1) and (2)."""
+        weighted = J.T * self._squares
+        g = -(weighted @ (self._shares[0] * error)) - self._weight * pull
+        x, _, flag, _ = self._solve(weighted @ J + self._diagonal, g, self._rows, high.copy(), low.copy(), self._kinds)
+        if flag != _SOLVED:
+            raise InputError(f"differential inverse kinematics: DAQP stops with flag {flag}; weights are too far apart")
+        # the solver keeps bounds to its tolerance only
+        found: Array = np.minimum(np.maximum(x, low), high)
+        return found
