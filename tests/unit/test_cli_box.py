@@ -21,9 +21,14 @@ def done(free_foot: bool = False) -> tuple[box.Experiment, simulation.Film]:
     return setup, box.run(setup)
 
 
-def test_what_it_must_show() -> None:
-    """At the paper's 300 Hz."""
-    found = box.figures(*done())
+@pytest.mark.parametrize("free_foot", [False, True])
+def test_what_it_must_show(free_foot: bool) -> None:
+    """At the paper's 300 Hz, with the left foot held and free."""
+    setup, film = done(free_foot)
+    found = box.figures(setup, film)
+    waist = setup.robot.joint("waist_pitch")
+    reached = float(film.q[:, waist.q_start].max()) - waist.limits.upper[0]
+    assert abs(reached + box.MARGIN) < 5e-6  # torques are held for 3.3 ms: it does not rest exactly where it should
     assert found.tracking < 0.2
     assert found.final_error < 1e-3
     assert found.posture_leak < 1e-10

@@ -55,6 +55,7 @@ def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
         (lambda: control.Goal("left_hand", kp=(1.0, 2.0)), "kp has 2 numbers; the task has 6 rows"),
         (lambda: control.Goal(3), "a Goal takes the name of a frame or a task, got int"),  # type: ignore[arg-type]
         (lambda: control.Bounds(position=0.0), "bounds: position is a rate"),
+        (lambda: control.Bounds(margin=-1.0), "bounds: margin=-1.0 is not a number from zero on"),
         (lambda: kt.zoo.box((0.3, -1.0, 0.2), 1.0), "a box has three positive edges"),
         (lambda: simulation.Simulator(ROBOT, method="euler"), "no method is called 'euler'; did you mean"),
         (lambda: simulation.Simulator(ROBOT, dt=0.0), "dt=0.0 is not a positive time step"),

@@ -129,6 +129,8 @@ class Bounds:
             None ignores them.
         velocity: Rate k at which joints may approach their velocity limit [1/s]:
             −k (v_max + v) ≤ a ≤ k (v_max − v).
+        margin: Distance before a position limit at which joints come to rest [rad or m]. Torques are held from one
+            command to the next; if the acceleration they cause changes by δa meanwhile, a joint rests δa/k² too far.
         torque: Scale commands down to the effort limits: one factor for all goals, then one for the posture, so that
             the direction of motion is preserved.
     """
@@ -136,8 +138,10 @@ class Bounds:
     position: float | None = None
     velocity: float | None = None
     torque: bool = False
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
+        nonnegative("bounds: margin", self.margin)
         for name in ("position", "velocity"):
             rate = getattr(self, name)
             if rate is not None and not nonnegative(f"bounds: {name}", rate) > 0.0:

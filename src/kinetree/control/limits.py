@@ -57,7 +57,8 @@ class Limits:
             bounded |= np.isfinite(fastest)
         self._q, self.columns = (np.array(x, dtype=int)[bounded] for x in (q, v))
         self.joints = tuple(joint for joint, any_ in zip(single, bounded, strict=True) if any_)
-        self._low, self._high, self._fastest = low[bounded], high[bounded], fastest[bounded]
+        margin = np.minimum(bounds.margin, 0.5 * (high[bounded] - low[bounded]))
+        self._low, self._high, self._fastest = low[bounded] + margin, high[bounded] - margin, fastest[bounded]
 
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
