@@ -102,6 +102,26 @@ class SingularTaskError(KinetreeError, ArithmeticError):
         return type(self), (self.tasks, self.rows, self.samples, self.ranks)
 
 
+class LoopError(KinetreeError, ArithmeticError):
+    """A loop that cannot be closed.
+
+    Attributes:
+        loop: The loop, in words.
+        residual: How far it stays open [m or rad].
+        samples: Batch indices of the samples concerned, as tuples; empty for a single sample.
+        fix: What to try.
+    """
+
+    def __init__(self, loop: str, residual: float, samples: tuple[tuple[int, ...], ...], fix: str) -> None:
+        self.loop, self.residual, self.samples, self.fix = loop, residual, samples, fix
+        shown = ", ".join(map(str, samples[:8])) + (", …" if len(samples) > 8 else "")
+        where = f" in samples {shown}" if samples else ""
+        super().__init__(f"{loop} cannot be closed{where}: it stays open by {residual:.3g}. Try {fix}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.loop, self.residual, self.samples, self.fix)
+
+
 class UnsupportedError(KinetreeError, NotImplementedError):
     """A function that is not available for this kind of robot."""
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.model.joints.base import PlainCoordinates
 from kinetree.recursion.mechanism import Mechanism
+from kinetree.recursion.node import Unconstrained
 from kinetree.spatial.dense import DenseInertia, DenseMap, DenseWeight, RootWeight
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.scalar import sincos
@@ -19,7 +21,7 @@ from kinetree.spatial.value import Array
 
 
 @dataclass(frozen=True)
-class DenseNode:
+class DenseNode(Unconstrained):
     """A node of the given dimension behind nv degrees of freedom, on a parent of another dimension.
 
     Each of W, H and M is a constant matrix and one more times sin q₀; only W's moves unless the node is `moving`.
@@ -44,6 +46,9 @@ class DenseNode:
     @property
     def nq(self) -> int:
         return self.nv
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
 
     @property
     def parameter_count(self) -> int:

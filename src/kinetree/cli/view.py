@@ -13,7 +13,7 @@ import typer
 import kinetree as kt
 from kinetree.cli.exit_codes import UNUSABLE
 from kinetree.cli.terminal import safe
-from kinetree.errors import KinetreeError, ModelWarning
+from kinetree.errors import KinetreeError, LoopError, ModelWarning
 from kinetree.spatial.value import Array
 from kinetree.viewer.sliders import configuration_of, coordinates, values_of
 
@@ -47,7 +47,8 @@ def sweep(robot: kt.Model) -> tuple[Array, Array]:
         Configurations, (T, nq), and times, (T,) [s].
     """
     start = robot.neutral()
-    moved = [joint for joint in robot.joints if not (joint.kind == "floating" and joint.parent == "world")]
+    free = [joint for joint in robot.joints if joint.nv]
+    moved = [joint for joint in free if not (joint.kind == "floating" and joint.parent == "world")]
     count = sum(joint.nv for joint in moved)
     step = min(_SECONDS, _LONGEST / max(count, 1)) / 8.0
     motion = [start]
@@ -64,7 +65,10 @@ def sweep(robot: kt.Model) -> tuple[Array, Array]:
                 values, q = rest.copy(), start.copy()
                 values[i] = value
                 q[joint.q_slice] = configuration_of(joint, values)
-                motion.append(q)
+                try:
+                    motion.append(robot.close(q))
+                except LoopError:  # beyond what a loop allows
+                    continue
     return np.array(motion), step * np.arange(len(motion))
 
 

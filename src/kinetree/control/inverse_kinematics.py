@@ -137,7 +137,7 @@ class _Problem:
         self._low, self._high = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf)
         self._bounded = np.zeros((robot.nv, 2))
         for joint in robot.joints:
-            if joint.nq == 1 and limits:
+            if joint.nq == joint.nv == 1 and limits:
                 self._low[joint.q_start] = robot.lower_limits[joint.q_start]
                 self._high[joint.q_start] = robot.upper_limits[joint.q_start]
                 ends = self._low[joint.q_start], self._high[joint.q_start]

@@ -45,7 +45,7 @@ class Limits:
     """
 
     def __init__(self, robot: Model, bounds: Bounds, driven: Array) -> None:
-        single = [joint for joint in robot.joints if joint.nq == 1 and driven[joint.v_start]]
+        single = [joint for joint in robot.joints if joint.nq == joint.nv == 1 and driven[joint.v_start]]
         q, v = [joint.q_start for joint in single], [joint.v_start for joint in single]
         low, high = robot.lower_limits[q], robot.upper_limits[q]
         fastest = robot.velocity_limits[v]

@@ -33,7 +33,7 @@ class _Cell:
 
     def __init__(self, number: int, kind: NodeKind | None, parameters: Array, world: _Cell | None) -> None:
         self.handle, self.kind, self.parameters, self.world = number, kind, parameters, world
-        self.q_start = self.v_start = self.m_start = 0
+        self.starts: dict[str, int] = {}
         self.fields: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
@@ -43,7 +43,7 @@ class _Cell:
         self.fields[name] = value
 
     def start(self, dimension: str) -> int:
-        return {"q": self.q_start, "v": self.v_start, "m": self.m_start, "node": self.handle + 1}[dimension]
+        return self.handle + 1 if dimension == "node" else self.starts[dimension]
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
         if self.world is None or self.kind is None or self.kind.port != WORLD_PORT:
@@ -108,10 +108,16 @@ class ReferenceTree(Tree):
         self._open: list[str] = []
         world = _Cell(WORLD, None, np.zeros(0), None)
         self._cells = []
+        parts = {
+            "q": mechanism.q_starts,
+            "v": mechanism.v_starts,
+            "m": mechanism.m_starts,
+            "joints": mechanism.joint_starts,
+            "loops": mechanism.loop_starts,
+        }
         for number, kind in enumerate(mechanism.kinds):
             cell = _Cell(number, kind, mechanism.parameters[number], world)
-            cell.q_start, cell.v_start = mechanism.q_starts[number], mechanism.v_starts[number]
-            cell.m_start = mechanism.m_starts[number]
+            cell.starts = {what: starts[number] for what, starts in parts.items()}
             self._cells.append(cell)
         self._cells.append(world)  # index −1
         self.world = NodeRole(world, "world", "set", Ledger())

@@ -53,11 +53,10 @@ class Counterpart(ABC):
 
     def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
         # places of all moving joints, by name in Kinetree
-        coupled = next((joint for joint in robot.joints if joint.coupled), None)
-        if coupled is not None:
+        if robot.joint_constraints:
             raise UnsupportedError(
-                f"joint {coupled.name!r} is coupled to others, and has no coordinate that could be converted; convert "
-                f'the robot with all coordinates, for example loaded with mimic="independent"'
+                f"{robot.name!r} has joints that depend on others: {robot.joint_constraints[0]}. Convert coordinates "
+                'of its spanning_tree, or of a robot loaded with mimic="independent"'
             )
         self.robot, self.nq, self.nv = robot, nq, robot.nv
         self._groups = _grouped(robot.joints, places)

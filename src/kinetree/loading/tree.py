@@ -75,7 +75,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     gravity = _GRAVITY if options.gravity is None else options.gravity
     couplings, locks = mimicked({hinge.name: hinge for hinge in hinges}, joints, options, findings)
     try:
-        model = Model(name, gravity, bodies, moves, couplings=couplings)
+        model = Model(name, gravity, bodies, moves, constraints=couplings)
     except ModelError as error:
         raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
     model = model.reduced(locks) if locks else model

@@ -1,9 +1,9 @@
 """Clusters: the smallest sets of bodies that constraints join, each of which becomes one node of the tree.
 
-A coupling takes the bodies of its joints and those between them, up to their nearest common ancestor. If that ancestor
-is the body of one of the coupled joints, it is inside as well. Sets that share a body are merged. Each set then hangs
-on exactly one body, its carrier: ancestors of a shared body lie on one path, so the lower carrier is a member of the
-other set.
+A loop takes the bodies on both of its sides, up to their nearest common ancestor. A coupling takes the bodies of its
+joints and those between them, likewise; if the ancestor is the body of one of the coupled joints, it is inside as well.
+Sets that share a body are merged. Each set then hangs on exactly one body, its carrier: ancestors of a shared body lie
+on one path, so the lower carrier is a member of the other set.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ from kinetree.errors import ModelError, UnknownNameError
 from kinetree.model.body import Body
 from kinetree.model.coupling import Coupling, Follows, LinearCoupling
 from kinetree.model.joint import Joint
+from kinetree.model.loop import Loop
 from kinetree.recursion.topology import depth_first
 
 #: Bodies in one cluster; the code of a cluster grows with it, and so does the time to compile.
 _MOST_BODIES = 64
 # coefficients and residuals below this fraction of the coupling's own numbers are rounding
 _ROUNDING = 1e-12
+
+
+Constraint = Coupling | Loop
+
+#: An independent rate: a joint's name, and which of its velocities.
+Rate = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,17 @@ class Cluster:
     Attributes:
         bodies: Their names, each after its parent.
         carrier: The body that carries them, or "world".
-        follows: Coupled joints, by name: how their coordinates follow from others.
+        constraints: What joins them.
+        follows: Coupled joints, by name: how their coordinates follow from others. None if q holds the coordinates of
+            all joints, because they depend on each other implicitly.
+        independent: In that case, the independent rates.
     """
 
     bodies: tuple[str, ...]
     carrier: str
-    follows: Mapping[str, Follows]
+    constraints: tuple[Constraint, ...]
+    follows: Mapping[str, Follows] | None
+    independent: tuple[Rate, ...] = ()
 
 
 class Linkage:
@@ -66,41 +78,59 @@ class Linkage:
         return found
 
 
-def aggregate(linkage: Linkage, couplings: Sequence[Coupling], independent: Iterable[str] = ()) -> tuple[Cluster, ...]:
+def aggregate(
+    linkage: Linkage, constraints: Sequence[Constraint], independent: Iterable[Rate] = ()
+) -> tuple[Cluster, ...]:
     """The clusters of a model, in the order of their first bodies.
 
     Args:
         linkage: The bodies.
-        couplings: Couplings between joints.
-        independent: Joints that must not follow others.
+        constraints: Couplings between joints, and loops.
+        independent: Rates that must be independent.
 
     Raises:
         ModelError: If couplings contradict each other, or leave a joint without freedom; names them.
     """
-    sets: dict[str, tuple[set[str], list[Coupling]]] = {}  # the set of each body in a cluster
-    for coupling in couplings:
-        ends = [_coupled(linkage, coupling, name) for name in coupling.joints]
-        inside, joined = _between(linkage, ends), [coupling]
+    sets: dict[str, tuple[set[str], list[Constraint]]] = {}  # the set of each body in a cluster
+    for constraint in constraints:
+        if isinstance(constraint, Loop):
+            inside = _around(linkage, constraint)
+        else:
+            inside = _between(linkage, [_coupled(linkage, constraint, name) for name in constraint.joints])
+        joined = [constraint]
         for other in {id(sets[body]): sets[body] for body in inside if body in sets}.values():
             inside |= other[0]
             joined = [*other[1], *joined]
         merged = inside, joined
         sets.update(dict.fromkeys(inside, merged))
     clusters = []
+    chosen = {name for name, _ in independent}
     for inside, joined in {id(each): each for each in sets.values()}.values():
         bodies = tuple(sorted(inside, key=linkage.rank.__getitem__))
-        joined.sort(key=lambda coupling: couplings.index(coupling))
+        joined.sort(key=lambda constraint: constraints.index(constraint))
         if len(bodies) > _MOST_BODIES:
             raise ModelError(
-                f"couplings join {len(bodies)} bodies, from {bodies[0]!r} to {bodies[-1]!r}, into one cluster; at most "
-                f"{_MOST_BODIES} are supported. Leave some joints independent, or lock them"
+                f"couplings or loops join {len(bodies)} bodies, from {bodies[0]!r} to {bodies[-1]!r}, into a cluster; "
+                f"at most {_MOST_BODIES} are supported. Leave some joints independent, or lock them"
             )
         for body in bodies:
             if linkage.joints[body].node is not None or linkage.joints[body].kind == "fixed":
-                raise ModelError(f"{body!r} lies between coupled joints, but is not a rigid body; couple others")
+                raise ModelError(f"{body!r} lies on a loop or between coupled joints, but is not a rigid body")
         (carrier,) = {linkage.parent[body] for body in bodies} - inside
-        clusters.append(Cluster(bodies, carrier, followers(joined, set(independent))))
+        couplings = [one for one in joined if not isinstance(one, Loop)]
+        follows = followers(couplings, chosen) if len(couplings) == len(joined) else None
+        clusters.append(Cluster(bodies, carrier, tuple(joined), follows))
     return tuple(sorted(clusters, key=lambda cluster: linkage.rank[cluster.bodies[0]]))
+
+
+def _around(linkage: Linkage, loop: Loop) -> set[str]:
+    """The bodies of a loop, without the one that carries both of its sides."""
+    ends = [linkage.hub[body] for body in loop.bodies]
+    if ends[0] == ends[1]:
+        raise ModelError(f"{loop}: both frames are fixed to the same body, so there is no loop to close")
+    ways = [linkage.way(end) for end in ends]
+    top = next(body for body in ways[0] if body in set(ways[1]))
+    return {body for way in ways for body in way[: way.index(top)]}
 
 
 def _coupled(linkage: Linkage, coupling: Coupling, name: str) -> str:
@@ -140,7 +170,7 @@ def followers(couplings: Sequence[Coupling], independent: set[str]) -> dict[str,
             raise ModelError(f"joint {name!r} is chosen as independent, but depends on others: {coupling}")
         if name in found:
             raise ModelError(f"couplings contradict each other: joint {name!r} follows twice; the second is {coupling}")
-        found[name] = Follows(coupling.joints[1:], coupling.follower, tuple(coupling.constants.tolist()))
+        found[name] = coupling.expressed()
     linear = [coupling for coupling in couplings if isinstance(coupling, LinearCoupling)]
     for name, (slopes, offset) in _eliminated(linear, independent | set(found)).items():
         found[name] = Follows.linearly(slopes, offset)

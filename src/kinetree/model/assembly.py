@@ -14,12 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kinetree.errors import ModelError
-from kinetree.model.aggregation import Cluster
+from kinetree.model.aggregation import Cluster, Constraint
 from kinetree.model.body import Body, Frame
+from kinetree.model.closure import Closure, Coupled
 from kinetree.model.cluster import ClusterKind, Inner, InnerConstants, SlotKind
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
+from kinetree.model.loop import Loop
 from kinetree.model.node import JointedBody
 from kinetree.model.placement import alignment, pose_of, transform_of
 from kinetree.model.record import frozen
@@ -58,6 +60,14 @@ def assemble(
     lean = _Assembly(bodies, joints, members, clusters.order)
     full = _Assembly(bodies, joints, members, clusters.order, every=True)
     return replace(lean.mechanism(gravity), reaching=full.mechanism(gravity)), full.sites(frames)
+
+
+def clusters_of(
+    bodies: Sequence[Body], joints: Mapping[str, Joint], clusters: Clusters
+) -> dict[str, tuple[ClusterKind, Array]]:
+    """Formulas and constants of each cluster, by its first body; independent rates need not be known yet."""
+    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
+    return _Assembly(bodies, joints, members, clusters.order).clusters()
 
 
 class Clusters(NamedTuple):
@@ -162,6 +172,11 @@ class _Assembly:
                 built.stages.append(_Stage(stage_name, joint, index, stage, place, armature))
                 index, at = len(built.stages) - 1, back
             self._inside[name] = built, index, at
+            built.placed[name] = index, at
+        for constraint in cluster.constraints:
+            for body in constraint.bodies if isinstance(constraint, Loop) else ():
+                if body not in built.placed:
+                    built.placed[body] = -1, self._carrier(body)[1]
         if every:
             carrying = {self._joints[body.name].parent for body in self._bodies if body.name not in group}
             for name in cluster.bodies:
@@ -169,6 +184,13 @@ class _Assembly:
                 fixed = [each for each in group if self._inside[each][1] == index]
                 if not carrying.intersection(fixed):  # others get their exit with what they carry
                     self._carrier(name)
+
+    def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
+        """Formulas and constants of each cluster, without inertias, by its first body."""
+        found = {}
+        for built in self._clusters:
+            found[built.cluster.bodies[0]] = built.finished(np.zeros((len(built.stages), RigidInertia.size)))
+        return found
 
     def mechanism(self, gravity: Array) -> Mechanism:
         """The mechanism."""
@@ -241,6 +263,8 @@ class _Built:
         self.cluster, self.node = cluster, node
         self.stages: list[_Stage] = []
         self.exits: dict[int, int] = {}  # the nodes of exits, by stage
+        # stage and pose of each body in it, −1 for the carrier; also of bodies outside at which loops end
+        self.placed: dict[str, tuple[int, Array]] = {}
 
     def finished(self, inertias: Array) -> tuple[ClusterKind, Array]:
         """Its kind and constants, given the inertias of its bodies."""
@@ -248,7 +272,7 @@ class _Built:
         place = {each.joint.name: i for i, each in enumerate(self.stages)}
         inner, constants = [], []
         for each, placement, inertia in zip(self.stages, placements, inertias, strict=True):
-            follows = self.cluster.follows.get(each.joint.name)
+            follows = (self.cluster.follows or {}).get(each.joint.name)
             formula = None if follows is None else follows.formula
             leaders = () if follows is None else tuple(place[leader] for leader in follows.leaders)
             massive, armed = bool(inertia.any()), bool(each.armature.any())
@@ -256,8 +280,26 @@ class _Built:
             numbers = np.array(() if follows is None else follows.constants)
             own = Transform(placement), RigidInertia(inertia), each.armature, each.joint.own, numbers
             constants.append(InnerConstants(*own))
-        kind = ClusterKind(tuple(inner), tuple(sorted(self.exits)))
-        return kind, kind.parameters(constants)
+        outlets = tuple(sorted(self.exits))
+        if self.cluster.follows is not None:
+            kind = ClusterKind(tuple(inner), outlets)
+            return kind, kind.parameters(constants)
+        first: dict[str, int] = {}  # of the rates of each joint, whatever its number of stages
+        for each, start in zip(self.stages, accumulate((one.stage.nv for one in inner), initial=0), strict=False):
+            first.setdefault(each.joint.name, start)
+        rates = tuple(sorted(first[joint] + component for joint, component in self.cluster.independent))
+        closed = [self._closed(constraint, place) for constraint in self.cluster.constraints]
+        kind = ClusterKind(tuple(inner), outlets, tuple(closure for closure, _ in closed), rates)
+        return kind, kind.parameters(constants, [numbers for _, numbers in closed])
+
+    def _closed(self, constraint: Constraint, place: Mapping[str, int]) -> tuple[Closure, Array]:
+        """The formulas of a constraint, and their numbers."""
+        if isinstance(constraint, Loop):
+            (a, first), (b, second) = (self.placed[body] for body in constraint.bodies)
+            return constraint.closure(a, b), constraint.constants(first, second)
+        how = constraint.expressed()
+        leaders = tuple(place[leader] for leader in how.leaders)
+        return Coupled(place[constraint.joints[0]], how.formula, leaders), np.array(how.constants)
 
 
 def displaced(joint: Joint, q: Array) -> Array:

@@ -18,6 +18,8 @@ from kinetree.model.general import Node, checked
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.plain import plain
+from kinetree.model.loop import Loop
+from kinetree.model.loops import rates_of
 from kinetree.model.model import Model
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
@@ -52,7 +54,8 @@ class Builder:
         self._children: dict[str, str] = {}
         self._frames: dict[str, Frame] = {}
         self._couplings: list[Coupling] = []
-        self._independent: list[str] = []
+        self._independent: list[str | tuple[str, int]] = []
+        self._loops: list[Loop] = []
 
     def add_body(
         self,
@@ -273,20 +276,102 @@ class Builder:
         self._couplings.append(_coupling(joint, to, ratio, offset, poly, function))
         return self
 
-    def independent(self, *joints: str) -> Builder:
-        """Choose joints that keep their own coordinate, where couplings leave a choice.
+    def independent(self, *joints: str | tuple[str, int]) -> Builder:
+        """Choose joints whose velocities are part of v, where couplings and loops leave a choice.
 
         Args:
-            *joints: Names of joints or of their bodies.
+            *joints: Names of joints or of their bodies, or pairs of a name and the index of one of several velocities,
+                as ("rod", 0) for the first of a ball joint.
 
         Returns:
             The builder.
         """
         for joint in joints:
-            if not isinstance(joint, str):
-                raise ModelError(f"independent() takes names of joints; got {joint!r}")
+            if not isinstance(joint, str) and not (isinstance(joint, tuple) and len(joint) == 2):
+                raise ModelError(f"independent() takes names of joints, or pairs of a name and an index; got {joint!r}")
         self._independent += joints
         return self
+
+    def connect(self, a: str, b: str, *, name: str | None = None) -> Builder:
+        """Close a loop: the origins of two frames coincide, as in a ball joint.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("connect", a, b, name)
+
+    def weld(self, a: str, b: str, *, name: str | None = None) -> Builder:
+        """Close a loop: two frames coincide.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("weld", a, b, name)
+
+    def hinge(self, a: str, b: str, *, axis: Any = _Z, name: str | None = None) -> Builder:
+        """Close a loop with a hinge: the origins of two frames coincide, and so do their axes.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            axis: The axis of the hinge, with the same components in both frames, (3,).
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("hinge", a, b, name, axis=axis)
+
+    def distance(self, a: str, b: str, *, length: float, name: str | None = None) -> Builder:
+        """Close a loop with a massless rod: the origins of two frames stay at a distance.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            length: [m].
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        metres = float(_numbers(length, 1, "distance(): length")[0])
+        if metres <= 0.0:
+            raise ModelError(f"distance(): length must be positive, got {length!r}; connect() joins two points")
+        return self._close_loop("distance", a, b, name, length=metres)
+
+    def _close_loop(self, kind: str, a: str, b: str, name: str | None, axis: Any = _Z, length: float = 0.0) -> Builder:
+        for frame in (a, b):
+            if not isinstance(frame, str):
+                raise ModelError(f"{kind}() takes names of two frames or bodies; got {frame!r}")
+        called = f"{a}–{b}" if name is None else name
+        if any(loop.name == called for loop in self._loops):
+            raise ModelError(f"{kind}(): a loop {called!r} exists already; give name=")
+        along = checked_axis(axis, f"{kind}()")
+        self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
+        return self
+
+    def _placed(self, loop: Loop) -> Loop:
+        """A loop between bodies, from one between frames."""
+        ends = []
+        for name in loop.bodies:
+            if name in self._frames:
+                ends.append((self._frames[name].body, self._frames[name].placement))
+            elif name == WORLD_NAME or name in self._bodies:
+                ends.append((name, np.eye(4)))
+            else:
+                raise UnknownNameError(f"frame (needed for {loop})", name, (*self._frames, *self._bodies))
+        (a, first), (b, second) = ends
+        return replace(loop, bodies=(a, b), first=first, second=second)
 
     def add_rotor(
         self,
@@ -346,11 +431,16 @@ class Builder:
         names = tuple(self._named_joint(name, f"the coupling {coupling}").name for name in coupling.joints)
         return replace(coupling, joints=names)
 
-    def build(self) -> Model:
+    def build(self, near: Mapping[str, Any] | None = None) -> Model:
         """Create the model, numbered depth first, siblings in the order in which they were added.
+
+        Args:
+            near: Coordinates of joints, by name, near which loops are closed; others start at zero. The result is
+                `neutral()`.
 
         Raises:
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
+            LoopError: If a loop cannot be closed.
         """
         if not self._bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
@@ -360,9 +450,16 @@ class Builder:
             self._require_body(frame.body, f"body of frame {frame.name!r}")
         order = self._depth_first()
         bodies, joints = [self._bodies[name] for name in order], [self._joints[name] for name in order]
-        couplings = [self._resolved(coupling) for coupling in self._couplings]
-        independent = [self._named_joint(name, "independent()").name for name in self._independent]
-        return Model(self.name, self.gravity, bodies, joints, tuple(self._frames.values()), couplings, independent)
+        constraints = [*map(self._resolved, self._couplings), *map(self._placed, self._loops)]
+        independent = [rate for given in self._independent for rate in rates_of(joints, given)]
+        start = [self._near(name, values) for name, values in (near or {}).items()]
+        frames = tuple(self._frames.values())
+        return Model(self.name, self.gravity, bodies, joints, frames, constraints, independent, start)
+
+    def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
+        joint = self._named_joint(name, "build(near=…)")
+        numbers = _numbers(values, joint.type.nq, f"near: joint {name!r}")
+        return joint.name, tuple(numbers.tolist())
 
     def _depth_first(self) -> list[str]:
         children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._bodies)}

@@ -1,4 +1,12 @@
-"""The node kind of a cluster: bodies whose joints are coupled, as one node in the carrier form of `spatial.cluster`.
+"""The node kind of a cluster: bodies whose joints depend on each other, as one node in the form of `spatial.cluster`.
+
+Where joints are coupled explicitly, q holds the coordinates of the others. Where constraints φ(q) = 0 close loops, q
+holds the coordinates of all joints, and v the rates of some of them, the independent ones I. With K = ∂φ/∂q̇ the others,
+D, follow:
+
+    q̇ = G v,    G_I = 1,    G_D = −K_D⁺ K_I        q̈ = G v̇ + Ġ v,    (Ġ v)_I = 0,    (Ġ v)_D = −K_D⁺ K̇ q̇
+
+Redundant constraints need no care: K_D⁺ is a least-squares solution.
 
 Everything inside is expressed in the coordinates of the carrier, the body that the cluster hangs on, about its origin.
 For body i with inner parent π(i), joint motions S_i and rates q̇ = G v of the joints:
@@ -15,20 +23,26 @@ The motion of the carrier itself enters through V_c × V_i only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from kinetree.model.closure import Closure, Inside
 from kinetree.model.follower import Follower
 from kinetree.model.joints.base import PlainCoordinates, Stage
 from kinetree.model.joints.series import Series
-from kinetree.recursion.node import WORLD_PORT, Manifold
+from kinetree.model.loop_manifold import LoopManifold
+from kinetree.recursion.node import WORLD_PORT, Manifold, Unconstrained
 from kinetree.spatial.cluster import ClusterInertia, ClusterMap, ClusterWeight, Slot
 from kinetree.spatial.hinge import MotionColumns
 from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.least_squares import least_squares
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -86,19 +100,15 @@ class _Posed(NamedTuple):
     """A configuration, one entry per inner body.
 
     Attributes:
-        up: Transforms from the carrier.
-        S: Joint motions, (6, stage.nv).
+        inside: Where the bodies are.
         G: Joint rates per independent rate, (stage.nv, n).
         T: Motion of the body per independent rate, (6, n).
-        x: Joint coordinates.
         inertia: Inertias in the carrier's coordinates; None for massless bodies and outlets.
     """
 
-    up: list[Transform]
-    S: list[Array]
+    inside: Inside
     G: list[Array]
     T: list[Array]
-    x: list[Array]
     inertia: list[RigidInertia | None]
 
 
@@ -123,17 +133,26 @@ class ClusterKind:
     Attributes:
         inner: The joint stages, each after its parent.
         outlets: Those whose bodies carry something, or whose frames are needed, in order.
+        closures: Constraints that close loops. If there are any, no joint is coupled explicitly.
+        independent: With closures, the indices of the independent joint rates, in order.
     """
 
     inner: tuple[Inner, ...]
     outlets: tuple[int, ...]
+    closures: tuple[Closure, ...] = ()
+    independent: tuple[int, ...] = ()
 
     moving: ClassVar[bool] = True
     rigid: ClassVar[bool] = False
 
     @cached_property
     def name(self) -> str:
-        structure = repr((tuple(each.key for each in self.inner), self.outlets))
+        structure = repr((
+            tuple(each.key for each in self.inner),
+            self.outlets,
+            tuple(closure.key for closure in self.closures),
+            self.independent,
+        ))  # fmt: skip
         return f"cluster_of_{len(self.inner)}_{sha256(structure.encode()).hexdigest()[:16]}"
 
     @property
@@ -146,7 +165,7 @@ class ClusterKind:
 
     @cached_property
     def nv(self) -> int:
-        return sum(each.nv for each in self.inner)
+        return len(self.independent) if self.closures else sum(each.nv for each in self.inner)
 
     @property
     def dimension(self) -> int:
@@ -154,14 +173,33 @@ class ClusterKind:
 
     @cached_property
     def parameter_count(self) -> int:
-        return sum(_count(each) for each in self.inner)
+        return sum(_count(each) for each in self.inner) + sum(closure.constants for closure in self.closures)
 
     @cached_property
-    def manifold(self) -> Manifold:
+    def joint_rates(self) -> int:
+        return sum(each.stage.nv for each in self.inner)
+
+    @cached_property
+    def loop_rows(self) -> int:
+        return sum(closure.rows for closure in self.closures)
+
+    def manifold(self, parameters: Array) -> Manifold:
+        if self.closures:
+            return LoopManifold(self, parameters)
         free = tuple(each.stage for each in self.inner if each.follower is None)
         return PlainCoordinates() if all(stage.nq == 1 for stage in free) else Series(free)
 
-    def parameters(self, inner: list[InnerConstants]) -> Array:
+    @cached_property
+    def series(self) -> Series:
+        """The coordinates of all joints."""
+        return Series(tuple(each.stage for each in self.inner))
+
+    @cached_property
+    def dependent(self) -> tuple[int, ...]:
+        """With closures, the indices of the joint rates that follow from the independent ones."""
+        return tuple(i for i in range(self.joint_rates) if i not in self.independent)
+
+    def parameters(self, inner: list[InnerConstants], closures: Sequence[Array] = ()) -> Array:
         """Lay out the constants of one cluster."""
         parts: list[Array] = []
         for each, given in zip(self.inner, inner, strict=True):
@@ -171,7 +209,7 @@ class ClusterKind:
             if each.armed and given.armature is not None:
                 parts.append(given.armature)
             parts += [given.own, given.follower]
-        return np.concatenate(parts).astype(float)
+        return np.concatenate([*parts, *closures]).astype(float)
 
     def _constants(self, parameters: Array) -> list[InnerConstants]:
         found, start = [], 0
@@ -192,24 +230,86 @@ class ClusterKind:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _coupled(self, constants: list[InnerConstants], q: Array) -> tuple[list[Array], list[Array]]:
-        """Coordinates of each joint, and its rates per independent rate."""
+    @cached_property
+    def _firsts(self) -> tuple[int, ...]:
+        """The first rate of each joint, followed by their number."""
+        return tuple(accumulate((each.stage.nv for each in self.inner), initial=0))
+
+    @cached_property
+    def _below(self) -> tuple[frozenset[int], ...]:
+        """The joint rates that move each body."""
+        found: list[frozenset[int]] = []
+        for i, each in enumerate(self.inner):
+            own = frozenset(range(self._firsts[i], self._firsts[i + 1]))
+            found.append(own if each.parent < 0 else own | found[each.parent])
+        return tuple(found)
+
+    def _coordinates(self, constants: list[InnerConstants], q: Array) -> list[Array]:
+        """Coordinates of each joint."""
         x: dict[int, Array] = {}
-        G: dict[int, Array] = {}
-        column, start = 0, 0
+        start = 0
         for i, each in enumerate(self.inner):
             if each.follower is None:
                 x[i] = q[start : start + each.nq]
-                G[i] = np.eye(self.nv)[column : column + each.nv]
-                column, start = column + each.nv, start + each.nq
+                start += each.nq
         for i, follower, leaders in self._followers:
-            c, leading = constants[i].follower, stack(*(x[leader] for leader in leaders))
-            x[i] = np.array([follower.value(c, leading)])
+            leading = stack(*(x[leader] for leader in leaders))
+            x[i] = np.array([follower.value(constants[i].follower, leading)])
+        return [x[i] for i in range(len(self.inner))]
+
+    def _coupled(self, constants: list[InnerConstants], x: list[Array]) -> list[Array]:
+        """Rates of each joint per independent rate, where joints are coupled explicitly."""
+        G: dict[int, Array] = {}
+        column = 0
+        for i, each in enumerate(self.inner):
+            if each.follower is None:
+                G[i] = np.eye(self.nv)[column : column + each.nv]
+                column += each.nv
+        for i, follower, leaders in self._followers:
+            slopes = follower.slopes(constants[i].follower, stack(*(x[leader] for leader in leaders)))
             G[i] = np.zeros((1, self.nv))
-            for slope, leader in zip(follower.slopes(c, leading), leaders, strict=True):
+            for slope, leader in zip(slopes, leaders, strict=True):
                 G[i] = G[i] + slope * G[leader]
-        count = range(len(self.inner))
-        return [x[i] for i in count], [G[i] for i in count]
+        return [G[i] for i in range(len(self.inner))]
+
+    def _closed(self, parameters: Array, inside: Inside) -> list[Array]:
+        """The same where loops are closed."""
+        _, K = self._loops(parameters, inside)
+        G = np.zeros((self.joint_rates, self.nv), dtype=object)
+        G[...] = 0.0
+        for column, rate in enumerate(self.independent):
+            G[rate, column] = 1.0
+        if self.dependent and self.nv:
+            G[list(self.dependent)] = least_squares(K[:, list(self.dependent)], -K[:, list(self.independent)])
+        return self._split(_plain(G))
+
+    def _split(self, rows: Array) -> list[Array]:
+        """One part for each joint."""
+        return [rows[self._firsts[i] : self._firsts[i + 1]] for i in range(len(self.inner))]
+
+    def _loops(self, parameters: Array, inside: Inside) -> tuple[Array, Array]:
+        residuals, rows = [], []
+        for closure, c in self._closure_constants(parameters):
+            residuals.append(closure.residual(c, inside))
+            rows.append(closure.jacobian(c, inside))
+        return np.concatenate(residuals), np.concatenate(rows)
+
+    def _closure_constants(self, parameters: Array) -> Iterator[tuple[Closure, Array]]:
+        start = sum(_count(each) for each in self.inner)
+        for closure in self.closures:
+            yield closure, parameters[start : start + closure.constants]
+            start += closure.constants
+
+    def _inside(self, constants: list[InnerConstants], x: list[Array]) -> Inside:
+        """Where the bodies are, relative to the carrier."""
+        up: list[Transform] = []
+        S: list[Array] = []
+        for i, (each, own) in enumerate(zip(self.inner, constants, strict=True)):
+            X = each.stage.transform(own.placement, own.own, x[i])
+            up.append(X if each.parent < 0 else X @ up[each.parent])
+            H = each.stage.joint_map(own.own)
+            S += [up[i].back(H.column(c)).data for c in range(each.stage.nv)]
+        return Inside(up, S, self._below, x, self._firsts)
 
     @cached_property
     def _followers(self) -> tuple[tuple[int, Follower, tuple[int, ...]], ...]:
@@ -228,53 +328,93 @@ class ClusterKind:
     def _posed(self, parameters: Array, q: Array | None) -> _Posed:
         if q is None:
             raise TypeError("the formulas of a cluster depend on q")
+        return _remembered(self, parameters, q)
+
+    def pose(self, parameters: Array, q: Array) -> _Posed:
+        """Internal: everything that follows from q."""
         constants = self._constants(parameters)
-        x, G = self._coupled(constants, q)
-        up: list[Transform] = []
-        S: list[Array] = []
+        x = self._coordinates(constants, q)
+        inside = self._inside(constants, x)
+        G = self._closed(parameters, inside) if self.closures else self._coupled(constants, x)
         T: list[Array] = []
         inertia: list[RigidInertia | None] = []
         for i, (each, own) in enumerate(zip(self.inner, constants, strict=True)):
-            X = each.stage.transform(own.placement, own.own, x[i])
-            up.append(X if each.parent < 0 else X @ up[each.parent])
-            H = each.stage.joint_map(own.own)
-            S.append(np.stack([up[i].back(H.column(c)).data for c in range(each.stage.nv)], axis=1))
-            moved = S[i] @ G[i]
+            moved = _columns(inside.S[self._firsts[i] : self._firsts[i + 1]]) @ G[i]
             T.append(moved if each.parent < 0 else T[each.parent] + moved)
-            inside = own.inertia is not None and i not in self.outlets
-            inertia.append(up[i].congruence(own.inertia) if inside and own.inertia is not None else None)
-        return _Posed(up, S, G, T, x, inertia)
+            seen = None if own.inertia is None or i in self.outlets else inside.up[i].congruence(own.inertia)
+            inertia.append(seen)
+        return _Posed(inside, G, T, inertia)
 
     def _rates(self, parameters: Array, posed: _Posed, v: Array) -> _Rates:
+        rates, inside = [G @ v for G in posed.G], posed.inside
+        S = [_columns(inside.S[self._firsts[i] : self._firsts[i + 1]]) for i in range(len(self.inner))]
+        V: list[Motion] = []
+        pushed: list[Motion] = []  # at zero joint accelerations
+        for i, each in enumerate(self.inner):
+            own = Motion(S[i] @ rates[i])
+            V.append(own if each.parent < 0 else V[each.parent] + own)
+            turned = V[i].cross(own)
+            pushed.append(turned if each.parent < 0 else pushed[each.parent] + turned)
+        moving = replace(inside, V=V, a=pushed, rates=stack(*rates))
+        g = self._drift_of_loops(parameters, moving) if self.closures else self._drift_of_followers(parameters, moving)
+        a: list[Motion] = []
+        for i, each in enumerate(self.inner):
+            own = V[i].cross(Motion(S[i] @ rates[i])) + Motion(S[i] @ g[i])
+            a.append(own if each.parent < 0 else a[each.parent] + own)
+        return _Rates(V, a, g)
+
+    def _drift_of_followers(self, parameters: Array, moving: Inside) -> list[Array]:
+        """Ġ v of each joint, where they are coupled explicitly."""
         constants = self._constants(parameters)
-        rates = [G @ v for G in posed.G]
         g = [np.zeros(each.stage.nv) for each in self.inner]
         for i, follower, leaders in self._followers:
-            c, leading = constants[i].follower, stack(*(posed.x[leader] for leader in leaders))
-            total = follower.curvature(c, leading, stack(*(rates[leader] for leader in leaders)))
+            c, leading = constants[i].follower, stack(*(moving.x[leader] for leader in leaders))
+            rates = np.array([moving.rates[self._firsts[leader]] for leader in leaders])
+            total = follower.curvature(c, leading, rates)
             for slope, leader in zip(follower.slopes(c, leading), leaders, strict=True):
                 total = total + slope * g[leader][0]
             g[i] = np.array([total])
-        V: list[Motion] = []
-        a: list[Motion] = []
-        for i, each in enumerate(self.inner):
-            own = Motion(posed.S[i] @ rates[i])
-            V.append(own if each.parent < 0 else V[each.parent] + own)
-            pushed = V[i].cross(own) + Motion(posed.S[i] @ g[i])
-            a.append(pushed if each.parent < 0 else a[each.parent] + pushed)
-        return _Rates(V, a, g)
+        return g
+
+    def _drift_of_loops(self, parameters: Array, moving: Inside) -> list[Array]:
+        """The same where loops are closed."""
+        _, K = self._loops(parameters, moving)
+        k = np.concatenate([closure.drift(c, moving) for closure, c in self._closure_constants(parameters)])
+        g = np.zeros(self.joint_rates, dtype=object)
+        g[...] = 0.0
+        if self.dependent:
+            g[list(self.dependent)] = least_squares(K[:, list(self.dependent)], -k[:, None])[:, 0]
+        return self._split(_plain(g))
+
+    def coupling(self, parameters: Array, q: Array) -> Array:
+        return np.concatenate(self._posed(parameters, q).G)
+
+    def coupling_drift(self, parameters: Array, q: Array, v: Array) -> Array:
+        return np.concatenate(self._rates(parameters, self._posed(parameters, q), v).g)
+
+    def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
+        if not self.closures:
+            return np.zeros(0), np.zeros((0, self.joint_rates))
+        constants = self._constants(parameters)
+        return self._loops(parameters, self._inside(constants, self._coordinates(constants, q)))
+
+    def moved(self, parameters: Array, q: Array, step: Array) -> Array:
+        if self.closures:
+            return self.series.integrate(q, step)
+        free = [step[self._firsts[i] : self._firsts[i + 1]] for i, each in enumerate(self.inner) if not each.leaders]
+        return self.manifold(parameters).integrate(q, np.concatenate(free))
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
     def weight(self, parameters: Array, q: Array) -> ClusterWeight:
         posed = self._posed(parameters, q)
-        data = stack(np.zeros(0), *(posed.up[i].data for i in self.outlets))
+        data = stack(np.zeros(0), *(posed.inside.up[i].data for i in self.outlets))
         return ClusterWeight(data, len(self.outlets), self.nv)
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> ClusterMap:
         posed = self._posed(parameters, q)
         blocks = [
-            np.stack([(posed.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)], axis=1)
+            np.stack([(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)], axis=1)
             for i in self.outlets
         ]
         return ClusterMap(stack(np.zeros(0), *blocks), len(self.outlets), self.nv)
@@ -298,7 +438,7 @@ class ClusterKind:
     def coriolis(self, parameters: Array, q: Array | None, v: Array, _velocity: Array, carrier: Motion) -> Array:
         posed = self._posed(parameters, q)
         rates = self._rates(parameters, posed, v)
-        pushed = [(posed.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))).data for i in self.outlets]
+        pushed = [(posed.inside.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))).data for i in self.outlets]
         return stack(*pushed, np.zeros(6 + self.nv))
 
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
@@ -328,6 +468,35 @@ class ClusterKind:
         return 0.0
 
 
+# What follows from q is needed several times in a row, once for each formula: the last result is kept.
+_last = threading.local()
+
+
+def _remembered(kind: ClusterKind, parameters: Array, q: Array) -> _Posed:
+    key = kind, parameters, q
+    known = getattr(_last, "posed", None)
+    if known is not None and all(one is other for one, other in zip(known[0], key, strict=True)):
+        posed: _Posed = known[1]
+        return posed
+    posed = kind.pose(parameters, q)
+    _last.posed = key, posed
+    return posed
+
+
+def _columns(vectors: Sequence[Array]) -> Array:
+    columns: Array = np.stack(vectors, axis=1)
+    return columns
+
+
+def _plain(values: Array) -> Array:
+    """An array of objects as one of numbers, if they are numbers."""
+    kinds = {type(x) for x in values.reshape(-1)}
+    if all(issubclass(kind, (float, complex, np.number)) for kind in kinds):
+        numbers: Array = np.array(values.tolist()).reshape(values.shape)
+        return numbers
+    return values
+
+
 def _count(each: Inner) -> int:
     """Number of constants of an inner body."""
     follower = 0 if each.follower is None else each.follower.constants
@@ -335,7 +504,7 @@ def _count(each: Inner) -> int:
 
 
 @dataclass(frozen=True)
-class SlotKind:
+class SlotKind(Unconstrained):
     """A node without degrees of freedom that moves with an outlet of a cluster, and carries bodies there.
 
     Args:
@@ -359,7 +528,9 @@ class SlotKind:
     parameter_count: ClassVar[int] = 0
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
-    manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
 
     def weight(self, _parameters: Array, _q: Array) -> Slot:
         return Slot(self.index, self.outlets, self.rates)

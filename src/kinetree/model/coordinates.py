@@ -43,11 +43,17 @@ class Coordinates:
     Args:
         joints: The joints, in the order of their coordinates.
         follows: Joints without coordinates of their own, by name: how they follow from others.
+        reference: Coordinates of joints on closed loops, by name.
     """
 
-    def __init__(self, joints: Sequence[Joint], follows: Mapping[str, Follows] | None = None) -> None:
+    def __init__(
+        self,
+        joints: Sequence[Joint],
+        follows: Mapping[str, Follows] | None = None,
+        reference: Mapping[str, Array] | None = None,
+    ) -> None:
         self.joints = tuple(joints)
-        self._follows = dict(follows or {})
+        self._follows, self._reference = dict(follows or {}), dict(reference or {})
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
         members: dict[JointKind, list[Joint]] = {}
@@ -61,14 +67,22 @@ class Coordinates:
         q = np.zeros(self.nq)
         for group in self._groups:
             q[group.q] = group.kind.neutral()
+        for joint in self.joints if self._reference else ():
+            if joint.name in self._reference:
+                q[joint.q_slice] = self._reference[joint.name]
         return q
+
+    @staticmethod
+    def generator(rng: Any) -> np.random.Generator:
+        """A random number generator from what a user gives."""
+        try:
+            return np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            raise InputError(f"rng must be a NumPy generator, a seed or None; got {rng!r}") from None
 
     @quiet
     def random(self, rng: Any, shape: Any) -> Array:
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError):
-            raise InputError(f"rng must be a NumPy generator, a seed or None; got {rng!r}") from None
+        generator = self.generator(rng)
         shape = _leading_axes(shape)
         q = np.zeros((*shape, self.nq))
         for group in self._groups:
@@ -110,7 +124,10 @@ class Coordinates:
 
     def require_free(self, names: Iterable[str]) -> None:
         """Raise if one of some joints has no velocity of its own."""
+        on_loops = {joint.name for joint in self.joints if joint.independent is not None and not joint.nv}
         for name in names:
+            if name in on_loops:
+                raise InputError(f"joint {name!r} depends on others through a loop and has no velocity of its own")
             if name in self._follows:
                 leaders = ", ".join(map(repr, self._follows[name].leaders))
                 raise InputError(f"joint {name!r} is coupled and has no velocity of its own; it follows {leaders}")

@@ -31,6 +31,12 @@ class LinearCoupling(Record):
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", frozen(self.coefficients, (len(self.joints),)))
 
+    def expressed(self) -> Follows:
+        """The first joint, expressed by the others."""
+        own, *others = self.coefficients.tolist()
+        slopes = {joint: -c / own for joint, c in zip(self.joints[1:], others, strict=True)}
+        return Follows.linearly(slopes, self.offset / own)
+
     def __str__(self) -> str:
         first, *others = (f"{c:g}·{joint}" for joint, c in zip(self.joints, self.coefficients, strict=True))
         if self.coefficients[0] == 1.0:
@@ -64,6 +70,10 @@ class PolynomialCoupling(Record):
         """Numbers of its formula."""
         return self.coefficients
 
+    def expressed(self) -> Follows:
+        """The first joint, expressed by the others."""
+        return Follows(self.joints[1:], self.follower, tuple(self.constants.tolist()))
+
     def __str__(self) -> str:
         return f"{self.joints[0]} = polynomial of {self.joints[1]}"
 
@@ -89,6 +99,10 @@ class FunctionCoupling(Record):
     def constants(self) -> Array:
         """Numbers of its formula: none."""
         return frozen((), (0,))
+
+    def expressed(self) -> Follows:
+        """The first joint, expressed by the others."""
+        return Follows(self.joints[1:], self.follower, tuple(self.constants.tolist()))
 
     def __str__(self) -> str:
         return f"{self.joints[0]} = function of {', '.join(self.joints[1:])}"

@@ -134,8 +134,9 @@ def _variant(
         robot.bodies if bodies is None else bodies,
         surgery.joints_of(robot) if joints is None else joints,
         robot.extra_frames,
-        robot.couplings,
+        robot.joint_constraints,
         robot.independent,
+        robot.near,
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.model.formulas import Formula, digest
 from kinetree.model.joints.base import PlainCoordinates
-from kinetree.recursion.node import WORLD_PORT
+from kinetree.recursion.node import WORLD_PORT, Unconstrained
 from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.hinge import MotionColumns
@@ -171,7 +171,7 @@ def _rates(values: Any) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralKind:
+class GeneralKind(Unconstrained):
     """All nodes with the formulas of one user-defined class; a `recursion.node.NodeKind`.
 
     A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
@@ -242,7 +242,8 @@ class GeneralKind:
     def rigid(self) -> bool:
         return False
 
-    manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
 
     def parameters(self, placement: Transform, _inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node."""
@@ -287,7 +288,7 @@ def _known(q: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class ExitKind:
+class ExitKind(Unconstrained):
     """A node without degrees of freedom that moves with an outlet of a general node, and carries bodies there.
 
     Its constants are the rigid inertia of the bodies fixed to the outlet, if any.
@@ -316,7 +317,9 @@ class ExitKind:
     nv: ClassVar[int] = 0
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
-    manifold: ClassVar[PlainCoordinates] = PlainCoordinates()
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
 
     def parameters(self, _placement: Transform, inertia: RigidInertia, _armature: Array, _own: Array) -> Array:
         """Lay out the constants of one node."""

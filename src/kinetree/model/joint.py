@@ -88,6 +88,7 @@ class Joint(Record):
         v_start: Index of its first velocity in v.
         node: For `kind` "node", the formulas that take the place of a joint and a rigid body.
         coupled: Whether its coordinate follows from others, so that it has no part of q and v.
+        independent: Which of its velocities are part of v; None if all are. In a loop, others follow from these.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Joint(Record):
     v_start: int
     node: Node | None = None
     coupled: bool = False
+    independent: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
@@ -125,8 +127,10 @@ class Joint(Record):
 
     @property
     def nv(self) -> int:
-        """Number of its velocities in v; zero if it is coupled."""
-        return 0 if self.coupled else self.type.nv
+        """Number of its velocities in v; zero if it is coupled or depends on others through a loop."""
+        if self.coupled:
+            return 0
+        return self.type.nv if self.independent is None else len(self.independent)
 
     @property
     def q_slice(self) -> slice:

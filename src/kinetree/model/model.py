@@ -11,16 +11,19 @@ import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
-from kinetree.model.aggregation import Cluster, Linkage, aggregate, condensed
-from kinetree.model.assembly import Clusters, assemble, displaced
+from kinetree.model.aggregation import Cluster, Constraint, Rate
+from kinetree.model.assembly import assemble, displaced
 from kinetree.model.body import Body, Frame
+from kinetree.model.clustering import clustered
 from kinetree.model.coordinates import Coordinates, numbers
-from kinetree.model.coupling import Coupling, Follows, reduced_couplings
+from kinetree.model.coupling import Coupling, reduced_couplings
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
+from kinetree.model.loop import Loop
+from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.record import frozen
@@ -28,7 +31,7 @@ from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
 
-class Model(Dynamics, Operational, Editing):
+class Model(Dynamics, Operational, Loops, Editing):
     """An immutable robot model whose bodies form a tree. Created by `Builder.build`, `load` or the `zoo`.
 
     Attributes:
@@ -38,9 +41,11 @@ class Model(Dynamics, Operational, Editing):
         joints: The moving joints, in the order of q and v. Coupled ones are among them, without a part of either.
         fixed_joints: The fixed joints.
         extra_frames: Frames other than the world's and the bodies'.
-        couplings: Couplings between joints.
-        independent: Joints that were chosen not to follow others.
+        joint_constraints: Couplings between joints, and loops.
+        independent: Rates of joints that were chosen not to follow others.
+        near: Coordinates of joints near which loops were closed.
         mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
+        clusters: Internal. Bodies whose joints depend on each other.
         sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
     """
 
@@ -50,12 +55,13 @@ class Model(Dynamics, Operational, Editing):
     joints: tuple[Joint, ...]
     fixed_joints: tuple[Joint, ...]
     extra_frames: tuple[Frame, ...]
-    couplings: tuple[Coupling, ...]
-    independent: tuple[str, ...]
+    joint_constraints: tuple[Constraint, ...]
+    independent: tuple[Rate, ...]
+    near: tuple[tuple[str, tuple[float, ...]], ...]
     mechanism: Mechanism
     sites: tuple[Site, ...]
+    clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
-    _clusters: tuple[Cluster, ...]
     _coordinates: Coordinates
     _sites_by_name: dict[str, Site]
 
@@ -66,8 +72,9 @@ class Model(Dynamics, Operational, Editing):
         bodies: Sequence[Body],
         joints: Sequence[Joint],
         frames: Sequence[Frame] = (),
-        couplings: Sequence[Coupling] = (),
-        independent: Sequence[str] = (),
+        constraints: Sequence[Constraint] = (),
+        independent: Sequence[Rate] = (),
+        near: Sequence[tuple[str, tuple[float, ...]]] = (),
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -77,25 +84,29 @@ class Model(Dynamics, Operational, Editing):
             bodies: Depth first.
             joints: One per body, in the same order, including fixed ones; q_start and v_start are set here.
             frames: Extra frames.
-            couplings: Couplings between joints.
-            independent: Joints that must not follow others.
+            constraints: Couplings between joints, and loops.
+            independent: Rates of joints that must not follow others.
+            near: Coordinates of joints near which loops are closed.
         """
-        clusters: Clusters | None = None
-        follows: dict[str, Follows] = {}
-        order = joints
-        if couplings:
-            by_child = {joint.child: joint for joint in joints}
-            linkage = Linkage(bodies, by_child)
-            found = aggregate(linkage, couplings, independent)
-            clusters = Clusters(found, condensed(linkage, bodies, found))
-            order = [by_child[body] for group in clusters.order for body in group]
-            follows = {joint: how for cluster in found for joint, how in cluster.follows.items()}
+        given = {joint.child: joint for joint in joints}
+        clusters, closed = clustered(bodies, given, constraints, independent, dict(near))
+        order = joints if clusters is None else [given[body] for group in clusters.order for body in group]
+        found = () if clusters is None else tuple(clusters.clusters)
+        follows = {joint: how for cluster in found for joint, how in (cluster.follows or {}).items()}
+        chosen: dict[str, tuple[int, ...]] = {
+            name: () for cluster in found if cluster.follows is None for name in closed.joints(cluster)
+        }
+        for cluster in found:
+            for owner, component in cluster.independent:
+                chosen[owner] = (*chosen[owner], component)
         numbered: dict[str, Joint] = {}
         nq = nv = 0
         for joint in order:
-            place = nq, nv, joint.name in follows
-            if (joint.q_start, joint.v_start, joint.coupled) != place:
-                joint = replace(joint, q_start=nq, v_start=nv, coupled=place[2])
+            place = nq, nv, joint.name in follows, chosen.get(joint.name)
+            if place[3] == tuple(range(joint.type.nv)):
+                place = *place[:3], None
+            if (joint.q_start, joint.v_start, joint.coupled, joint.independent) != place:
+                joint = replace(joint, q_start=nq, v_start=nv, coupled=place[2], independent=place[3])
             numbered[joint.child] = joint
             nq, nv = nq + joint.nq, nv + joint.nv
         gravity = frozen(gravity, (3,))
@@ -109,13 +120,14 @@ class Model(Dynamics, Operational, Editing):
             joints=moving,
             fixed_joints=tuple(joint for joint in every if not joint.type.nv),
             extra_frames=tuple(frames),
-            couplings=tuple(couplings),
+            joint_constraints=tuple(constraints),
+            independent=tuple(independent),
+            near=tuple(near),
             mechanism=mechanism,
             sites=sites,
+            clusters=found,
             _every_joint=every,
-            independent=tuple(independent),
-            _clusters=() if clusters is None else tuple(clusters.clusters),
-            _coordinates=Coordinates(moving, follows),
+            _coordinates=Coordinates(moving, follows, closed.q),
             _sites_by_name={site.name: site for site in sites},
         )
 
@@ -123,7 +135,7 @@ class Model(Dynamics, Operational, Editing):
 
     def _definition(self) -> tuple[Any, ...]:
         own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
-        return *own, self.couplings, self.independent
+        return *own, self.joint_constraints, self.independent, self.near
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -137,7 +149,7 @@ class Model(Dynamics, Operational, Editing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model, (*parts, self.couplings, self.independent)
+        return Model, (*parts, self.joint_constraints, self.independent, self.near)
 
     def __copy__(self) -> Model:
         return self
@@ -164,6 +176,11 @@ class Model(Dynamics, Operational, Editing):
     def nv(self) -> int:
         """Number of degrees of freedom."""
         return self._coordinates.nv
+
+    @property
+    def couplings(self) -> tuple[Coupling, ...]:
+        """Couplings between joints."""
+        return tuple(one for one in self.joint_constraints if not isinstance(one, Loop))
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -236,7 +253,10 @@ class Model(Dynamics, Operational, Editing):
     # -- coordinates --------------------------------------------------------------------------------------------------
 
     def neutral(self) -> Array:
-        """Configuration with zero angles and displacements and identity quaternions, (nq,), regardless of limits."""
+        """Configuration with zero angles and displacements and identity quaternions, (nq,), regardless of limits.
+
+        Loops are closed: their joints are where the robot was built.
+        """
         return self._coordinates.neutral()
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
@@ -245,16 +265,32 @@ class Model(Dynamics, Operational, Editing):
         Args:
             rng: A NumPy generator, a seed, or None for fresh randomness.
             shape: Leading axes.
+
+        Raises:
+            LoopError: If loops can hardly ever be closed with independent joints drawn like that.
         """
-        return self._coordinates.random(rng, shape)
+        if all(one.follows is not None for one in self.clusters):
+            return self._coordinates.random(rng, shape)
+        generator = self._coordinates.generator(rng)
+        return self._drawn(lambda: self._coordinates.random(generator, shape))
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
-        """Configuration from values by joint name; omitted joints are neutral.
+        """Configuration from values by joint name; omitted joints are neutral, or where loops put them.
 
         Args:
             values: Scalars (…) for joints with one coordinate, else (…, n). Leading axes broadcast.
         """
-        return self._coordinates.q_from_dict(values)
+        q = self._coordinates.q_from_dict(values)
+        if all(one.follows is not None for one in self.clusters):
+            return q
+        hold: list[Rate] = []
+        for cluster in (one for one in self.clusters if one.follows is None):
+            given = [joint for joint in self.joints if joint.name in values and joint.child in cluster.bodies]
+            # given independent joints are held, and others a guess; without them, whatever is given is held
+            enough = {name for name, _ in cluster.independent}.issubset(joint.name for joint in given)
+            moved = [(joint.name, i) for joint in given for i in range(joint.type.nv)]
+            hold += moved if moved and not enough else cluster.independent
+        return self.close(q, hold=hold)
 
     def v_from_dict(self, values: Mapping[str, Any]) -> Array:
         """Velocities, accelerations or torques by joint name; omitted joints are zero. See `q_from_dict`."""
@@ -293,6 +329,14 @@ class Model(Dynamics, Operational, Editing):
         iv = [i for joint in chosen for i in range(joint.v_start, joint.v_start + joint.nv)]
         return np.array(iq, dtype=np.intp), np.array(iv, dtype=np.intp)
 
+    def _opened(self) -> Model:
+        """The same bodies without constraints."""
+        return Model(self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
+
+    def _with_independent(self, rates: Sequence[Rate]) -> Model:
+        parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
+        return Model(*parts, self.joint_constraints, rates, self.near)
+
     # -- other models -------------------------------------------------------------------------------------------------
 
     def reduced(self, lock: Mapping[str, Any]) -> Model:
@@ -312,10 +356,16 @@ class Model(Dynamics, Operational, Editing):
         for joint in self.joints:
             if joint.name in lock and joint.node is not None:
                 raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
+        for cluster in self.clusters:
+            loop = next((one for one in cluster.constraints if isinstance(one, Loop)), None)
+            for joint in self.joints:
+                if loop is not None and joint.name in lock and joint.child in cluster.bodies:
+                    raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
         couplings, lock = reduced_couplings(self.couplings, lock)
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
-        kept = [name for name in self.independent if name not in lock]
-        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames, couplings, kept)
+        constraints = [*couplings, *(one for one in self.joint_constraints if isinstance(one, Loop))]
+        kept = [rate for rate in self.independent if rate[0] not in lock]
+        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames, constraints, kept, self.near)
 
     def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinetree.model.joints.base import Stage
-from kinetree.recursion.node import WORLD_PORT
+from kinetree.recursion.node import WORLD_PORT, Unconstrained
 from kinetree.spatial.hinge import JointMap
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -16,7 +16,7 @@ from kinetree.spatial.value import Array
 
 
 @dataclass(frozen=True)
-class JointedBody:
+class JointedBody(Unconstrained):
     """The formulas of all rigid bodies behind one kind of joint; a `recursion.node.NodeKind`.
 
     A node's constants are the 12 numbers of its placement (from the parent node's coordinates to its own at neutral q),
@@ -54,8 +54,7 @@ class JointedBody:
     def rigid(self) -> bool:
         return True
 
-    @property
-    def manifold(self) -> Stage:
+    def manifold(self, _parameters: Array) -> Stage:
         return self.joint
 
     @property

@@ -49,8 +49,10 @@ def _branches(names: Sequence[str], below: str) -> list[tuple[str, str, str]]:
 def _described(joint: Joint, mass: float) -> str:
     if joint.coupled:
         where = "  coupled"
-    elif not joint.nv:
+    elif not joint.type.nv:
         where = ""
+    elif not joint.nv:
+        where = f"  q{_range(joint.q_slice)}, on a loop"
     elif joint.nq == joint.nv == 1 and joint.q_start == joint.v_start:
         where = f"  [{joint.q_start}]"
     else:

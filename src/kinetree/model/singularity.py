@@ -10,10 +10,12 @@ articulated inertia, in units of the machine precision: a running error analysis
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
 from kinetree.algorithms.mass_matrix_product import mass_matrix_product
+from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
 from kinetree.recursion.mechanism import Mechanism
@@ -68,8 +70,13 @@ def _require_definite(mechanism: Mechanism) -> None:
 
     Scaled to a unit diagonal, M has eigenvalues that do not depend on units; those of a singular one are rounding.
     """
+    if mechanism in _definite:
+        return
     q = _configuration(mechanism, np.random.default_rng(1), 1.0)
-    (M,) = run(mass_matrix_product, mechanism, (), (q, np.eye(mechanism.nv)))
+    if mechanism.nv * len(mechanism.kinds) < _SMALL:
+        (M,) = run(mass_matrix_product, mechanism, (), (q, np.eye(mechanism.nv)))
+    else:
+        M = bind(mass_matrix_product, mechanism, (), "mass_matrix")(q, np.eye(mechanism.nv))
     scale = np.sqrt(np.diagonal(M))
     with np.errstate(all="ignore"):
         scaled = M / scale / scale[:, None]
@@ -78,6 +85,12 @@ def _require_definite(mechanism: Mechanism) -> None:
         column = int(np.argmin(scale)) if not scale.all() else int(np.argmax(np.abs(vectors[:, 0])))
         node = next(k for k in range(len(mechanism.kinds)) if mechanism.v_starts[k + 1] > column)
         raise SingularMechanismError(_message(mechanism, node))
+    _definite.add(mechanism)
+
+
+# mechanisms that have passed; and the number of products of M with a node that take as long as compiling them
+_definite: WeakSet[Mechanism] = WeakSet()
+_SMALL = 400
 
 
 class _Bounded(NamedTuple):

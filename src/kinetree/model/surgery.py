@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.model.aggregation import Constraint, Rate
 from kinetree.model.body import Body, Frame
-from kinetree.model.coupling import Coupling
 from kinetree.model.joint import Joint
+from kinetree.model.loop import Loop
 from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_placement
 from kinetree.spatial.fixed import apply, product
@@ -31,8 +32,9 @@ class Parts(Protocol):
         bodies: Sequence[Body],
         joints: Sequence[Joint],
         frames: Sequence[Frame],
-        couplings: Sequence[Coupling],
-        independent: Sequence[str],
+        constraints: Sequence[Constraint],
+        independent: Sequence[Rate],
+        near: Sequence[tuple[str, tuple[float, ...]]],
     ) -> None: ...
 
     name: str
@@ -41,8 +43,9 @@ class Parts(Protocol):
     joints: tuple[Joint, ...]
     fixed_joints: tuple[Joint, ...]
     extra_frames: tuple[Frame, ...]
-    couplings: tuple[Coupling, ...]
-    independent: tuple[str, ...]
+    joint_constraints: tuple[Constraint, ...]
+    independent: tuple[Rate, ...]
+    near: tuple[tuple[str, tuple[float, ...]], ...]
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -100,8 +103,12 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
         [*robot.bodies[:end], *new_bodies, *robot.bodies[end:]],
         [*old[:end], *new_joints, *old[end:]],
         [*robot.extra_frames, *new_frames],
-        [*robot.couplings, *(_renamed(coupling, prefix) for coupling in other.couplings)],
-        [*robot.independent, *(prefix + name for name in other.independent)],
+        [
+            *robot.joint_constraints,
+            *(_renamed(constraint, prefix, parent, place) for constraint in other.joint_constraints),
+        ],
+        [*robot.independent, *((prefix + name, component) for name, component in other.independent)],
+        [*robot.near, *((prefix + name, values) for name, values in other.near)],
     )
 
 
@@ -118,7 +125,7 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     R, p = at[:3, :3], at[:3, 3]
     load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
-    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *_coupled(robot))
+    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *_constrained(robot))
 
 
 def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
@@ -130,7 +137,7 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
     body, at = _carrier(robot, frame)
     new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
     frames = *robot.extra_frames, new
-    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *_coupled(robot))
+    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *_constrained(robot))
 
 
 def subtree(robot: _Model, body: str) -> _Model:
@@ -142,24 +149,45 @@ def subtree(robot: _Model, body: str) -> _Model:
     bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
     frames = [one for one in robot.extra_frames if one.body in kept]
     names = {joint.name for joint in joints}
-    couplings = [one for one in robot.couplings if names.intersection(one.joints)]
-    for coupling in couplings:
-        if not names.issuperset(coupling.joints):
-            outside = next(name for name in coupling.joints if name not in names)
-            raise InputError(
-                f"subtree({body!r}) would cut the coupling {coupling}: joint {outside!r} is not part of it. First lock "
-                "one of its joints with reduced()"
-            )
-    independent = [name for name in robot.independent if name in names]
-    return type(robot)(body, robot.gravity, bodies, joints, frames, couplings, independent)
+    constraints = [one for one in robot.joint_constraints if _touches(one, names, kept)]
+    for constraint in constraints:
+        whole = names.issuperset(constraint.joints) if not isinstance(constraint, Loop) else kept.issuperset(
+            constraint.bodies
+        )  # fmt: skip
+        if not whole:
+            fix = "Take the subtree of a body that carries all of it"
+            if not isinstance(constraint, Loop):
+                fix = "First lock one of its joints with reduced()"
+            raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
+    independent = [rate for rate in robot.independent if rate[0] in names]
+    near = [one for one in robot.near if one[0] in names]
+    return type(robot)(body, robot.gravity, bodies, joints, frames, constraints, independent, near)
 
 
-def _coupled(robot: Parts) -> tuple[Sequence[Coupling], Sequence[str]]:
-    return robot.couplings, robot.independent
+def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
+    if isinstance(constraint, Loop):
+        return bool(bodies.intersection(constraint.bodies))
+    return bool(joints.intersection(constraint.joints))
 
 
-def _renamed(coupling: Coupling, prefix: str) -> Coupling:
-    return replace(coupling, joints=tuple(prefix + name for name in coupling.joints))
+def _constrained(robot: Parts) -> tuple[Any, Any, Any]:
+    return robot.joint_constraints, robot.independent, robot.near
+
+
+def _renamed(
+    constraint: Constraint, prefix: str, parent: Callable[[str], str], place: Callable[[str, Array], Array]
+) -> Constraint:
+    """A constraint of a model that is attached to another."""
+    if not isinstance(constraint, Loop):
+        return replace(constraint, joints=tuple(prefix + name for name in constraint.joints))
+    first, second = constraint.bodies
+    return replace(
+        constraint,
+        name=prefix + constraint.name,
+        bodies=(parent(first), parent(second)),
+        first=place(first, constraint.first),
+        second=place(second, constraint.second),
+    )
 
 
 def joints_of(robot: Parts) -> list[Joint]:

@@ -18,6 +18,7 @@ from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
 
 #: A dimension of an argument: "q" or "v" (coordinates, by node or column), "m" (components of nodes' velocities),
+#: "joints" (velocities of all joints), "loops" (constraints that close loops),
 #: "frames" (by frame), "rows" (by row of a task), or a fixed length.
 Dimensions = tuple[str | int, ...]
 
@@ -104,6 +105,8 @@ class Algorithm:
             "q": mechanism.nq,
             "v": mechanism.nv,
             "m": mechanism.m_starts[-1],
+            "joints": mechanism.joint_starts[-1],
+            "loops": mechanism.loop_starts[-1],
             "frames": len(sites),
             "rows": rows,
         }

@@ -109,6 +109,8 @@ NODE = Entity(
         "q": lambda setup, k: setup.mechanism.q_starts[k],
         "v": lambda setup, k: setup.mechanism.v_starts[k],
         "m": lambda setup, k: setup.mechanism.m_starts[k],
+        "joints": lambda setup, k: setup.mechanism.joint_starts[k],
+        "loops": lambda setup, k: setup.mechanism.loop_starts[k],
     },
 )
 FRAME = Entity(

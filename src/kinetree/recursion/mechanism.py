@@ -83,6 +83,16 @@ class Mechanism:
         return tuple(accumulate((kind.dimension for kind in self.kinds), initial=0))
 
     @cached_property
+    def joint_starts(self) -> tuple[int, ...]:
+        """Index at which each node's joint velocities start among those of all joints, followed by their number."""
+        return tuple(accumulate((kind.joint_rates for kind in self.kinds), initial=0))
+
+    @cached_property
+    def loop_starts(self) -> tuple[int, ...]:
+        """Index at which each node's loop constraints start, followed by their number."""
+        return tuple(accumulate((kind.loop_rows for kind in self.kinds), initial=0))
+
+    @cached_property
     def column_parents(self) -> tuple[int, ...]:
         """For each degree of freedom, the next one towards the base, or −1 for none.
 

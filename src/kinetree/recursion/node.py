@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from kinetree.spatial.value import Array
 
 #: The port of the world, which moves like a rigid body. Fields of nodes with this port have the same types as the
@@ -97,7 +99,14 @@ class NodeKind(Protocol):
         """
 
     @property
-    def manifold(self) -> Manifold:
+    def joint_rates(self) -> int:
+        """Number of its joint velocities: nv, or more if they depend on each other."""
+
+    @property
+    def loop_rows(self) -> int:
+        """Number of constraints between its joints that q must satisfy."""
+
+    def manifold(self, parameters: Array) -> Manifold:
         """The manifold of the configuration: defines how velocities are added to it."""
 
     def weight(self, parameters: Array, q: Array) -> Any:
@@ -126,3 +135,48 @@ class NodeKind(Protocol):
 
     def potential(self, parameters: Array, q: Array) -> Any:
         """Energy stored in the node's own springs [J]."""
+
+    def coupling(self, parameters: Array, q: Array) -> Array:
+        """G, (joint_rates, nv): its joint velocities are G v."""
+
+    def coupling_drift(self, parameters: Array, q: Array, v: Array) -> Array:
+        """Ġ v, (joint_rates,)."""
+
+    def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
+        """Residuals φ of its constraints, (loop_rows,), and their derivatives K, (loop_rows, joint_rates)."""
+
+    def moved(self, parameters: Array, q: Array, step: Array) -> Array:
+        """Coordinates after each joint moved by its part of `step`, (joint_rates,), whether constraints hold or not."""
+
+
+class _Own(Protocol):
+    """What `Unconstrained` needs of a kind."""
+
+    @property
+    def nv(self) -> int: ...
+
+    def manifold(self, parameters: Array) -> Manifold: ...
+
+
+class Unconstrained:
+    """What kinds have in common whose joint velocities are all independent."""
+
+    @property
+    def joint_rates(self: _Own) -> int:
+        return self.nv
+
+    @property
+    def loop_rows(self) -> int:
+        return 0
+
+    def coupling(self: _Own, _parameters: Array, _q: Array) -> Array:
+        return np.eye(self.nv)
+
+    def coupling_drift(self: _Own, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(self.nv)
+
+    def loops(self: _Own, _parameters: Array, _q: Array) -> tuple[Array, Array]:
+        return np.zeros(0), np.zeros((0, self.nv))
+
+    def moved(self: _Own, parameters: Array, q: Array, step: Array) -> Array:
+        return self.manifold(parameters).integrate(q, step)

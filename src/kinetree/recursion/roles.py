@@ -5,7 +5,7 @@ Behind each role is a `Cell` of the engine, which stores the values; the roles e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,7 +38,7 @@ class Cell(Protocol):
         """Replace the value of a field."""
 
     def start(self, dimension: str) -> Any:
-        """Index at which the node's part of dimension "q", "v", "m" or "node" starts."""
+        """Index at which the node's part of a dimension such as "q", "v" or "node" starts."""
 
     def type_on_world(self, name: str) -> tuple[Any, ...] | None:
         """The type of the world's field of this name, if the node's must match it."""
@@ -95,7 +95,7 @@ class NodeRole:
     @property
     def manifold(self) -> Manifold:
         """The manifold of the node's configuration."""
-        return self._kind("manifold").manifold
+        return self._kind("manifold").manifold(self._cell.parameters)
 
     def weight(self, q: Array) -> Any:
         """A*(p, k): maps the parent's motion to the node. Also evaluates H and M of nodes where they depend on q."""
@@ -129,6 +129,22 @@ class NodeRole:
     def potential(self, q: Array) -> Any:
         """Energy stored in the node's own springs."""
         return self._kind("potential").potential(self._cell.parameters, q)
+
+    def coupling(self, q: Array) -> Array:
+        """G: joint velocities per independent velocity."""
+        return self._kind("coupling").coupling(self._cell.parameters, q)
+
+    def coupling_drift(self, q: Array, v: Array) -> Array:
+        """Ġ v: joint accelerations at zero independent accelerations."""
+        return self._kind("coupling_drift").coupling_drift(self._cell.parameters, q, v)
+
+    def loops(self, q: Array) -> tuple[Array, Array]:
+        """Residuals of loop constraints, and their derivatives with respect to joint velocities."""
+        return self._kind("loops").loops(self._cell.parameters, q)
+
+    def moved(self, q: Array, step: Array) -> Array:
+        """Coordinates after each joint moved by its part of a step, whether constraints hold or not."""
+        return self._kind("moved").moved(self._cell.parameters, q, step)
 
     def keep(self, name: str, value: Any) -> None:
         """Internal: store a quantity that depends on q in a field hidden from algorithms."""
@@ -196,11 +212,19 @@ class NodeRole:
         if dimension == "node":
             return (self._cell.start("node"), 0), None
         kind = self._kind(f"[…] over {dimension}")
-        lengths = {"q": kind.nq, "v": kind.nv, "m": kind.dimension}
-        if dimension not in lengths:
+        if dimension not in _LENGTHS:
             refuse(f"an index over {dimension} cannot be a node")
-        return (self._cell.start(dimension), 0), lengths[dimension]
+        return (self._cell.start(dimension), 0), _LENGTHS[dimension](kind)
 
+
+#: Length of a node's part of each dimension.
+_LENGTHS: dict[str, Callable[[NodeKind], int]] = {
+    "q": lambda kind: kind.nq,
+    "v": lambda kind: kind.nv,
+    "m": lambda kind: kind.dimension,
+    "joints": lambda kind: kind.joint_rates,
+    "loops": lambda kind: kind.loop_rows,
+}
 
 #: Names that nodes define besides their fields.
 SUPPLIED = frozenset(
@@ -214,6 +238,10 @@ SUPPLIED = frozenset(
         "resistance",
         "potential",
         "manifold",
+        "coupling",
+        "coupling_drift",
+        "loops",
+        "moved",
         "columns",
         "dimension",
         "keep",

@@ -70,6 +70,8 @@ Dimension("depth", lambda setup: max(setup.topology.depths, default=0) + 1)
 Dimension("q", lambda setup: setup.mechanism.nq)
 Dimension("v", lambda setup: setup.mechanism.nv)
 Dimension("m", lambda setup: setup.mechanism.m_starts[-1])  # components of the velocities of all nodes
+Dimension("joints", lambda setup: setup.mechanism.joint_starts[-1])  # velocities of all joints, independent or not
+Dimension("loops", lambda setup: setup.mechanism.loop_starts[-1])  # constraints that close loops
 Dimension("frames", lambda setup: len(setup.sites))
 Dimension("sorted_rows", lambda setup: setup.rows.count)
 Dimension("rows", lambda setup: setup.rows.task_row_count)

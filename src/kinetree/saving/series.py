@@ -28,6 +28,11 @@ def unfolded(model: Model) -> Model:
     bodies: list[Body] = []
     joints: list[Joint] = []
     taken = set(model.frames)
+    for cluster in model.clusters:
+        if cluster.follows is None:
+            raise ModelError(
+                f"neither URDF nor MJCF can describe {cluster.constraints[0]} as it is here, without slack"
+            )
     for joint in model.joints:
         if joint.node is not None:
             raise ModelError(f"{joint.name!r} is a general node, which neither URDF nor MJCF can describe")
@@ -61,7 +66,8 @@ def unfolded(model: Model) -> Model:
             bodies.append(solid if last else Body(child, parent, part.name, 0.0, np.zeros(3), np.zeros((3, 3))))
             joints.append(part)
             parent, placement = child, np.eye(4)
-    return Model(model.name, model.gravity, bodies, joints, model.extra_frames, model.couplings, model.independent)
+    own = model.name, model.gravity, bodies, joints, model.extra_frames
+    return Model(*own, model.joint_constraints, model.independent, model.near)
 
 
 def _axis(joint: Joint, part: int) -> Array:

@@ -35,13 +35,14 @@ class Coordinate:
 
 def coordinates(joint: Joint) -> tuple[Coordinate, ...]:
     """The sliders of a joint: its coordinates, with roll, pitch and yaw in place of a quaternion."""
-    if joint.nq == joint.nv:
-        names = [joint.name] if joint.nq == 1 else [f"{joint.name} {i}" for i in range(joint.nq)]
+    if joint.type.nq == joint.type.nv:
+        count = joint.type.nq
+        names = [joint.name] if count == 1 else [f"{joint.name} {i}" for i in range(count)]
         return tuple(
             _bounded(name, low, high, _TURN if angle else _LENGTH)
             for name, low, high, angle in zip(names, joint.limits.lower, joint.limits.upper, joint.type.angles)
         )
-    lengths = [Coordinate(f"{joint.name} {axis}", -_LENGTH, _LENGTH) for axis in "xyz"[: joint.nq - 4]]
+    lengths = [Coordinate(f"{joint.name} {axis}", -_LENGTH, _LENGTH) for axis in "xyz"[: joint.type.nq - 4]]
     turns = [Coordinate(f"{joint.name} {name}", -_TURN, _TURN) for name in ("roll", "pitch", "yaw")]
     return (*lengths, *turns)
 
@@ -54,7 +55,7 @@ def _bounded(label: str, lower: float, upper: float, reach: float) -> Coordinate
 
 def values_of(joint: Joint, q: Array) -> Array:
     """Slider values of a joint at its configuration, (nq,)."""
-    if joint.nq == joint.nv:
+    if joint.type.nq == joint.type.nv:
         return q
     R = matrix_of(q[-4:])
     pitch = math.asin(min(max(-R[2, 0], -1.0), 1.0))
@@ -64,7 +65,7 @@ def values_of(joint: Joint, q: Array) -> Array:
 
 def configuration_of(joint: Joint, values: Array) -> Array:
     """The configuration of a joint, (nq,), from its slider values."""
-    if joint.nq == joint.nv:
+    if joint.type.nq == joint.type.nv:
         return values
     about_x, about_y, about_z = (exp_quaternion(angle * axis) for angle, axis in zip(values[-3:], np.eye(3)))
     return np.concatenate([values[:-3], multiply(multiply(about_z, about_y), about_x)])
@@ -82,7 +83,7 @@ class Sliders:
     def __init__(self, gui: Any, robot: Model, moved: Callable[[Joint, Array], None]) -> None:
         self._handles: list[tuple[Joint, list[Any]]] = []
         q = robot.neutral()
-        for joint in robot.joints:
+        for joint in (joint for joint in robot.joints if joint.nv):  # others follow
             values = values_of(joint, q[joint.q_slice])
             handles = [_slider(gui, one, float(value)) for one, value in zip(coordinates(joint), values)]
             for handle in handles:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.errors import InputError, KinetreeError
+from kinetree.errors import InputError, KinetreeError, LoopError
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
@@ -220,6 +220,10 @@ class View:
         with self._lock:
             q = self._q.copy()
             q[joint.q_slice] = own
+            try:
+                q = self.robot.close(q)
+            except LoopError:  # the joint cannot go there
+                return
             draw(self._scene, self._overlays, q, self._ellipsoids, self._forces, self._center_of_mass)
             self._q = q
         self._tell()

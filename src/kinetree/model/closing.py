@@ -1,0 +1,174 @@
+"""Closes the loops of a cluster once, when a model is built, and chooses its independent rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kinetree.errors import LoopError, ModelError
+from kinetree.model.aggregation import Cluster, Rate
+from kinetree.model.cluster import ClusterKind
+from kinetree.model.joint import Joint
+from kinetree.spatial.value import Array
+
+#: Residuals of closed loops [m or rad].
+CLOSED = 1e-10
+# Newton steps, of at most this size [rad or m]
+_STEPS, _LONGEST = 100, 0.5
+# singular values below this fraction of the largest are rounding
+_RANK = 1e-9
+# closed configurations at which choices of independent rates are compared, and how far apart they are [rad or m]
+_SAMPLES, _SPREAD = 6, 0.3
+
+
+class Closed(NamedTuple):
+    """A cluster with closed loops.
+
+    Attributes:
+        q: Coordinates of its joints.
+        independent: The independent rates.
+    """
+
+    q: Array
+    independent: tuple[Rate, ...]
+
+
+def closed(
+    cluster: Cluster, kind: ClusterKind, parameters: Array, joints: Sequence[Joint], q: Array, wanted: Sequence[Rate]
+) -> Closed:
+    """Close the loops of a cluster near a configuration, with the least change, and choose its independent rates.
+
+    Args:
+        cluster: The cluster.
+        kind: Its formulas.
+        parameters: Its constants.
+        joints: Its joints, in order.
+        q: Where to start.
+        wanted: Rates that the user chose, of any joints.
+
+    Raises:
+        LoopError: If the loops cannot be closed from there.
+        ModelError: If the user's choice is impossible.
+    """
+    rates = [(joint.name, i) for joint in joints for i in range(joint.type.nv)]
+    named = [rate for rate in wanted if rate in rates]
+    fixed = [rates.index(rate) for rate in named]
+    q, residual = _newton(kind, parameters, q, fixed)
+    if residual > CLOSED:
+        q, residual = _newton(kind, parameters, q, [])
+    if residual > CLOSED:
+        raise LoopError(_worst(cluster, kind, parameters, q), residual, (), "a start nearer to it, build(near={…})")
+    shown = ", ".join(map(str, cluster.constraints[:3]))
+    if fixed:
+        K = kind.loops(parameters, q)[1].astype(float)
+        if len(fixed) == len(rates) - _rank(K) and least_pivot(K, fixed) > _RANK * np.abs(K).max():
+            return Closed(q, tuple(rates[i] for i in sorted(fixed)))
+    rng = np.random.default_rng(0)
+    samples = [q]
+    for _ in range(4 * _SAMPLES):
+        start = kind.series.integrate(q, _SPREAD * rng.standard_normal(kind.joint_rates))
+        other, off = _newton(kind, parameters, start, [])
+        if off <= CLOSED:
+            samples.append(other)
+        if len(samples) == _SAMPLES:
+            break
+    matrices = [kind.loops(parameters, sample)[1].astype(float) for sample in samples]
+    rank = max(_rank(K) for K in matrices)
+    free = len(rates) - rank
+    if free == 0:
+        raise ModelError(f"{shown}: the loop leaves none of its joints any freedom; weld its bodies with fixed joints")
+    if len(named) > free:
+        raise ModelError(
+            f"{_listed(named)} cannot all be independent: {shown} leaves {free} of {len(rates)} joint rates free"
+        )
+    choice = _chosen(matrices, fixed, free, [i for i, rate in enumerate(rates) if _driven(joints, rate)])
+    if choice is None:
+        raise ModelError(
+            f"{_listed(named)} cannot be chosen as independent: {shown} determines other joints only if one of them "
+            "depends on the rest. Choose others, or let Kinetree choose"
+        )
+    return Closed(q, tuple(rates[i] for i in choice))
+
+
+def _driven(joints: Sequence[Joint], rate: Rate) -> bool:
+    joint = next(joint for joint in joints if joint.name == rate[0])
+    return bool(joint.armature[rate[1]])
+
+
+def _listed(rates: Sequence[Rate]) -> str:
+    return ", ".join(repr(name) for name in dict.fromkeys(name for name, _ in rates))
+
+
+def _newton(kind: ClusterKind, parameters: Array, q: Array, hold: Sequence[int]) -> tuple[Array, float]:
+    """Newton's method with the least change of all joints but those held; the configuration and its residual."""
+    moving = [i for i in range(kind.joint_rates) if i not in hold]
+    residual = np.inf
+    for _ in range(_STEPS):
+        phi, K = (part.astype(float) for part in kind.loops(parameters, q))
+        before, residual = residual, float(np.abs(phi).max())
+        if residual < 1e-15 or (residual < CLOSED and residual >= before):
+            break
+        step = np.zeros(kind.joint_rates)
+        step[moving] = np.linalg.lstsq(K[:, moving], -phi, rcond=_RANK)[0]
+        step *= min(1.0, _LONGEST / max(np.abs(step).max(), 1e-300))
+        q = kind.series.integrate(q, step).astype(float)
+    return q, residual
+
+
+def _worst(cluster: Cluster, kind: ClusterKind, parameters: Array, q: Array) -> str:
+    """The constraint with the largest residual, in words."""
+    phi, start, sizes = kind.loops(parameters, q)[0].astype(float), 0, []
+    for closure in kind.closures:
+        sizes.append(np.abs(phi[start : start + closure.rows]).max())
+        start += closure.rows
+    return str(cluster.constraints[int(np.argmax(sizes))])
+
+
+def _rank(K: Array) -> int:
+    values = np.linalg.svd(K, compute_uv=False)
+    return int((values > _RANK * max(values[0], 1e-300)).sum())
+
+
+def least_pivot(K: Array, independent: Sequence[int]) -> float:
+    """The least singular value of the columns of the dependent rates."""
+    dependent = [i for i in range(K.shape[1]) if i not in set(independent)]
+    return float(np.linalg.svd(K[:, dependent], compute_uv=False)[-1]) if dependent else np.inf
+
+
+def _chosen(matrices: Sequence[Array], fixed: Sequence[int], free: int, driven: Sequence[int]) -> list[int] | None:
+    """Independent rates for which the others are determined best, at the worst of several configurations.
+
+    Args:
+        matrices: K at these configurations.
+        fixed: Rates that must be independent.
+        free: Their number.
+        driven: Rates of joints with a rotor, which are preferred.
+    """
+    scale = max(float(np.abs(K).max()) for K in matrices)
+    candidates: list[list[int]] = []
+    for preferred in ([*driven], []):
+        for K in matrices:
+            chosen = list(fixed)
+            for pool in (preferred, range(K.shape[1])):
+                while len(chosen) < free:
+                    best = max((i for i in pool if i not in chosen), key=lambda i: _kept(K, [*chosen, i]), default=None)
+                    if best is None or (pool is preferred and _kept(K, [*chosen, best]) < 1e-6 * scale):
+                        break
+                    chosen.append(best)
+            candidates.append(sorted(chosen))
+    # generic configurations decide; the first may be singular
+    worst = [min(least_pivot(K, each) for K in (matrices[1:] or matrices)) for each in candidates]
+    preferred_best = max(range(len(candidates)), key=lambda i: worst[i])
+    with_motors = [i for i in range(len(matrices)) if worst[i] > 1e-3 * worst[preferred_best]]
+    best = max(with_motors, key=lambda i: worst[i]) if driven and with_motors else preferred_best
+    return candidates[best] if worst[best] > _RANK * scale else None
+
+
+def _kept(K: Array, independent: Sequence[int]) -> float:
+    """How well the remaining columns still span what K spans: its least significant singular value."""
+    rank = _rank(K)
+    dependent = [i for i in range(K.shape[1]) if i not in set(independent)]
+    values = np.linalg.svd(K[:, dependent], compute_uv=False) if dependent else np.zeros(0)
+    return float(values[rank - 1]) if len(values) >= rank > 0 else 0.0

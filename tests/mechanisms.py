@@ -1,0 +1,90 @@
+"""Mechanisms with closed loops and coupled joints: recorded ones, and small ones that tests share."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kinetree as kt
+
+_FILE = Path(__file__).parent / "oracles" / "mechanisms.json"
+
+
+@cache
+def recorded() -> dict[str, Any]:
+    """The recorded mechanisms by name, with states and results."""
+    found = json.loads(_FILE.read_text())["mechanisms"]
+    return {one["name"]: one for one in found}
+
+
+def positions(one: Any) -> dict[str, Any]:
+    """Coordinates of all joints, by body."""
+    found, start = {}, 0
+    for body in one["bodies"]:
+        count = 7 if body["joint"] == "floating" else 1
+        values = one["state"]["q"][start : start + count]
+        found[body["name"]], start = values if count > 1 else values[0], start + count
+    return found
+
+
+def described(one: Any) -> kt.Builder:
+    """A builder with all bodies and constraints of a recorded mechanism."""
+    builder = kt.Builder(one["name"], gravity=one["gravity"])
+    for body in one["bodies"]:
+        builder.add_body(
+            body["name"],
+            parent=body["parent"],
+            joint=body["joint"],
+            placement=(body["R"], body["p"]),
+            axis=None if body["joint"] == "floating" else body["axis"],
+            mass=body["mass"],
+            com=body["com"],
+            inertia=body["inertia"],
+            armature=body["armature"],
+        )
+    for i, constraint in enumerate(one["constraints"]):
+        if constraint["type"] == "couple":
+            if "terms" in constraint:
+                builder.couple(constraint["terms"], offset=constraint["offset"])
+            elif len(constraint["poly"]) == 2:
+                offset, ratio = constraint["poly"]
+                builder.couple(constraint["follower"], to=constraint["leader"], ratio=ratio, offset=offset)
+            else:
+                builder.couple(constraint["follower"], to=constraint["leader"], poly=constraint["poly"])
+            continue
+        ends = f"a{i}", f"b{i}"
+        for end, body, point in zip(ends, ("a", "b"), ("pa", "pb"), strict=True):
+            builder.add_frame(end, body=constraint[body], placement=(np.eye(3), constraint[point]))
+        length = {"length": constraint["length"]} if constraint["type"] == "distance" else {}
+        getattr(builder, constraint["type"])(*ends, **length)
+    return builder
+
+
+@cache
+def built(name: str) -> kt.Model:
+    """A recorded mechanism, closed near its recorded state."""
+    one = recorded()[name]
+    return described(one).independent(*one["independent"]).build(near=positions(one))
+
+
+def four_bar(crank: float = 0.3, coupler: float = 0.9, rocker: float = 0.7, ground: float = 1.0) -> kt.Builder:
+    """A crank-rocker in the x-y plane, closed between "tip" of the coupler and "pin" of the rocker."""
+    builder = kt.Builder("four-bar", gravity=(0.0, -9.81, 0.0))
+    lengths = {"crank": crank, "coupler": coupler, "rocker": rocker}
+    places = {"crank": ("world", 0.0), "coupler": ("crank", crank), "rocker": ("world", ground)}
+    for name, length in lengths.items():
+        parent, x = places[name]
+        inertia = length**2 / 12.0 * np.diag([1e-3, 1.0, 1.0])
+        at = np.eye(3), (x, 0.0, 0.0)
+        builder.add_body(name, parent=parent, placement=at, mass=1.0, com=(length / 2, 0.01, 0.0), inertia=inertia)
+    builder.add_frame("tip", body="coupler", placement=(np.eye(3), (coupler, 0.0, 0.0)))
+    builder.add_frame("pin", body="rocker", placement=(np.eye(3), (rocker, 0.0, 0.0)))
+    return builder
+
+
+#: A guess near which the default four-bar closes.
+NEAR = {"crank": 0.8, "coupler": -0.2, "rocker": 1.6}

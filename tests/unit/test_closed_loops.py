@@ -1,0 +1,408 @@
+"""Closed loops: coordinates, closing, branches, singularities, forces, derivatives, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, LoopError, ModelError, UnknownNameError, UnsupportedError
+from tests.mechanisms import NEAR, built, four_bar
+from tests.tolerance import assert_close
+
+ENGINES = ("reference", "native")
+J = np.diag([1e-3, 2e-3, 3e-3])
+STEP = 1e-30
+
+
+@pytest.fixture(scope="module")
+def bar() -> kt.Model:
+    return four_bar().connect("tip", "pin").independent("crank").build(near=NEAR)
+
+
+def suspended() -> kt.Model:
+    """A floating base; on it a plate held by a ball joint, a rod with ball joints at both ends, and a driven crank.
+
+    The plate carries an arm, and the crank's rotor is geared. The rod's spin is free.
+    """
+    solid = {"mass": 0.5, "com": (0.05, 0.02, 0.01), "inertia": J}
+    builder = kt.Builder("suspended")
+    builder.add_body("base", joint="floating", mass=4.0, com=(0.05, -0.02, 0.1), inertia=30 * J)
+    builder.add_body("plate", parent="base", axis=(0, 1, 0), placement=(np.eye(3), (0.0, 0.0, 0.4)), **solid)
+    builder.add_body("arm", parent="plate", axis=(1, 2, 2), placement=(np.eye(3), (0.1, 0.1, 0.0)), **solid)
+    builder.add_body("crank", parent="base", axis=(0, 1, 0), armature=0.03, **solid)
+    builder.add_body("rod", parent="crank", joint="spherical", placement=(np.eye(3), (0.1, 0.0, 0.0)), **solid)
+    builder.add_frame("top", body="rod", placement=(np.eye(3), (0.0, 0.0, 0.4)))
+    builder.add_frame("knob", body="plate", placement=(np.eye(3), (0.1, 0.0, 0.0)))
+    builder.connect("top", "knob")
+    builder.add_rotor("crank", ratio=9.0, mass=0.2, inertia=J, axis=(0, 0, 1))
+    return builder.independent("crank", ("rod", 2)).build(near={"crank": 0.1})
+
+
+@pytest.fixture(scope="module")
+def rig() -> kt.Model:
+    return suspended()
+
+
+@pytest.fixture(scope="module")
+def state(rig: kt.Model) -> Any:
+    rng = np.random.default_rng(2)
+    q = rig.integrate(rig.neutral(), 0.1 * rng.normal(size=rig.nv))
+    return q, rng.normal(size=rig.nv), rng.normal(size=rig.nv)
+
+
+# -- coordinates -------------------------------------------------------------------------------------------------------
+
+
+def test_q_holds_all_joints_and_v_the_independent_ones(bar: kt.Model, rig: kt.Model) -> None:
+    assert (bar.nq, bar.nv) == (3, 1)
+    assert [joint.nv for joint in bar.joints] == [1, 0, 0]
+    assert "revolute rocker_joint  q[2], on a loop" in str(bar)
+    q = bar.neutral()
+    assert_close(bar.pose(q, "tip")[:3, 3], bar.pose(q, "pin")[:3, 3], 1e-14)
+    assert q[0] == 0.8  # independent joints are held at the guess
+    # the base, the crank, the rod's spin and the arm; plate, rod and rotor follow
+    assert (rig.nq, rig.nv) == (7 + 1 + 1 + 1 + 4 + 1, 6 + 1 + 1 + 1)
+    assert rig.joint("rod_joint").independent == (2,)
+    assert bar.q_to_dict(q).keys() == {"crank_joint", "coupler_joint", "rocker_joint"}
+    assert bar.v_to_dict([1.0]).keys() == {"crank_joint"}
+
+
+def test_configurations_from_dictionaries_are_closed(bar: kt.Model) -> None:
+    q = bar.q_from_dict({"crank_joint": 1.2})
+    assert q[0] == 1.2
+    assert bar.loops(q)[0].residual < 1e-13
+    by_rocker = bar.q_from_dict({"rocker_joint": q[2]})
+    assert_close(by_rocker, q, 1e-12)
+
+
+def test_random_configurations_are_closed_and_on_one_branch(bar: kt.Model) -> None:
+    q = bar.random_configuration(0, (40,))
+    (loop,) = bar.loops(q)
+    assert np.all(loop.residual < 1e-10)
+    assert q.shape == (40, 3)
+    np.testing.assert_array_equal(bar.random_configuration(0, (40,)), q)
+    assert np.ptp(np.cos(q[:, 0])) > 1.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_integrate_stays_closed_and_difference_is_its_inverse(rig: kt.Model, state: Any, engine: str) -> None:
+    q, v, _ = state
+    moved = rig.integrate.engine(engine)(q, v, 0.05)
+    assert rig.loops(moved)[0].residual < 1e-13
+    back = rig.difference(q, moved)
+    spin = rig.joint("rod_joint").v_start
+    keep = [i for i in range(rig.nv) if i != spin]  # one component of a ball joint is a rate, not a coordinate
+    assert_close(back[keep], 0.05 * v[keep], 1e-12)
+    assert_close(rig.integrate(q, np.zeros(rig.nv)), rig.normalize(q), 1e-14)
+
+
+def test_a_full_turn_keeps_its_branch(bar: kt.Model) -> None:
+    q, branches = bar.neutral(), set()
+    for _ in range(126):
+        q = bar.integrate(q, [1.0], 0.05)
+        branches.add(float(bar.loops(q)[0].branch))
+    assert abs(q[0] - 0.8 - 6.3) < 1e-12
+    assert len(branches) == 1
+    assert bar.loops(q)[0].residual < 1e-13
+
+
+def test_steps_that_no_loop_can_follow_give_nan_in_that_sample() -> None:
+    rocker = four_bar().connect("tip", "pin").independent("rocker").build(near=NEAR)
+    q = np.stack([rocker.q_from_dict({"crank_joint": 2.0})] * 2)
+    moved = rocker.integrate(q, np.array([[0.01], [2.5]]))  # a rocker cannot turn that far
+    assert np.isfinite(moved[0]).all()
+    assert np.isnan(moved[1]).all()
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+def test_close_holds_what_it_is_told(bar: kt.Model) -> None:
+    closed = bar.q_from_dict({"crank_joint": 2.0})
+    rng = np.random.default_rng(3)
+    guess = closed + 0.1 * rng.normal(size=(20, 3))
+    q = bar.close(guess)
+    np.testing.assert_array_equal(q[:, 0], guess[:, 0])
+    assert np.all(bar.loops(q)[0].residual < 1e-12)
+    q = bar.close(guess, hold=("rocker",))
+    np.testing.assert_array_equal(q[:, 2], guess[:, 2])
+    # with nothing held, the change is the least to first order: normal to the loop's motion
+    near = closed + 1e-5 * rng.normal(size=3)
+    change = bar.close(near, hold=()) - near
+    assert abs(change @ bar.coupling(closed)[:, 0]) < 1e-9
+    assert_close(bar.close(closed), closed, 1e-15)
+
+
+def test_loops_that_cannot_close_name_loop_residual_and_samples(bar: kt.Model) -> None:
+    rocker = bar.with_independent("rocker")
+    q = np.stack([bar.neutral()] * 3)
+    q[1, 2] = 3.1
+    with pytest.raises(
+        LoopError, match="connect 'tip–pin' between 'coupler' and 'rocker' cannot be closed in samp"
+    ) as e:
+        rocker.close(q)
+    assert e.value.samples == ((1,),)
+    assert e.value.residual > 1e-3
+    assert pickle.loads(pickle.dumps(e.value)).loop == e.value.loop
+    with pytest.raises(LoopError, match="stays open by .*. Try a start nearer to it, build.near="):
+        four_bar(crank=0.1, coupler=0.2).connect("tip", "pin").build()
+    with pytest.raises(UnknownNameError, match="no moving joint is called 'ghost'"):
+        bar.close(q[0], hold=["ghost"])
+    with pytest.raises(InputError, match="hold is a list of joint names"):
+        bar.close(q[0], hold="crank")
+
+
+def test_both_branches_are_told_apart(bar: kt.Model) -> None:
+    q = bar.neutral()
+    other = bar.close(np.array([q[0], q[1] - 2.0, -q[2]]))
+    assert abs(other[2] - q[2]) > 1.0
+    assert float(bar.loops(other)[0].branch) == -float(bar.loops(q)[0].branch) != 0.0
+
+
+def test_singular_choices_are_reported_per_sample() -> None:
+    """A slider as input at the dead centre: another choice of independent joints helps."""
+    robot = built("slider_crank")
+    q = np.stack([robot.q_from_dict({"crank_joint": angle}) for angle in (0.7, 0.0)])
+    by_slider = robot.with_independent("slider")
+    assert not robot.loops(q)[0].singular.any()
+    (loop,) = by_slider.loops(q)
+    assert loop.singular.tolist() == [False, True]
+    assert loop.rank.tolist() == [2, 2]
+    assert loop.condition[1] > 1e9 > loop.condition[0]
+    v = np.ones((2, 1))
+    a = by_slider.forward_dynamics(q, v, 0.0 * v)
+    assert np.isfinite(a[0]).all()
+    assert not np.abs(a[1]).max() < 1e6  # NaN or huge
+    # away from it, both choices are the same motion
+    G = robot.coupling(q[0])[2, 0]
+    crank = robot.forward_dynamics(q[0], v[0] / G, [0.0])
+    assert_close(
+        by_slider.forward_dynamics(q[0], v[0], [0.0]), robot.joint_accelerations(q[0], v[0] / G, crank)[2:], 1e-11
+    )
+
+
+def test_stretched_parallelograms_lose_rank() -> None:
+    robot = four_bar(0.4, 0.8, 0.4, 0.8).connect("tip", "pin").independent("crank")
+    robot = robot.build(near={"crank": 0.3, "coupler": -0.3, "rocker": 0.3})
+    (loop,) = robot.loops(np.array([[0.3, -0.3, 0.3], [0.0, 0.0, 0.0]]))
+    assert loop.rank.tolist() == [2, 1]
+    assert loop.singular.tolist() == [False, True]
+
+
+def test_independent_joints_are_chosen_well() -> None:
+    # the crank can turn all the way, the rocker cannot
+    robot = four_bar().connect("tip", "pin").build(near=NEAR)
+    assert robot.nv == 1
+    assert not robot.loops(robot.neutral())[0].singular
+    armed = four_bar()
+    armed.add_body("motor", parent="rocker", armature=0.1, mass=0.1, inertia=J)
+    assert armed.connect("tip", "pin").build(near=NEAR).nv == 2
+    # joints with a rotor are preferred
+    driven = four_bar().connect("tip", "pin").build(near=NEAR).with_armature({"rocker_joint": 0.1})
+    assert [joint.name for joint in driven.joints if joint.nv] == ["rocker_joint"]
+
+
+def test_impossible_choices_are_refused(bar: kt.Model) -> None:
+    with pytest.raises(ModelError, match="'crank_joint', 'rocker_joint' cannot all be independent: connect.* 1 of"):
+        bar.with_independent("crank", "rocker")
+    with pytest.raises(UnknownNameError, match="no moving joint is called 'ghost'"):
+        bar.with_independent("ghost")
+    with pytest.raises(InputError, match="joint 'crank_joint' has 1 velocities; there is none with index 3"):
+        bar.with_independent(("crank", 3))
+    # a joint that the loop holds cannot be independent
+    stiff = four_bar()
+    stiff.add_body("slide", parent="rocker", joint="prismatic", axis=(0, 0, 1), mass=0.1, inertia=J)
+    stiff.add_frame("peg", body="slide", placement=(np.eye(3), (0.7, 0.0, 0.0)))
+    with pytest.raises(ModelError, match="'slide_joint' cannot be chosen as independent: connect"):
+        stiff.connect("tip", "peg").independent("slide").build(near=NEAR)
+    with pytest.raises(ModelError, match="the loop leaves none of its joints any freedom"):
+        truss()
+
+
+def truss() -> kt.Model:
+    """Two bars, hinged on the ground and to each other: a truss."""
+    builder = kt.Builder("truss")
+    builder.add_body("a", mass=1.0, inertia=J)
+    builder.add_body("b", placement=(np.eye(3), (1.0, 0.0, 0.0)), mass=1.0, inertia=J)
+    builder.add_frame("a_tip", body="a", placement=(np.eye(3), (0.7, 0.0, 0.0)))
+    builder.add_frame("b_tip", body="b", placement=(np.eye(3), (0.7, 0.0, 0.0)))
+    return builder.connect("a_tip", "b_tip").build(near={"a": 0.8, "b": 2.3})
+
+
+# -- dynamics ----------------------------------------------------------------------------------------------------------
+
+
+def test_constraint_derivatives_are_exact(rig: kt.Model, state: Any) -> None:
+    for robot, q in ((rig, state[0]), *((built(n), built(n).neutral()) for n in ("four_bar_weld", "rod_knee_on_base"))):
+        rng = np.random.default_rng(5)
+        joints = robot.mechanism.joint_starts[-1]
+        _, K = robot.loop_constraints(q)
+        step = rng.normal(size=joints)
+        moved = robot._move.engine("reference")(q.astype(complex), 1j * STEP * step)
+        assert_close(robot.loop_constraints.engine("reference")(moved)[0].imag / STEP, K @ step, 1e-12)
+        # G spans the null space of K, and K Ġv = −K̇ q̇
+        v = rng.normal(size=robot.nv)
+        assert_close(K @ robot.coupling(q), np.zeros((len(K), robot.nv)), 1e-13)
+        rates = robot.joint_rates(q, v)
+        along = robot._move.engine("reference")(q.astype(complex), 1j * STEP * rates)
+        drift = robot.loop_constraints.engine("reference")(along)[1].imag / STEP @ rates
+        assert_close(K @ robot.joint_accelerations(q, v, np.zeros(robot.nv)), -drift, 1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dynamics_are_those_of_the_tree_with_loop_forces(rig: kt.Model, state: Any, engine: str) -> None:
+    """Dense equations with multipliers, for a ball joint in the loop, armature, a geared rotor and a free base."""
+    q, v, _ = state
+    rng = np.random.default_rng(6)
+    tree, order = rig.spanning_tree, rig._order_of_the_tree
+    forces = rng.normal(size=len(order))
+    q_t, rates = rig.to_tree(q), rig.joint_rates(q, v)
+    K = rig.loop_constraints(q)[1][:, order]
+    assert K.shape == (4, 13)  # the rotor's coupling is part of the loop's cluster
+    M, h = tree.mass_matrix(q_t), tree.bias_forces(q_t, rates[order])
+    drift = K @ rig.joint_accelerations(q, v, np.zeros(rig.nv))[order]
+    n = len(order)
+    system = np.block([[M, K.T], [K, np.zeros((len(K), len(K)))]])
+    solved = np.linalg.solve(system, np.concatenate([forces[order] - h, drift]))
+    a = rig.forward_dynamics.engine(engine)(q, v, rig.joint_forces(q, forces))
+    assert_close(rig.joint_accelerations(q, v, a)[order], solved[:n], 1e-11)
+    tau = rig.inverse_dynamics.engine(engine)(q, v, a)
+    assert_close(tau, rig.joint_forces(q, forces), 1e-11)
+    G = rig.coupling(q)[order]
+    assert_close(rig.mass_matrix.engine(engine)(q), G.T @ M @ G, 1e-13)
+    assert_close(np.array(rig.energy.engine(engine)(q, v)), np.array(tree.energy(q_t, rates[order])), 1e-13)
+    for frame in ("knob", "top", "arm", "crank"):
+        assert_close(rig.pose.engine(engine)(q, frame), tree.pose(q_t, frame), 1e-14)
+        assert_close(rig.jacobian.engine(engine)(q, frame), tree.jacobian(q_t, frame) @ G, 1e-13)
+
+
+def test_loop_forces_balance_the_joints(bar: kt.Model) -> None:
+    robot = built("parallel_ankle")
+    q, v = robot.neutral(), np.array([0.3, -0.4])
+    forces = np.random.default_rng(7).normal(size=8)
+    a = robot.forward_dynamics(q, v, robot.joint_forces(q, forces))
+    loop = robot.loop_forces(q, v, a, forces)
+    _, K = robot.loop_constraints(q)
+    order = robot._order_of_the_tree
+    tree = robot.spanning_tree
+    needed = tree.inverse_dynamics(
+        robot.to_tree(q), robot.joint_rates(q, v)[order], robot.joint_accelerations(q, v, a)[order]
+    )
+    assert_close((K.T @ loop + forces)[order], needed, 1e-11)
+    assert bar.loop_forces(bar.neutral(), [1.0], [0.0], np.zeros(3)).shape == (3,)
+
+
+def test_derivatives_agree_with_complex_steps(rig: kt.Model, state: Any) -> None:
+    q, v, a = state
+    rng = np.random.default_rng(8)
+    dq, dv, da = rng.normal(size=(3, rig.nv))
+    tau = rig.inverse_dynamics(q, v, a)
+    moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * dq)
+    for function, x in ((rig.inverse_dynamics, a), (rig.forward_dynamics, tau)):
+        exact = function.engine("reference")(moved, v + 1j * STEP * dv, x + 1j * STEP * da).imag / STEP
+        assert_close(function.jvp.engine("reference")(q, v, x, dq, dv, da), exact, 1e-12)
+    assert_close(rig.inverse_dynamics.jvp(q, v, a, dq, dv, da), rig.inverse_dynamics.jvp.engine("reference")(
+        q, v, a, dq, dv, da), 1e-12)  # fmt: skip
+
+
+def test_linearized_loops(bar: kt.Model) -> None:
+    q, v, a = bar.neutral(), np.array([1.3]), np.array([-0.4])
+    moved = bar.integrate.engine("reference")(q.astype(complex), np.array([1j * STEP]))
+    exact = bar.inverse_dynamics.engine("reference")(moved, v, a).imag / STEP
+    L = bar.linearize(q, v, a=a)
+    assert_close(L.dq[:, 0], exact, 1e-12)
+    assert_close(L.da, bar.mass_matrix(q), 1e-14)
+    assert_close(bar.inverse_dynamics.vjp(q, v, a, [1.0]).dq, exact, 1e-12)
+
+
+def test_energy_is_conserved_over_a_simulation(bar: kt.Model) -> None:
+    q, v, tau, dt = bar.neutral(), np.array([2.0]), np.zeros(1), 1e-3
+    start = sum(bar.energy(q, v))
+    for _ in range(1000):
+        k1 = bar.forward_dynamics(q, v, tau)
+        middle = bar.integrate(q, v, dt / 2), v + dt / 2 * k1
+        k2 = bar.forward_dynamics(*middle, tau)
+        far = bar.integrate(q, middle[1], dt / 2), v + dt / 2 * k2
+        k3 = bar.forward_dynamics(*far, tau)
+        end = bar.integrate(q, far[1], dt), v + dt * k3
+        k4 = bar.forward_dynamics(*end, tau)
+        rate = (v + 2 * middle[1] + 2 * far[1] + end[1]) / 6
+        q, v = bar.integrate(q, rate, dt), v + dt * (k1 + 2 * k2 + 2 * k3 + k4) / 6
+    assert abs(sum(bar.energy(q, v)) - start) < 1e-8
+    assert bar.loops(q)[0].residual < 1e-13
+
+
+def test_power_balance(rig: kt.Model, state: Any) -> None:
+    """d/dt (kinetic + potential) = τ·v along the motion: the same as Ṁ − 2C skew."""
+    q, v, tau = state
+    a = rig.forward_dynamics(q, v, tau)
+    moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * v)
+    kinetic, potential = rig.energy.engine("reference")(moved, v + 1j * STEP * a)
+    assert_close((kinetic + potential).imag / STEP, tau @ v, 1e-12, scale=100.0)
+
+
+def test_batches_have_the_same_bits(bar: kt.Model) -> None:
+    q = bar.random_configuration(4, (9,))
+    v, tau = np.random.default_rng(4).normal(size=(2, 9, 1))
+    np.testing.assert_array_equal(
+        bar.forward_dynamics(q, v, tau), [bar.forward_dynamics(*each) for each in zip(q, v, tau, strict=True)]
+    )
+
+
+# -- other models ------------------------------------------------------------------------------------------------------
+
+
+def test_models_with_loops_are_values(bar: kt.Model) -> None:
+    again = pickle.loads(pickle.dumps(bar))
+    assert again == bar
+    assert hash(again) == hash(bar)
+    np.testing.assert_array_equal(again.neutral(), bar.neutral())
+    assert bar != bar.spanning_tree
+    assert bar.with_independent("rocker").with_independent("crank") == bar
+
+
+def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
+    hung = kt.zoo.chain(2).attach("tip", bar, (np.eye(3), (0.1, 0.2, 0.3)), prefix="x_")
+    assert hung.nv == 3
+    q = hung.q_from_dict({f"x_{name}": value for name, value in bar.q_to_dict(bar.neutral()).items()})
+    assert hung.loops(q)[0].residual < 1e-12
+    assert bar.with_payload("tip", 1.0).nv == 1
+    with pytest.raises(
+        InputError, match=r"subtree\('crank'\) would cut connect 'tip–pin' between 'coupler' and 'rocker'"
+    ):
+        bar.subtree("crank")
+    with pytest.raises(InputError, match="joint 'rocker_joint' is part of a loop, closed by connect 'tip–pin'"):
+        bar.reduced({"rocker_joint": 0.1})
+    with pytest.raises(InputError, match="joint 'rocker_joint' depends on others through a loop"):
+        bar.v_from_dict({"rocker_joint": 0.1})
+    for form in (kt.to_urdf, kt.to_mjcf):
+        with pytest.raises(ModelError, match="neither URDF nor MJCF can describe connect 'tip–pin'|soft"):
+            form(bar)
+
+
+def test_what_rigid_trees_have_is_refused_with_the_way_out(bar: kt.Model) -> None:
+    with pytest.raises(UnsupportedError, match="'cluster of crank, coupler, rocker' is not a rigid body"):
+        bar.coriolis_matrix(bar.neutral(), [0.0])
+
+
+def test_bad_loops_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"no frame .needed for connect 'ghost–pin'.* is called 'ghost'"):
+        four_bar().connect("ghost", "pin").build()
+    with pytest.raises(ModelError, match="both frames are fixed to the same body"):
+        four_bar().connect("tip", "coupler").build()
+    with pytest.raises(ModelError, match="a loop 'tip–pin' exists already; give name="):
+        four_bar().connect("tip", "pin").weld("tip", "pin")
+    with pytest.raises(ModelError, match=r"distance\(\): length must be positive"):
+        four_bar().distance("tip", "pin", length=0.0)
+    with pytest.raises(ModelError, match=r"hinge\(\): the axis is zero"):
+        four_bar().hinge("tip", "pin", axis=(0, 0, 0))
+    with pytest.raises(ModelError, match=r"connect\(\) takes names of two frames or bodies; got 3"):
+        four_bar().connect("tip", 3)  # type: ignore[arg-type]
+    builder = four_bar()
+    builder.add_body("extra", parent="rocker", joint="spherical", mass=1.0, inertia=J)
+    with pytest.raises(ModelError, match="near: joint 'extra' has shape"):
+        builder.connect("tip", "pin").build(near=NEAR | {"extra": [1.0, 2.0]})
