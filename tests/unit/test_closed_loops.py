@@ -385,7 +385,7 @@ def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
 
 
 def test_what_rigid_trees_have_is_refused_with_the_way_out(bar: kt.Model) -> None:
-    with pytest.raises(UnsupportedError, match="'cluster of crank, coupler, rocker' is not a rigid body"):
+    with pytest.raises(UnsupportedError, match="'cluster of crank, coupler, rocker' is a general node"):
         bar.coriolis_matrix(bar.neutral(), [0.0])
 
 

@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from kinetree.model.joints.series import Series
 from kinetree.spatial.least_squares import least_squares
 from kinetree.spatial.scalar import select
 from kinetree.spatial.value import Array
-
-if TYPE_CHECKING:
-    from kinetree.model.cluster import ClusterKind
 
 # Newton steps after the prediction: their errors are squared each time, so that a tenth of a radian vanishes
 _STEPS = 4
 # loops open by more than this fraction of their size after all steps are not closed [m or rad]
 _OPEN = 1e-8
+
+
+class Cluster(Protocol):
+    """The formulas of a cluster that its coordinates need."""
+
+    @property
+    def series(self) -> Series:
+        """The coordinates of all joints."""
+
+    @property
+    def joint_rates(self) -> int:
+        """Number of their rates."""
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """The independent rates."""
+
+    @property
+    def dependent(self) -> tuple[int, ...]:
+        """The others."""
+
+    def coupling(self, parameters: Array, q: Array) -> Array:
+        """All rates per independent rate."""
+
+    def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
+        """Residuals of the constraints, and their derivatives."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +53,7 @@ class LoopManifold:
         parameters: Its constants.
     """
 
-    kind: ClusterKind
+    kind: Cluster
     parameters: Array
 
     def integrate(self, q: Array, step: Array) -> Array:

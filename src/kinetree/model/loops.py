@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,8 +19,7 @@ from kinetree.model.joint import Joint
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
-if TYPE_CHECKING:
-    from kinetree.model.model import Model
+_Model = TypeVar("_Model", bound="Loops")
 
 # Newton steps of `close`, of at most this size [rad or m]
 _STEPS, _LONGEST = 60, 0.5
@@ -65,7 +64,22 @@ class Loops:
         @property
         def nq(self) -> int: ...
 
+        independent: tuple[Rate, ...]
+
         def neutral(self) -> Array: ...
+
+        def joint(self, name: str) -> Joint: ...
+
+        def q_to_dict(self, q: Any) -> dict[str, Array]: ...
+
+        def q_from_dict(self, values: Mapping[str, Any]) -> Array: ...
+
+        @property
+        def inverse_dynamics(self) -> Callable[..., Array]: ...
+
+        def _opened(self: _Model) -> _Model: ...
+
+        def _with_independent(self: _Model, rates: Sequence[Rate]) -> _Model: ...
 
     @quantity(algorithms.coupling)
     def coupling(self, q: ArrayLike, *, out: Array | None = None) -> Array:
@@ -165,15 +179,15 @@ class Loops:
         return found
 
     @property
-    def spanning_tree(self: Any) -> Model:
+    def spanning_tree(self: _Model) -> _Model:
         """The same bodies without loops and couplings: every joint has its own coordinates, depth first."""
-        known: Model | None = self.__dict__.get("_spanning_tree")
+        known: _Model | None = self.__dict__.get("_spanning_tree")
         if known is None:
             known = self._opened()
             self.__dict__["_spanning_tree"] = known
         return known
 
-    def to_tree(self: Any, q: ArrayLike) -> Array:
+    def to_tree(self, q: ArrayLike) -> Array:
         """The configuration of `spanning_tree`, (…, its nq), with all joints where they are at q.
 
         Args:
@@ -189,7 +203,7 @@ class Loops:
         order = [starts[joint.name] + i for joint in self.spanning_tree.joints for i in range(joint.nv)]
         return np.array(order, dtype=np.intp)
 
-    def with_independent(self: Any, *joints: str | tuple[str, int]) -> Model:
+    def with_independent(self: _Model, *joints: str | tuple[str, int]) -> _Model:
         """The same robot with other independent joints: the same q, another v.
 
         Args:
@@ -207,8 +221,7 @@ class Loops:
             if joint.child in cluster.bodies and any(self.joint(name).child in cluster.bodies for name, _ in rates)
         }
         kept = [rate for rate in self.independent if rate[0] not in touched]
-        model: Model = self._with_independent([*kept, *rates])
-        return model
+        return self._with_independent([*kept, *rates])
 
     def _drawn(self, draw: Callable[[], Array]) -> Array:
         """Random configurations with closed loops: independent joints are drawn, and drawn again where loops stay open.

@@ -83,8 +83,8 @@ class Algorithm:
         """
         if not self.any_node and mechanism.first_general is not None:
             raise UnsupportedError(
-                f"{name or self.name} exists for trees of rigid bodies only, and {mechanism.first_general!r} is not a "
-                "rigid body. inverse_dynamics and forward_dynamics, with jvp, vjp and linearize, mass_matrix and its "
+                f"{name or self.name} exists for trees of rigid bodies only, and {mechanism.first_general!r} is a "
+                "general node. inverse_dynamics and forward_dynamics, with jvp, vjp and linearize, mass_matrix and its "
                 "inverse, energy, pose, velocity, acceleration and jacobian take nodes of any kind; files with "
                 'mimic joints can be loaded with mimic="independent" or mimic="lock"'
             )
