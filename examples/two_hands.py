@@ -47,12 +47,12 @@ def main() -> float:
 
     # The grasp is a relative task: hands that hold one object do not move relative to each other. The motion of the
     # object is that of the left hand, seen along the axes of the world. Of the twelve rows only the last three move.
-    tasks = [kt.RelativeTask(*HANDS), "left_hand"]
+    tasks = robot.tasks([kt.RelativeTask(*HANDS), "left_hand"], reference="local_world_aligned")
     start, before = robot.pose(q, HANDS)[0, :3, 3], grasp(robot, q)
     slip = 0.0
     for i in range(round(DURATION / STEP)):
         height, speed, acceleration = lift(i * STEP)
-        space = robot.tasks(tasks, reference="local_world_aligned").at(q, v)
+        space = tasks.at(q, v)
         rates = space.jacobian @ v
         error = start + height * UP - robot.pose(q, HANDS)[0, :3, 3]
         lifting = acceleration * UP + 400.0 * error + 40.0 * (speed * UP - rates[9:])

@@ -24,7 +24,7 @@ def done(free_foot: bool = False) -> tuple[box.Experiment, simulation.Film]:
 @pytest.mark.parametrize("free_foot", [False, True])
 def test_what_it_must_show(free_foot: bool) -> None:
     """At the paper's 300 Hz, with the left foot held and free."""
-    setup, film = done(free_foot)
+    setup, film = done(True) if free_foot else done()
     found = box.figures(setup, film)
     waist = setup.robot.joint("waist_pitch")
     reached = float(film.q[:, waist.q_start].max()) - waist.limits.upper[0]
