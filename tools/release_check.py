@@ -31,6 +31,7 @@ EXTRAS = {
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
     "jax": "import kinetree.jax",
     "torch": "import kinetree.torch",
+    "identification": "import clarabel, scipy.sparse; import kinetree as kt; kt.identification.FRICTION",
     "dask": "import dask.array as da, zarr, kinetree as kt; kt.zoo.double_pendulum().bracket(da.ones(2))",
 }
 # A plain `torch` brings gigabytes of GPU libraries.

@@ -46,7 +46,7 @@ from kinetree.saving.urdf import to_urdf
 from kinetree.spatial.scalar import register_scalar
 
 if typing.TYPE_CHECKING:
-    from kinetree import control, simulation, viewer
+    from kinetree import control, identification, simulation, viewer
 
 __version__ = "0.1.0"
 
@@ -81,6 +81,7 @@ __all__ = [
     "from_mujoco",
     "from_pinocchio",
     "get_threads",
+    "identification",
     "interop",
     "load",
     "operational_space",
@@ -94,7 +95,7 @@ __all__ = [
 ]
 
 # Imported on first use: together they are a fifth of the time that `import kinetree` would take.
-_ON_FIRST_USE = ("control", "simulation", "viewer")
+_ON_FIRST_USE = ("control", "identification", "simulation", "viewer")
 
 
 def __getattr__(name: str) -> object:

@@ -166,6 +166,10 @@ class InfeasibleError(KinetreeError, ArithmeticError):
         return type(self), (self.rows, self.sample)
 
 
+class IdentificationError(KinetreeError, ArithmeticError):
+    """Measurements that no physically possible robot explains."""
+
+
 class SecondDerivativeError(KinetreeError, NotImplementedError):
     """JAX or PyTorch requested a second derivative."""
 

@@ -24,6 +24,7 @@ ALLOWED = {
     "two_arms": 1e-4,
     "squat": 1e-4,
     "quadruped": 1e-3,
+    "ten_million_samples": 5e-3,
 }
 
 

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("operational_space", "operators"),
     ("model",),
-    ("interop", "control", "jax", "saving", "simulation", "torch", "zoo"),
+    ("identification", "interop", "control", "jax", "saving", "simulation", "torch", "zoo"),
     ("loading",),
     ("viewer",),
     ("cli",),

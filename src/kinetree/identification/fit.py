@@ -1,0 +1,185 @@
+"""Fits a robot's inertial parameters and friction to measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinetree.errors import InputError
+from kinetree.identification import consistent as physical
+from kinetree.identification.base import BaseParameters, Factored, factored, named
+from kinetree.identification.parameters import Parameters
+from kinetree.identification.regression import Regression
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+#: Default of `tolerance`.
+TOLERANCE = 1e-8
+# how much weaker the prior is than the least excited combination of parameters
+_FAINT = 1e-5
+
+
+@dataclass(frozen=True)
+class InertialFit:
+    """Identified parameters.
+
+    Attributes:
+        robot: The model before identification.
+        parameters: Inertial parameters of all bodies, as `robot.inertial_parameters`, (bodies, 10).
+        friction: Identified terms of joints by name ("viscous", …), (nv,) each.
+        residual: Root mean square of the residuals, divided by `noise`: about 1 if the model and `noise` are right.
+        samples: Number of samples.
+        base: The combinations of parameters that the data determine.
+        consistent: Whether the parameters were constrained to be physically consistent.
+    """
+
+    robot: Model
+    parameters: Array
+    friction: dict[str, Array]
+    residual: float
+    samples: int
+    base: BaseParameters
+    consistent: bool
+
+    @property
+    def model(self) -> Model:
+        """The robot with the identified parameters, damping, dry friction and armature.
+
+        Raises:
+            ModelError: If they are not physical, which is possible without `consistent`; see
+                `Model.with_inertial_parameters(…, strict=False)`.
+        """
+        robot = self.robot.with_inertial_parameters(self.parameters)
+        for term, change in (("viscous", "with_damping"), ("coulomb", "with_friction"), ("armature", "with_armature")):
+            if term in self.friction:
+                robot = getattr(robot, change)(self.friction[term])
+        return robot
+
+    def predict(self, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> Array:
+        """Joint forces for a motion, with friction, (…, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+        """
+        robot, v, a = self.robot, np.asarray(v, dtype=float), np.asarray(a, dtype=float)
+        names = [body.name for body in robot.bodies]
+        usable = [i for i, name in enumerate(names) if name in robot.frames]
+        Y = robot.regressor(q, v, a, [names[i] for i in usable])
+        tau: Array = np.tensordot(Y, self.parameters[usable], 2)
+        terms = {"viscous": v, "coulomb": np.sign(v), "offset": np.ones_like(v), "armature": a}
+        friction = {"armature": Parameters.of(robot, None, ()).armature, **self.friction}
+        for term, value in friction.items():
+            tau = tau + value * terms[term]
+        return tau
+
+
+def fit_inertial_parameters(
+    robot: Model | Regression,
+    q: Any = None,
+    v: Any = None,
+    a: Any = None,
+    tau: Any = None,
+    *,
+    bodies: Iterable[str] | None = None,
+    friction: Iterable[str] = (),
+    noise: Any = 1.0,
+    prior_deviation: float | None = None,
+    consistent: bool = True,
+    tolerance: float = TOLERANCE,
+) -> InertialFit:
+    """Inertial parameters and friction that explain measured joint forces best, in the least-squares sense.
+
+    Samples are reduced block by block to a small triangular matrix, so that memory does not grow with their number.
+    Dask arrays are reduced by their scheduler or cluster.
+
+    Parameters that the data do not determine stay as close as possible to those of `robot`.
+
+    Args:
+        robot: The model before identification; or a `Regression` to which samples have been added.
+        q: Configurations, (…, nq).
+        v: Joint velocities, (…, nv).
+        a: Joint accelerations, (…, nv).
+        tau: Measured joint forces, (…, nv) [N m or N].
+        bodies: Bodies to identify; by default all that have mass.
+        friction: Terms to identify for each joint with one degree of freedom: "viscous" (times v), "coulomb" (times
+            sign(v)), "offset" (constant), "armature" (times a).
+        noise: Standard deviation of the measured forces, one number or (nv,) [N m or N].
+        prior_deviation: Standard deviation of the parameters around those of `robot`, relative to the mass and size of
+            the body; None if nothing is known, except that bodies are physical.
+        consistent: Whether all bodies must be physically possible: a positive definite pseudo-inertia, and no negative
+            friction. Needs the extra `identification`.
+        tolerance: Combinations of parameters that are excited less than this, relative to others, count as
+            unidentifiable.
+
+    Raises:
+        InputError: If shapes are wrong, samples are missing or not finite, or nothing is excited.
+        IdentificationError: If there are no physically consistent parameters.
+    """
+    given = (q, v, a, tau)
+    if isinstance(robot, Regression):
+        if any(each is not None for each in given) or bodies is not None or tuple(friction) or noise != 1.0:
+            raise InputError("a Regression has its own samples, bodies, friction and noise; give them to it instead")
+        regression = robot
+    else:
+        if any(each is None for each in given):
+            raise InputError("fit_inertial_parameters needs q, v, a and tau, or a Regression that has them")
+        regression = Regression(robot, bodies=bodies, friction=friction, noise=noise).add(*given)
+    if not 0.0 < tolerance < 1.0:
+        raise InputError(f"tolerance is a fraction between 0 and 1, got {tolerance!r}")
+    if prior_deviation is not None and not 0.0 < prior_deviation < np.inf:
+        raise InputError(f"prior_deviation is a positive number or None, got {prior_deviation!r}")
+    unknowns, R = regression.parameters, regression.R
+    split = factored(R[:, :-1], R[:, -1], tolerance)
+    if not len(split.right):
+        raise InputError("the samples excite no parameter: there are none, or the robot does not move")
+    theta = _solved(unknowns, split, prior_deviation, consistent)
+    error = split.triangle @ (split.matrix @ theta) - split.right
+    square = float(error @ error) + split.rest
+    parameters, terms = unknowns.split(theta)
+    return InertialFit(
+        unknowns.robot,
+        parameters,
+        terms,
+        float(np.sqrt(square / regression.rows)),
+        regression.rows // unknowns.robot.nv,
+        _base(unknowns, split, theta, square / max(1, regression.rows - len(split.right))),
+        consistent,
+    )
+
+
+def _solved(unknowns: Parameters, split: Factored, prior_deviation: float | None, consistent: bool) -> Array:
+    """All parameters, (p,)."""
+    prior, scales = unknowns.prior, unknowns.scales
+    A = split.triangle @ split.matrix
+    if prior_deviation is not None:
+        W = np.diag(1.0 / (prior_deviation * scales))
+    else:
+        # the prior decides only where the data do not
+        _, values, Vt = np.linalg.svd(A * scales)
+        W = _FAINT * float(values.min()) * Vt[len(values) :] / scales
+    if consistent:
+        return physical.solve(unknowns, A, split.right, W)
+    change = np.concatenate([A, W]) * scales
+    wanted = np.concatenate([split.right - A @ prior, np.zeros(len(W))])
+    # rows of A and W may differ by many orders of magnitude, so that no singular value is negligible
+    theta: Array = prior + scales * np.linalg.lstsq(change, wanted, rcond=0.0)[0]
+    return theta
+
+
+def _base(unknowns: Parameters, split: Factored, theta: Array, variance: float) -> BaseParameters:
+    names = unknowns.names
+    spread = np.linalg.inv(split.triangle)
+    unused = np.flatnonzero(~split.matrix.any(axis=0))
+    return BaseParameters(
+        named(names, split.matrix),
+        split.matrix,
+        split.matrix @ theta,
+        np.sqrt(variance * (spread * spread).sum(axis=1)),
+        tuple(names[i] for i in unused),
+    )
