@@ -40,7 +40,7 @@ def write_measurements(arm: kt.Model, samples: int, folder: str) -> None:
     da.compute(*(x.to_zarr(f"{folder}/{name}", compute=False) for name, x in arrays.items()))
 
 
-def main(samples: int = 20_000) -> float:
+def identify(samples: int) -> float:
     """Identify an arm; returns the largest error of its torques, relative to the largest torque."""
     arm = kt.zoo.humanoid24().subtree("left_shoulder_pitch_link")
     guess = arm
@@ -70,5 +70,10 @@ def main(samples: int = 20_000) -> float:
     return error
 
 
+def main() -> float:
+    """The same with fewer samples."""
+    return identify(20_000)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
+    identify(int(sys.argv[1])) if len(sys.argv) > 1 else main()

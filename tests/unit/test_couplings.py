@@ -308,9 +308,7 @@ def test_bad_couplings_are_refused() -> None:
         three().couple("ghost", to="a", ratio=2.0).build()
     with pytest.raises(ModelError, match="a rotor drives a joint with one coordinate; 'b' is spherical"):
         three(b="spherical").add_rotor("b", ratio=2.0, mass=1.0)
-    with pytest.raises(
-        ModelError, match=r"independent\(\) takes names of joints, or pairs of a name and an index"
-    ):
+    with pytest.raises(ModelError, match=r"independent\(\) takes names of joints, or pairs of a name and an index"):
         three().independent(3)  # type: ignore[arg-type]
     # said twice, a coupling is redundant
     assert three().couple("a", to="b", ratio=2.0).couple({"b": 2.0, "a": -1.0}).build().nv == 2

@@ -28,20 +28,15 @@ ALLOWED = {
     "quadruped": 1e-3,
     "ten_million_samples": 5e-3,
 }
-
-
+#: What some of them need besides the library.
 NEEDED = {"ten_million_samples": ("dask.array", "distributed", "zarr", "clarabel")}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-<<<<<<< HEAD
 def test_example(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It runs, says something, does what it says, and draws its picture if it has one."""
-=======
-def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for library in NEEDED.get(path.stem, ()):
         oracle(library)  # skips where it is not installed
->>>>>>> 5104cfc (Examples are skipped where their libraries are missing)
     names: dict[str, Any] = runpy.run_path(str(path))
     picture = tmp_path / "picture.png"
     draws = bool(inspect.signature(names["main"]).parameters)
