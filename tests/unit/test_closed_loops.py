@@ -233,11 +233,26 @@ def truss() -> kt.Model:
     return builder.connect("a_tip", "b_tip").build(near={"a": 0.8, "b": 2.3})
 
 
+@pytest.mark.parametrize("kind", ["weld", "hinge"])
+def test_loops_do_not_close_upside_down(kind: str) -> None:
+    """Half a turn off, the sine of the angle between two frames vanishes too."""
+    builder = kt.Builder("arm")
+    builder.add_body("a", joint="floating", mass=1.0, inertia=J)
+    builder.add_body("b", parent="a", axis=(1, 0, 0), mass=1.0, inertia=J)
+    getattr(builder, kind)("b", "world")
+    robot = builder.build(near={"a": [0.1, 0.2, -0.1, 0.03, 1.0, 0.02, 0.01]})
+    assert_close(robot.pose(robot.neutral(), "b")[:3, 2], [0.0, 0.0, 1.0], 1e-10)
+    assert robot.nv == (1 if kind == "weld" else 2)
+
+
 # -- dynamics ----------------------------------------------------------------------------------------------------------
 
 
 def test_constraint_derivatives_are_exact(rig: kt.Model, state: Any) -> None:
-    for robot, q in ((rig, state[0]), *((built(n), built(n).neutral()) for n in ("four_bar_weld", "rod_knee_on_base"))):
+    for robot, q in (
+        (rig, state[0]),
+        *((built(n), built(n).neutral()) for n in ("four_bar_weld", "rod_knee_on_base", "four_bar_hinge")),
+    ):
         rng = np.random.default_rng(5)
         joints = robot.mechanism.joint_starts[-1]
         _, K = robot.loop_constraints(q)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kinetree.errors import ModelWarning
+from kinetree.errors import InputError, ModelWarning
 from kinetree.interop.foreign import MUJOCO_HINTS, require_instance
 from kinetree.interop.mujoco_counterpart import CODECS
+from kinetree.interop.mujoco_equalities import add_equalities, start
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.body import Frame
 from kinetree.model.builder import Builder
@@ -28,7 +29,7 @@ _NO_CONTACT, _NO_GRAVITY = 1 << 4, 1 << 7
 _AT_JOINTS = (0, 1)
 
 
-def from_mujoco(model: Any) -> Model:
+def from_mujoco(model: Any, *, loops: str = "ignore") -> Model:
     """A robot from a MuJoCo model.
 
     Configurations are MuJoCo's `qpos`, number by number: reference angles (`ref`) are worked into placements, and a
@@ -41,12 +42,16 @@ def from_mujoco(model: Any) -> Model:
 
     Args:
         model: A `mujoco.MjModel`. It is copied, so it may be changed afterwards.
+        loops: "embed" turns active equality constraints into exact couplings and loops, closed near the first keyframe
+            or `qpos0`; "ignore" leaves them out.
 
     Raises:
         InputError: If it is not a `mujoco.MjModel`.
     """
     require_instance("from_mujoco", model, "mujoco", "MjModel", MUJOCO_HINTS)
-    robot, notes = converted(model)
+    if loops not in LOOPS:
+        raise InputError(f"loops={loops!r} is not known; choose one of {', '.join(map(repr, LOOPS))}")
+    robot, notes = converted(model, loops=loops)
     if notes:
         warnings.warn(
             f"MuJoCo model {robot.name!r}: Kinetree does not model {'; '.join(notes)}", ModelWarning, stacklevel=2
@@ -83,12 +88,17 @@ class Unmodelled:
         )
 
 
-def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, list[str]]:
+#: What can become of equality constraints.
+LOOPS = ("embed", "ignore")
+
+
+def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = "ignore") -> tuple[Model, list[str]]:
     """A robot from a MuJoCo model, and what Kinetree does not model of it.
 
     Args:
         model: A `mujoco.MjModel`.
         unmodelled: Objects outside the bodies, if they were left out of the model; otherwise counted in it.
+        loops: What becomes of equality constraints.
     """
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
@@ -110,7 +120,13 @@ def converted(model: Any, unmodelled: Unmodelled | None = None) -> tuple[Model, 
             _add_body(builder, model, names, body, at, principal[body], rotors)
         for frame, body_name, placement in frames:
             builder.add_frame(frame, body=body_name, placement=placement)
-        return builder.build(), _notes(model, names, unmodelled)
+        if loops == "ignore" or not model.neq:
+            return builder.build(), _notes(model, names, unmodelled)
+        count, held = add_equalities(builder, model, names)
+        robot = builder.build(near=start(model, names))
+        notes = _notes(model, names, replace(unmodelled, equalities=unmodelled.equalities - count))
+        notes.append(f"slack of equality constraints, which hold exactly here ({count})")
+        return robot.reduced(held) if held else robot, notes
 
 
 def _rotors(model: Any) -> Array:

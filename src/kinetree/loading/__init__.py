@@ -19,6 +19,7 @@ def load(
     floating_base: bool = False,
     root: str | None = None,
     mimic: str = "couple",
+    loops: str = "ignore",
     lock: Mapping[str, Any] | None = None,
     joint_order: Sequence[str] | None = None,
     gravity: Any = None,
@@ -40,6 +41,8 @@ def load(
         mimic: "couple" makes mimic joints follow the joints they mimic, as the file says: they have no coordinates in
             q and v. "independent" gives them coordinates of their own; "lock" fixes them at the position that follows
             from the neutral or locked position of the joints they mimic.
+        loops: What becomes of MuJoCo's equality constraints: "embed" makes them exact, as couplings and closed loops,
+            which start from the file's first keyframe; "ignore" leaves them out.
         lock: Joints to fix, by name, with their configurations.
         joint_order: Names of moving joints in the desired order of their coordinates. Coordinates are ordered depth
             first, so only whole branches can be reordered; an order that would split a branch is refused
@@ -58,7 +61,7 @@ def load(
         LoadError: If the file is invalid; names its line.
         InputError: If an argument is invalid.
     """
-    options = Options.checked(floating_base, root, mimic, lock, joint_order, gravity, directory, xacro)
+    options = Options.checked(floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro)
     text = Source.of(source)
     if options.xacro is not None:
         from kinetree.loading.xacro import expanded

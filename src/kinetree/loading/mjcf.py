@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +38,13 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
 
     Args:
         source: The file.
-        options: The options of `load`. There are no mimic joints; MuJoCo's equality constraints are reported.
+        options: The options of `load`. There are no mimic joints.
         findings: Collects what Kinetree does not model.
     """
-    reduction = Reduction(source, Directory(source, options.directory), findings)
+    embed = options.loops == "embed"
+    reduction = Reduction(source, Directory(source, options.directory), findings, equalities=embed)
     try:
-        model, notes = converted(compiled(reduction, findings), reduction.unmodelled)
+        model, notes = converted(compiled(reduction, findings), reduction.unmodelled, loops=options.loops)
     except LoadError:
         raise
     except KinetreeError as error:
@@ -56,7 +58,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     if options.floating_base:
         model = _floating(model, source.file)
     if options.gravity is not None:
-        model = Model(model.name, options.gravity, model.bodies, _joints(model), model.extra_frames)
+        model = model.with_gravity(options.gravity)
     if options.lock:
         model = model.reduced(options.lock)
     if options.joint_order:
@@ -106,6 +108,12 @@ def _joints(model: Model) -> list[Joint]:
     return [model.joint(body.joint) for body in model.bodies]
 
 
+def _remade(model: Model, name: str, bodies: Sequence[Body], joints: Sequence[Joint]) -> Model:
+    """The model with other bodies and joints."""
+    given = name, model.gravity, bodies, joints, model.extra_frames
+    return Model(*given, model.joint_constraints, model.independent, model.near)
+
+
 def _based(joint: Joint, kind: str, name: str) -> Joint:
     """A joint between the world's origin and a root."""
     none = np.zeros(KINDS[kind].nv)
@@ -120,7 +128,7 @@ def _rooted(model: Model, root: str) -> Model:
     part = model.subtree(root)
     joints = _joints(part)
     joints[0] = _based(joints[0], "fixed", joints[0].name)
-    return Model(model.name, model.gravity, part.bodies, joints, part.extra_frames)
+    return _remade(part, model.name, part.bodies, joints)
 
 
 def _floating(model: Model, file: str) -> Model:
@@ -140,7 +148,7 @@ def _floating(model: Model, file: str) -> Model:
             name += "_"
         joints[i] = _based(joints[i], "floating", name)
         bodies[i] = replace(bodies[i], joint=name)
-    return Model(model.name, model.gravity, bodies, joints, model.extra_frames)
+    return _remade(model, model.name, bodies, joints)
 
 
 def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
@@ -156,4 +164,4 @@ def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
         siblings.sort(key=lambda name: ranks[name])
     by_name: dict[str, Body] = {body.name: body for body in model.bodies}
     bodies = [by_name[name] for name in depth_first(children[WORLD_NAME], children)]
-    return Model(model.name, model.gravity, bodies, [model.joint(body.joint) for body in bodies], model.extra_frames)
+    return _remade(model, model.name, bodies, [model.joint(body.joint) for body in bodies])

@@ -55,6 +55,12 @@ _SECTIONS = frozenset(
         "deformable", "contact", "tendon", "equality", "actuator", "sensor", "keyframe",
     )
 )  # fmt: skip
+# attributes of equality constraints; those of the solver are left out
+_EQUALITIES = {
+    "connect": frozenset(("name", "active", "body1", "body2", "anchor", "site1", "site2")),
+    "weld": frozenset(("name", "active", "body1", "body2", "anchor", "relpose", "site1", "site2")),
+    "joint": frozenset(("name", "active", "joint1", "joint2", "polycoef")),
+}
 _DEFAULTS = frozenset(("joint", "site", "geom", "mesh"))
 _OTHER_DEFAULTS = frozenset(("default", "texture", "material", "camera", "light", "pair", "equality", "tendon"))
 # elements and defaults for kinds of actuators
@@ -78,6 +84,7 @@ class Reduction:
         looks: Whether to keep all shapes and their colours, for the viewer.
         text: Where the reduced model is written.
         depth: Number of models that this one is attached to.
+        equalities: Whether to keep equality constraints, and the first keyframe.
 
     Attributes:
         text: Holds the files that the reduced model needs, and maps its lines back to the original file.
@@ -94,7 +101,10 @@ class Reduction:
         looks: bool = False,
         text: MjcfText | None = None,
         depth: int = 0,
+        *,
+        equalities: bool = False,
     ) -> None:
+        self._equalities = equalities
         self.text, self._looks = MjcfText() if text is None else text, looks
         self.bodies: Bodies
         self._file = file = MjcfFile(source, directory, findings)
@@ -128,7 +138,8 @@ class Reduction:
         path = self._file.directory.find([name], origin)
         source = Source.of(path)
         directory, findings = self._file.directory.beside(path), self._file.findings
-        model = Reduction(source, directory, findings, self._looks, self.text, depth + 1)
+        kept = {"equalities": self._equalities}
+        model = Reduction(source, directory, findings, self._looks, self.text, depth + 1, **kept)
         asset = f"{len(self.text.assets)}.xml"
         self.text.assets[asset] = model.content.encode()
         return model, asset
@@ -149,6 +160,8 @@ class Reduction:
             bodies.write(section)
         if any(element.get("armature") is not None for element in self._actuators()):
             self._write_actuators()
+        if self._equalities:
+            self._write_equalities()
         meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST)
         text.open("asset", {}, self._root)
         for mesh in bodies.meshes:
@@ -236,6 +249,28 @@ class Reduction:
                 if "joint" in own or "jointinparent" in own:
                     self.bodies.put("motor", own, self._file.origin(element))
         self.text.close("actuator")
+
+    def _write_equalities(self) -> None:
+        """Write constraints between bodies, sites and joints, and where the first keyframe puts the robot."""
+        self.text.open("equality", {}, self._root)
+        for section in self._file.sections("equality"):
+            for element in section:
+                origin = self._file.origin(element)
+                if element.tag not in _EQUALITIES:
+                    raise origin.error(
+                        f"equality constraint {clipped(f'<{element.tag}>')} has no exact counterpart; delete it, or "
+                        'load with loops="ignore"'
+                    )
+                given = attributes_of(element, origin)
+                own = {key: value for key, value in given.items() if key in _EQUALITIES[element.tag]}
+                self.text.put(element.tag, own, origin)
+        self.text.close("equality")
+        keys = [key for section in self._file.sections("keyframe") for key in section.iterchildren("key")]
+        first = next((key for key in keys if key.get("qpos") is not None), None)
+        if first is not None:
+            self.text.open("keyframe", {}, self._root)
+            self.text.put("key", {"qpos": first.get("qpos", "")}, self._file.origin(first))
+            self.text.close("keyframe")
 
     def _counted(self) -> Unmodelled:
         """What was left out."""

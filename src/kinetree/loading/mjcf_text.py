@@ -12,8 +12,11 @@ from kinetree.loading.source import clipped
 
 # attributes with names or keywords
 _WORDS = frozenset(
-    ("name", "class", "childclass", "mesh", "model", "body", "frame", "prefix", "joint", "jointinparent", "file", "sep")
-)
+    (
+        "name", "class", "childclass", "mesh", "model", "body", "frame", "prefix", "joint", "jointinparent", "file",
+        "sep", "active", "body1", "body2", "joint1", "joint2", "site1", "site2",
+    )
+)  # fmt: skip
 # attributes that may be infinite, meaning no limit
 _LIMITS = frozenset(("range", "actuatorfrcrange"))
 # larger magnitudes are refused, so that mass times length squared cannot overflow

@@ -14,6 +14,8 @@ from kinetree.errors import InputError
 
 #: Values of `load(mimic=…)`.
 MIMIC = ("couple", "independent", "lock")
+#: Values of `load(loops=…)`.
+LOOPS = ("embed", "ignore")
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Options:
     floating_base: bool = False
     root: str | None = None
     mimic: str = "couple"
+    loops: str = "ignore"
     lock: dict[str, Any] = field(default_factory=dict)
     joint_order: tuple[str, ...] = ()
     gravity: Any = None
@@ -35,6 +38,7 @@ class Options:
         floating_base: Any,
         root: Any,
         mimic: Any,
+        loops: Any,
         lock: Any,
         joint_order: Any,
         gravity: Any,
@@ -48,12 +52,14 @@ class Options:
             raise InputError(f"root={root!r} is not the name of a link")
         if not isinstance(mimic, str) or mimic not in MIMIC:
             raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
+        if not isinstance(loops, str) or loops not in LOOPS:
+            raise InputError(f"loops={loops!r} is not known; choose one of {', '.join(map(repr, LOOPS))}")
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
             raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
         order, down = _names(joint_order), _vector(gravity)
-        return cls(bool(floating_base), root, mimic, dict(lock or {}), order, down, directory, xacro)
+        return cls(bool(floating_base), root, mimic, loops, dict(lock or {}), order, down, directory, xacro)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:

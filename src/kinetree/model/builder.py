@@ -25,7 +25,7 @@ from kinetree.model.physical import checked_inertia, fault
 from kinetree.model.placement import checked_axis, checked_placement
 from kinetree.model.record import frozen
 from kinetree.recursion.topology import depth_first
-from kinetree.spatial.fixed import length
+from kinetree.spatial.fixed import length, product
 from kinetree.spatial.value import Array
 
 #: Name of the inertial frame; no body may have it.
@@ -306,7 +306,7 @@ class Builder:
         return self._close_loop("connect", a, b, name)
 
     def weld(self, a: str, b: str, *, name: str | None = None) -> Builder:
-        """Close a loop: two frames coincide.
+        """Close a loop: two frames coincide. Frames that start exactly half a turn apart stay so.
 
         Args:
             a: A frame or a body; may be added later.
@@ -360,6 +360,11 @@ class Builder:
         self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
         return self
 
+    def add_loop(self, loop: Loop) -> Builder:
+        """Internal: add a loop from a file."""
+        self._loops.append(loop)
+        return self
+
     def _placed(self, loop: Loop) -> Loop:
         """A loop between bodies, from one between frames."""
         ends = []
@@ -371,7 +376,7 @@ class Builder:
             else:
                 raise UnknownNameError(f"frame (needed for {loop})", name, (*self._frames, *self._bodies))
         (a, first), (b, second) = ends
-        return replace(loop, bodies=(a, b), first=first, second=second)
+        return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))
 
     def add_rotor(
         self,

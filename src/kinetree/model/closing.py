@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from kinetree.errors import LoopError, ModelError
 from kinetree.model.aggregation import Cluster, Rate
+from kinetree.model.closure import Hinge, Weld
 from kinetree.model.cluster import ClusterKind
 from kinetree.model.joint import Joint
+from kinetree.model.loop import Loop
+from kinetree.model.placement import alignment, pose
+from kinetree.spatial.fixed import product
 from kinetree.spatial.value import Array
 
 #: Residuals of closed loops [m or rad].
@@ -33,6 +38,25 @@ class Closed(NamedTuple):
 
     q: Array
     independent: tuple[Rate, ...]
+
+
+def turned(cluster: Cluster, kind: ClusterKind, parameters: Array, q: Array) -> Cluster:
+    """The cluster with frames that are half a turn apart at q welded or hinged like that.
+
+    A hinge does not tell the two ends of its axis apart. Welded frames coincide; but if they start exactly half a turn
+    apart, they stay so.
+    """
+    inside, found = kind.inside(parameters, q), list(cluster.constraints)
+    for i, (closure, loop) in enumerate(zip(kind.closures, cluster.constraints, strict=True)):
+        if not isinstance(loop, Loop) or not isinstance(closure, Hinge | Weld):
+            continue
+        _, c = list(kind.closure_constants(parameters))[i]
+        turn = closure.half_turn(c, inside)
+        if turn is not None:
+            aligned = pose(alignment(loop.axis), np.zeros(3))
+            flip = product(product(aligned, pose(turn, np.zeros(3))), aligned.T)
+            found[i] = replace(loop, second=product(loop.second, flip))
+    return replace(cluster, constraints=tuple(found))
 
 
 def closed(
@@ -106,7 +130,10 @@ def _newton(kind: ClusterKind, parameters: Array, q: Array, hold: Sequence[int])
     moving = [i for i in range(kind.joint_rates) if i not in hold]
     residual = np.inf
     for _ in range(_STEPS):
-        phi, K = (part.astype(float) for part in kind.loops(parameters, q))
+        with np.errstate(all="ignore"):
+            phi, K = (part.astype(float) for part in kind.loops(parameters, q))
+        if not np.isfinite(K).all():
+            return q, np.inf
         before, residual = residual, float(np.abs(phi).max())
         if residual < 1e-15 or (residual < CLOSED and residual >= before):
             break
@@ -119,7 +146,8 @@ def _newton(kind: ClusterKind, parameters: Array, q: Array, hold: Sequence[int])
 
 def _worst(cluster: Cluster, kind: ClusterKind, parameters: Array, q: Array) -> str:
     """The constraint with the largest residual, in words."""
-    phi, start, sizes = kind.loops(parameters, q)[0].astype(float), 0, []
+    with np.errstate(all="ignore"):
+        phi, start, sizes = np.nan_to_num(kind.loops(parameters, q)[0].astype(float), nan=np.inf), 0, []
     for closure in kind.closures:
         sizes.append(np.abs(phi[start : start + closure.rows]).max())
         start += closure.rows

@@ -18,6 +18,9 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross, skew
 
+# cosines this close to −1 belong to opposite directions
+_OPPOSITE = 1e-10
+
 
 @dataclass(frozen=True)
 class Inside:
@@ -156,9 +159,10 @@ class Distance:
 
 @dataclass(frozen=True)
 class Hinge:
-    """A connection that keeps an axis: two directions of body a are normal to the axis of body b.
+    """A connection that keeps an axis: φ is the point's, and the components of 2 tan(θ/2) n for axes at an angle θ.
 
-    The constants are both points, the two directions, and the axis.
+    Unlike its sine, this does not vanish for opposite axes. The constants are both points, two directions of body a
+    normal to its axis, and the axis of body b.
     """
 
     a: int
@@ -170,35 +174,56 @@ class Hinge:
     def key(self) -> tuple[Any, ...]:
         return "hinge", self.a, self.b
 
-    def _axes(self, c: Array, at: Inside) -> tuple[Array, Array, Array]:
+    def _axes(self, c: Array, at: Inside) -> tuple[Array, Array, Array, Array]:
+        """Two normals of a's axis, that axis, and b's."""
         normals = at.axes(self.a, c[6:12].reshape(2, 3).T)
-        return normals[:, 0], normals[:, 1], at.axes(self.b, c[12:15])
+        x, y = normals[:, 0], normals[:, 1]
+        return x, y, cross(x, y), at.axes(self.b, c[12:15])
+
+    def half_turn(self, c: Array, at: Inside) -> Array | None:
+        """A rotation of the second frame that turns its axis round, if both axes are opposite."""
+        *_, own, z = self._axes(c, at)
+        return np.diag([1.0, -1.0, -1.0]) if own @ z < -1.0 + _OPPOSITE else None
 
     def residual(self, c: Array, at: Inside) -> Array:
-        x, y, z = self._axes(c, at)
-        return np.concatenate([Connect(self.a, self.b).residual(c, at), [x @ z, y @ z]])
+        x, y, own, z = self._axes(c, at)
+        scale = 2.0 / (1.0 + own @ z)
+        return np.concatenate([Connect(self.a, self.b).residual(c, at), [(x @ z) * scale, (y @ z) * scale]])
 
     def jacobian(self, c: Array, at: Inside) -> Array:
-        x, y, z = self._axes(c, at)
+        x, y, own, z = self._axes(c, at)
         turning = at.turning_rates(self.a) - at.turning_rates(self.b)
-        rows = [cross(x, z) @ turning, cross(y, z) @ turning]
+        scale = 1.0 / (1.0 + own @ z)
+        rows = [(2.0 * scale) * (cross(u, z) - ((u @ z) * scale) * cross(own, z)) @ turning for u in (x, y)]
         return np.concatenate([Connect(self.a, self.b).jacobian(c, at), np.stack(rows)])
 
     def drift(self, c: Array, at: Inside) -> Array:
-        *normals, z = self._axes(c, at)
+        *normals, own, z = self._axes(c, at)
         (w_a, a_a), (w_b, a_b) = at.angular(self.a), at.angular(self.b)
+        turn, scale = w_a - w_b, 1.0 / (1.0 + own @ z)
+
+        def normal(u: Array) -> tuple[Array, Array]:
+            """u × z, whose product with the relative turn is the rate of u·z, and its rate."""
+            return cross(u, z), cross(cross(w_a, u), z) + cross(u, cross(w_b, z))
+
+        m, m_rate = normal(own)
+        scale_rate = -((m @ turn) * scale) * scale
         rows = []
         for u in normals:
-            moved = cross(cross(w_a, u), z) + cross(u, cross(w_b, z))
-            rows.append(cross(u, z) @ (a_a - a_b) + moved @ (w_a - w_b))
+            n, n_rate = normal(u)
+            share = (u @ z) * scale
+            share_rate = (n @ turn) * scale + (u @ z) * scale_rate
+            along = n - share * m
+            along_rate = n_rate - share_rate * m - share * m_rate
+            rows.append(2.0 * (scale * (along @ (a_a - a_b) + along_rate @ turn) + scale_rate * (along @ turn)))
         return np.concatenate([Connect(self.a, self.b).drift(c, at), rows])
 
 
 @dataclass(frozen=True)
 class Weld:
-    """Two frames coincide. With E = AᵀB for their axes A and B, φ is the point's and the vector of E's skew part.
+    """Two frames coincide. φ is the point's, and 2 g with g = tan(θ/2) n for their relative rotation by θ about n.
 
-    The constants are both points and both rotations.
+    Unlike its sine, this does not vanish after half a turn. The constants are both points and both rotations.
     """
 
     a: int
@@ -213,31 +238,41 @@ class Weld:
     def _axes(self, c: Array, at: Inside) -> tuple[Array, Array]:
         return at.axes(self.a, c[6:15].reshape(3, 3)), at.axes(self.b, c[15:24].reshape(3, 3))
 
-    def residual(self, c: Array, at: Inside) -> Array:
+    def half_turn(self, c: Array, at: Inside) -> Array | None:
+        """The half turn between both frames, if there is one."""
         A, B = self._axes(c, at)
         E = A.T @ B
-        turn = 0.5 * np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1]])
-        return np.concatenate([Connect(self.a, self.b).residual(c, at), turn])
+        if np.trace(E) > -1.0 + _OPPOSITE:
+            return None
+        column = (E + np.eye(3))[:, int(np.argmax(np.diag(E)))]  # E = 2nnᵀ − 1
+        n = column / np.linalg.norm(column)
+        return 2.0 * np.outer(n, n) - np.eye(3)
+
+    def _turn(self, c: Array, at: Inside) -> tuple[Array, Array]:
+        """Axes B of the second frame, and g of the rotation E = AᵀB between them."""
+        A, B = self._axes(c, at)
+        E = A.T @ B
+        scale = 1.0 / (1.0 + E[0, 0] + E[1, 1] + E[2, 2])
+        return B, np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1]]) * scale
+
+    def residual(self, c: Array, at: Inside) -> Array:
+        _, g = self._turn(c, at)
+        return np.concatenate([Connect(self.a, self.b).residual(c, at), 2.0 * g])
 
     def jacobian(self, c: Array, at: Inside) -> Array:
-        A, B = self._axes(c, at)
+        B, g = self._turn(c, at)
         turning = at.turning_rates(self.b) - at.turning_rates(self.a)
-        rows = _half(A.T @ B) @ (B.T @ turning)
+        rows = (np.eye(3) + np.outer(g, g) + skew(g)) @ (B.T @ turning)
         return np.concatenate([Connect(self.a, self.b).jacobian(c, at), rows])
 
     def drift(self, c: Array, at: Inside) -> Array:
-        A, B = self._axes(c, at)
-        E = A.T @ B
+        B, g = self._turn(c, at)
         (w_a, a_a), (w_b, a_b) = at.angular(self.a), at.angular(self.b)
-        w = B.T @ (w_b - w_a)
-        rows = _half(E) @ (B.T @ (a_b - a_a + cross(w_b, w_a))) + _half(E @ skew(w)) @ w
+        w, T = B.T @ (w_b - w_a), np.eye(3) + np.outer(g, g) + skew(g)
+        g_rate = 0.5 * (T @ w)
+        T_rate = np.outer(g_rate, g) + np.outer(g, g_rate) + skew(g_rate)
+        rows = T @ (B.T @ (a_b - a_a + cross(w_b, w_a))) + T_rate @ w
         return np.concatenate([Connect(self.a, self.b).drift(c, at), rows])
-
-
-def _half(E: Array) -> Array:
-    """½ (tr E − Eᵀ)."""
-    half: Array = 0.5 * ((E[0, 0] + E[1, 1] + E[2, 2]) * np.eye(3) - E.T)
-    return half
 
 
 @dataclass(frozen=True)

@@ -289,12 +289,13 @@ class ClusterKind:
 
     def _loops(self, parameters: Array, inside: Inside) -> tuple[Array, Array]:
         residuals, rows = [], []
-        for closure, c in self._closure_constants(parameters):
+        for closure, c in self.closure_constants(parameters):
             residuals.append(closure.residual(c, inside))
             rows.append(closure.jacobian(c, inside))
         return np.concatenate(residuals), np.concatenate(rows)
 
-    def _closure_constants(self, parameters: Array) -> Iterator[tuple[Closure, Array]]:
+    def closure_constants(self, parameters: Array) -> Iterator[tuple[Closure, Array]]:
+        """The constraints that close loops, each with its constants."""
         start = sum(_count(each) for each in self.inner)
         for closure in self.closures:
             yield closure, parameters[start : start + closure.constants]
@@ -379,7 +380,7 @@ class ClusterKind:
     def _drift_of_loops(self, parameters: Array, moving: Inside) -> list[Array]:
         """The same where loops are closed."""
         _, K = self._loops(parameters, moving)
-        k = np.concatenate([closure.drift(c, moving) for closure, c in self._closure_constants(parameters)])
+        k = np.concatenate([closure.drift(c, moving) for closure, c in self.closure_constants(parameters)])
         g = np.zeros(self.joint_rates, dtype=object)
         g[...] = 0.0
         if self.dependent:
@@ -395,8 +396,12 @@ class ClusterKind:
     def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
         if not self.closures:
             return np.zeros(0), np.zeros((0, self.joint_rates))
+        return self._loops(parameters, self.inside(parameters, q))
+
+    def inside(self, parameters: Array, q: Array) -> Inside:
+        """Where the bodies are, relative to the carrier."""
         constants = self._constants(parameters)
-        return self._loops(parameters, self._inside(constants, self._coordinates(constants, q)))
+        return self._inside(constants, self._coordinates(constants, q))
 
     def moved(self, parameters: Array, q: Array, step: Array) -> Array:
         if self.closures:

@@ -11,7 +11,7 @@ import numpy as np
 from kinetree.model.aggregation import Cluster, Constraint, Linkage, Rate, aggregate, condensed
 from kinetree.model.assembly import Clusters, clusters_of
 from kinetree.model.body import Body
-from kinetree.model.closing import closed
+from kinetree.model.closing import closed, turned
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
 
@@ -66,7 +66,12 @@ def clustered(
             continue
         own = [joints[body] for body in cluster.bodies]
         start = np.concatenate([_start(joint, near) for joint in own])
-        q, rates = closed(cluster, *formulas[cluster.bodies[0]], own, start, independent)
+        kind, parameters = formulas[cluster.bodies[0]]
+        cluster = turned(cluster, kind, parameters, start)
+        if cluster != found[i]:
+            found[i] = cluster
+            kind, parameters = clusters_of(bodies, joints, Clusters(found, order))[cluster.bodies[0]]
+        q, rates = closed(cluster, kind, parameters, own, start, independent)
         found[i] = replace(cluster, independent=rates)
         reference.members[cluster.bodies[0]] = tuple(joint.name for joint in own)
         at = 0
