@@ -30,7 +30,7 @@ FLAGS = (
     # the page draws with WebGL, in software
     "--use-angle=swiftshader",
     "--enable-unsafe-swiftshader",
-    "--window-size=640,480",
+    "--window-size=1000,700",
     "--hide-scrollbars",
     "--remote-debugging-port=0",
     # the browser's own wishes, and those of a page at fault, end here

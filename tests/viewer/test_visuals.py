@@ -184,6 +184,15 @@ def test_the_inertia_ellipsoid_has_the_inertia() -> None:
         assert_close(shape, axes @ np.diag(squares) @ axes.T, bound(3))
 
 
+def test_a_free_object_is_the_box_of_its_inertia() -> None:
+    """What a robot carries is seen in its own size; the robot's links stay capsules."""
+    box = kt.zoo.box((0.3, 0.36, 0.2), 4.0)
+    (mesh,) = stand_ins.capsules(kt.zoo.humanoid24().attach("world", box), 1.6)["box"]
+    np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), [0.3, 0.36, 0.2], rtol=1e-12)
+    np.testing.assert_allclose(mesh.vertices.mean(axis=0), 0.0, rtol=0.0, atol=1e-15)
+    assert stand_ins.inertia_block(kt.Body("b", "world", "j", 0.0, np.zeros(3), np.zeros((3, 3)))) is None
+
+
 @pytest.mark.parametrize(("mass", "inertia"), [(0.0, np.zeros((3, 3))), (-1.0, np.eye(3)), (1.0, np.diag([1, 1, 9.0]))])
 def test_impossible_inertias_have_no_ellipsoid(mass: float, inertia: np.ndarray) -> None:
     assert stand_ins.inertia_ellipsoid(kt.Body("b", "world", "j", mass, np.zeros(3), inertia)) is None

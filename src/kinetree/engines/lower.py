@@ -328,6 +328,10 @@ class _Lowering:
             record = self.of_role(place.role, "record") if place.role in self.found else None
             note = f"{place.role.name}.{place.name}[{place.component}]"
             return self.at(("records", 0), record, offset)._replace(note=note)
+        if isinstance(place, Param) and self.algorithm.constants is not None and place.role.classes:
+            return self.at(("input", self.algorithm.constants), self.of_role(place.role, "constants"), place.component)
+        if isinstance(place, Uniform) and self.algorithm.constants is not None:
+            return self.at(("input", self.algorithm.constants), self.size("gravity"), place.component)
         if isinstance(place, Param):
             return self.at(("constants", 0), self.of_role(place.role, "constants"), place.component)
         if isinstance(place, Uniform):

@@ -16,6 +16,7 @@ from kinetree.model import surgery
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.physical import checked_inertia, fault
+from kinetree.model.population import Population
 from kinetree.spatial.value import Array
 
 _Model = TypeVar("_Model", bound=surgery.Parts)
@@ -109,6 +110,17 @@ class Editing:
             friction: As for `with_armature` [N m or N].
         """
         return _with_joints(self, "friction", friction)
+
+    def population(self, inertial_parameters: Any = None, gravity: Any = None) -> Population:
+        """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
+
+        Args:
+            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default. They
+                are not checked for being physical.
+            gravity: Acceleration of free fall, (…, 3) [m/s²]; this robot's by default.
+        """
+        robot: Any = self
+        return Population(robot, inertial_parameters, gravity)
 
     def with_limits(self: _Model, limits: Mapping[str, Limits]) -> _Model:
         """This robot with other limits of some joints.

@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -18,8 +19,8 @@ from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
 
 #: A dimension of an argument: "q" or "v" (coordinates, by node or column), "m" (components of nodes' velocities),
-#: "joints" (velocities of all joints), "loops" (constraints that close loops),
-#: "frames" (by frame), "rows" (by row of a task), or a fixed length.
+#: "joints" (velocities of all joints), "loops" (constraints that close loops), "frames" (by frame), "rows" (by row of a
+#: task), "constants" (those of nodes, then gravity), or a fixed length.
 Dimensions = tuple[str | int, ...]
 
 
@@ -109,13 +110,35 @@ class Algorithm:
             "loops": mechanism.loop_starts[-1],
             "frames": len(sites),
             "rows": rows,
+            "constants": len(mechanism.total_parameters) + len(mechanism.gravity),
         }
+
+    @property
+    def constants(self) -> int | None:
+        """The number of the input that holds the mechanism's constants, if they are an input."""
+        found = [i for i, argument in enumerate(self.inputs) if "constants" in argument.dimensions]
+        return found[0] if found else None
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
         """The nodes that loops run over: all of them, or only those supporting the frames if that is sufficient."""
         if not self.local_to_frames:
             return range(len(mechanism.kinds))
         return sorted({k for site in sites for k in mechanism.topology.support(site.node)})
+
+
+@lru_cache(maxsize=64)
+def with_constants(algorithm: Algorithm) -> Algorithm:
+    """The same recursion with the constants of nodes and gravity as its last input, so that each sample has its own.
+
+    Frames keep their placements, which are constants too.
+    """
+    count = len(algorithm.inputs)
+
+    def run(tree: Any, *arguments: Any) -> None:
+        algorithm.run(tree, *arguments[:count], *arguments[count + 1 :])
+
+    constants = Argument("constants", ("constants",))
+    return replace(algorithm, name=f"{algorithm.name} with constants", run=run, inputs=(*algorithm.inputs, constants))
 
 
 def algorithm(

@@ -75,6 +75,7 @@ Dimension("loops", lambda setup: setup.mechanism.loop_starts[-1])  # constraints
 Dimension("frames", lambda setup: len(setup.sites))
 Dimension("sorted_rows", lambda setup: setup.rows.count)
 Dimension("rows", lambda setup: setup.rows.task_row_count)
+Dimension("gravity", lambda setup: len(setup.mechanism.total_parameters))  # where it starts among the constants
 
 
 def length(setup: Setup, dimension: str) -> int:

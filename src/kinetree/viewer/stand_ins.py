@@ -1,4 +1,4 @@
-"""Shapes for bodies without visuals: capsules along the links, and ellipsoids of equal inertia."""
+"""Shapes for bodies without visuals: capsules along the links, boxes and ellipsoids of equal inertia."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def size(robot: Model, poses: Array) -> float:
 
 
 def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
-    """Capsules from the joint of each body to the joints and frames that it carries.
+    """Capsules from the joint of each body to the joints and frames that it carries; free objects are boxes.
 
     Args:
         robot: The mechanism.
@@ -53,7 +53,12 @@ def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
     for frame in robot.extra_frames:
         if frame.body in ends:
             ends[frame.body].append(frame.placement[:3, 3])
-    return {body.name: _links(body, ends[body.name], scale) for body in robot.bodies}
+    found = {}
+    for body in robot.bodies:
+        alone = robot.joint(body.joint).kind == "floating" and not ends[body.name]
+        block = inertia_block(body) if alone else None
+        found[body.name] = _links(body, ends[body.name], scale) if block is None else [block]
+    return found
 
 
 def _links(body: Body, ends: list[Array], scale: float) -> list[Mesh]:
@@ -84,6 +89,17 @@ def branch_colors(robot: Model) -> dict[str, Color]:
         else:
             colors[body.name] = colors[body.parent]
     return colors
+
+
+def inertia_block(body: Body) -> Mesh | None:
+    """The homogeneous box with the body's mass and inertia, in its link frame; None if `inertia_ellipsoid` is."""
+    found = inertia_ellipsoid(body)
+    if found is None:
+        return None
+    axes, semi_axes = found
+    # ∫x² of a box with half edge a is a²/3, of an ellipsoid with semi-axis b it is b²/5, both times the mass
+    block = geometry.box(tuple(2.0 * np.sqrt(0.6) * semi_axes))
+    return Mesh(block.vertices @ axes.T + body.com, block.faces, smooth=block.smooth)
 
 
 def inertia_ellipsoid(body: Body) -> tuple[Array, Array] | None:

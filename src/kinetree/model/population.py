@@ -1,0 +1,161 @@
+"""Robots that differ in masses and gravity, a sample each: domain randomisation.
+
+The constants of compiled code are numbers of the mechanism. Here they are an input instead, so that each sample of a
+batch has its own: the same recursions, lanes and bits as of single robots made by `with_inertial_parameters` and
+`with_gravity`, whose rounding may differ in the last digit.
+
+The inertia of a node is a linear function of the inertial parameters of the bodies that are fixed to it, since
+
+    I_k = Σ_b X_bᵀ I_b X_b                                                                        (1)
+
+for the transforms X_b from the node to the links of these bodies.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.energy import energy
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.algorithms.time_step import midpoint, semi_implicit_euler
+from kinetree.engines import arguments
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.model.node import JointedBody
+from kinetree.model.results import Energy
+from kinetree.model.singularity import require_invertible
+from kinetree.recursion.algorithm import Algorithm, with_constants
+from kinetree.recursion.topology import WORLD
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+#: Where the inertia of a rigid body is among the constants of its node.
+_INERTIA = slice(12, 22)
+_STEPS = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
+
+
+class Population:
+    """Dynamics of robots that differ in masses and gravity. Created by `robot.population(…)`.
+
+    Functions take leading batch axes, which broadcast with those of the parameters. Immutable and thread-safe.
+
+    Attributes:
+        robot: The model.
+        shape: Leading axes of the parameters.
+    """
+
+    def __init__(self, robot: Any, inertial_parameters: Any = None, gravity: Any = None) -> None:
+        self.robot = robot
+        mechanism = robot.mechanism
+        given = robot.inertial_parameters if inertial_parameters is None else inertial_parameters
+        theta = _numbers("inertial_parameters", given, (len(robot.bodies), 10))
+        g = _numbers("gravity", mechanism.gravity if gravity is None else gravity, (3,))
+        self.shape = arguments.common_batch(
+            "population", ("inertial_parameters", "gravity"), (theta.shape[:-2], g.shape[:-1])
+        )
+        constants = np.empty((*self.shape, len(mechanism.total_parameters) + 3))
+        constants[..., :-3], constants[..., -3:] = mechanism.total_parameters, g
+        if inertial_parameters is not None:
+            self._put_inertias(constants, theta)
+        constants.setflags(write=False)
+        self._constants = constants
+        self._bound: dict[Algorithm, Compiled] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.shape} variants of {self.robot.name}>"
+
+    def _put_inertias(self, constants: Array, theta: Array) -> None:
+        mechanism = self.robot.mechanism
+        starts = np.cumsum([0, *(len(own) for own in mechanism.parameters)])
+        total: dict[int, Array] = {}
+        for i, node, moved in _inertia_maps(self.robot):
+            # sums in a fixed order, whatever the batch
+            own = total[node] if node in total else np.zeros(10)
+            for j in range(10):
+                own = own + theta[..., i, j, None] * moved[:, j]
+            total[node] = own
+        for node, inertia in total.items():
+            constants[..., starts[node] : starts[node + 1]][..., _INERTIA] = inertia
+
+    def forward_dynamics(self, q: Any, v: Any, tau: Any) -> Array:
+        """Joint accelerations, (…, nv), as `robot.forward_dynamics`."""
+        return self._array(forward_dynamics, q, v, tau)
+
+    def inverse_dynamics(self, q: Any, v: Any, a: Any) -> Array:
+        """Joint forces, (…, nv), as `robot.inverse_dynamics`."""
+        return self._array(inverse_dynamics, q, v, a)
+
+    def mass_matrix(self, q: Any) -> Array:
+        """Joint-space inertia, (…, nv, nv), as `robot.mass_matrix`."""
+        return self._array(mass_matrix, q)
+
+    def bias_forces(self, q: Any, v: Any) -> Array:
+        """Coriolis, centrifugal and gravity forces, (…, nv), as `robot.bias_forces`."""
+        return self._array(bias_forces, q, v)
+
+    def gravity_forces(self, q: Any) -> Array:
+        """Gravity forces, (…, nv), as `robot.gravity_forces`."""
+        return self._array(gravity_forces, q)
+
+    def energy(self, q: Any, v: Any) -> Energy:
+        """Kinetic and potential energy, as `robot.energy`."""
+        return Energy(*self._run(energy, q, v))
+
+    def step(self, q: Any, v: Any, tau: Any, dt: Any, method: str = "semi_implicit_euler") -> tuple[Array, Array]:
+        """Configuration and velocities after a time step, as `robot.step` with the first two of its methods."""
+        if not isinstance(method, str) or method not in _STEPS:
+            raise UnknownNameError("method", method, tuple(_STEPS))
+        q_end, v_end = self._run(_STEPS[method], q, v, tau, dt)
+        return q_end, v_end
+
+    def _array(self, algorithm: Algorithm, *inputs: Any) -> Array:
+        result: Array = self._run(algorithm, *inputs)
+        return result
+
+    def _run(self, algorithm: Algorithm, *inputs: Any) -> Any:
+        bound = self._bound.get(algorithm)
+        if bound is None:
+            if algorithm in (forward_dynamics, *_STEPS.values()):
+                require_invertible(self.robot.mechanism)
+            bound = bind(with_constants(algorithm), self.robot.mechanism, (), algorithm.name)
+            bound = self._bound.setdefault(algorithm, bound)
+        return bound(*inputs, self._constants)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.robot, self._constants)
+
+
+def _restored(robot: Any, constants: Array) -> Population:
+    made = Population(robot)
+    made._constants, made.shape = constants, constants.shape[:-1]
+    return made
+
+
+@lru_cache(maxsize=16)
+def _inertia_maps(robot: Any) -> list[tuple[int, int, Array]]:
+    """For each moving body its number, its node and (1) as a matrix, (10, 10)."""
+    maps = []
+    for i, body in enumerate(robot.bodies):
+        site = robot.site(body.name)
+        if site.node == WORLD:
+            continue
+        if not isinstance(robot.mechanism.kinds[site.node], JointedBody):
+            raise UnsupportedError(f"body {body.name!r} is part of a coupling, so its inertia cannot vary by sample")
+        X = Transform(site.placement)
+        maps.append((i, site.node, np.stack([X.congruence(RigidInertia(e)).data for e in np.eye(10)], axis=-1)))
+    return maps
+
+
+def _numbers(name: str, values: Any, core: tuple[int, ...]) -> Array:
+    array = np.asarray(arguments.numbers("population", name, values), dtype=np.float64)
+    arguments.require_shape(f"population: {name}", array.shape, core)
+    if not np.isfinite(array).all():
+        raise InputError(f"population: {name} has NaN or infinite entries")
+    return array

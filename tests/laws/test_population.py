@@ -1,0 +1,79 @@
+"""Populations: each sample is the robot with its own inertial parameters and gravity, alone and in batches."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, UnknownNameError
+from tests.laws.cases import model
+from tests.tolerance import assert_close, bound, condition
+
+
+def test_each_sample_is_its_own_robot() -> None:
+    """A floating base, bodies behind fixed joints, and all functions."""
+    base = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal", "spherical"), seed=4)
+    tool = kt.Builder("tool")
+    tool.add_body("tool", joint="fixed", mass=0.7, com=(0.1, 0.0, 0.2), inertia=0.01 * np.eye(3))
+    for robot in (base, model("humanoid24").attach("left_hand", tool.build())):
+        rng = np.random.default_rng(0)
+        n, nv = 5, robot.nv
+        theta = robot.inertial_parameters * rng.uniform(0.5, 2.0, (n, len(robot.bodies), 1))
+        gravity = 9.0 * rng.normal(size=(n, 3))
+        q, (v, x) = robot.random_configuration(rng, (n,)), rng.normal(size=(2, n, nv))
+        some = robot.population(theta, gravity)
+        assert some.shape == (n,)
+        results = {
+            "forward_dynamics": some.forward_dynamics(q, v, x),
+            "inverse_dynamics": some.inverse_dynamics(q, v, x),
+            "mass_matrix": some.mass_matrix(q),
+            "bias_forces": some.bias_forces(q, v),
+            "gravity_forces": some.gravity_forces(q),
+            "potential": some.energy(q, v).potential,
+            "step": some.step(q, v, x, 1e-3)[1],
+            "midpoint": some.step(q, v, x, 1e-3, "midpoint")[1],
+        }
+        for i in range(n):
+            own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i])
+            allowed = bound(nv, condition(own.mass_matrix(q[i]))) * 10.0
+            expected = {
+                "forward_dynamics": own.forward_dynamics(q[i], v[i], x[i]),
+                "inverse_dynamics": own.inverse_dynamics(q[i], v[i], x[i]),
+                "mass_matrix": own.mass_matrix(q[i]),
+                "bias_forces": own.bias_forces(q[i], v[i]),
+                "gravity_forces": own.gravity_forces(q[i]),
+                "potential": own.energy(q[i], v[i]).potential,
+                "step": own.step(q[i], v[i], x[i], 1e-3)[1],
+                "midpoint": own.step(q[i], v[i], x[i], 1e-3, "midpoint")[1],
+            }
+            for name, value in expected.items():
+                assert_close(results[name][i], value, allowed)
+            # the bits of a sample do not depend on others
+            alone = robot.population(theta[i], gravity[i])
+            np.testing.assert_array_equal(alone.forward_dynamics(q[i], v[i], x[i]), results["forward_dynamics"][i])
+            np.testing.assert_array_equal(alone.mass_matrix(q[i]), results["mass_matrix"][i])
+
+
+def test_parameters_and_states_broadcast() -> None:
+    robot = model("humanoid24")
+    q, v = robot.random_configuration(1), np.ones(24)
+    some = robot.population(gravity=[[0.0, 0.0, -9.81], [0.0, 0.0, -1.62]])
+    found = some.gravity_forces(q)
+    np.testing.assert_array_equal(found[0], robot.gravity_forces(q))
+    np.testing.assert_array_equal(found[1], robot.with_gravity((0.0, 0.0, -1.62)).gravity_forces(q))
+    assert some.inverse_dynamics(np.tile(q, (3, 1, 1)), v, v).shape == (3, 2, 24)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(some)).gravity_forces(q), found)
+    assert repr(some) == "<(2,) variants of humanoid24>"
+
+
+def test_refused() -> None:
+    robot = kt.zoo.double_pendulum()
+    with pytest.raises(InputError, match=r"population: inertial_parameters has shape \(3, 10\)"):
+        robot.population(np.ones((3, 10)))
+    with pytest.raises(InputError, match="gravity has NaN or infinite entries"):
+        robot.population(gravity=[0.0, 0.0, np.nan])
+    with pytest.raises(UnknownNameError, match="rk4"):
+        robot.population().step(np.zeros(2), np.zeros(2), np.zeros(2), 1e-3, "rk4")
