@@ -25,6 +25,7 @@ ALLOWED = {
     "draw": 1e-3,
     "two_arms": 1e-4,
     "squat": 1e-4,
+    "four_bar": 2e-4,
     "quadruped": 1e-3,
     "ten_million_samples": 5e-3,
 }
