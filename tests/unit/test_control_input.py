@@ -123,9 +123,23 @@ def test_only_the_sample_with_nan_is_nan() -> None:
     np.testing.assert_array_equal(tau[3], clean[3])
 
 
-def test_a_goal_on_a_held_frame_is_refused() -> None:
-    with pytest.raises(InputError, match="are given twice"):
-        controller([control.Goal("left_foot")], constraints=[kt.Task("left_foot")])
+def test_contradictions_are_refused() -> None:
+    """A goal for a frame that is held; a frame held twice."""
+    message = "goal 'left_foot' and the constraint weld of frame 'left_foot' to 'world' contradict each other"
+    with pytest.raises(InputError, match=message):
+        controller([control.Goal("left_foot")], constraints=["left_foot"])
+    with pytest.raises(InputError, match=r"of the task of frame 'left_foot' are given twice"):
+        controller(constraints=["left_foot", kt.Weld("left_foot")])
+
+
+def test_a_goal_that_constraints_block_is_given_up() -> None:
+    """Another frame of a body that is held: its goal cannot be met, and the margin says so."""
+    blocked = controller([control.Goal("left_ankle_roll_link")], constraints=["left_foot"])
+    place = ROBOT.pose(Q, "left_ankle_roll_link")[:3, 3] + np.array([0.0, 0.0, 0.1])
+    command = blocked(Q, V, {"left_ankle_roll_link": place})
+    assert command.margin < 1.0
+    held = ROBOT.jacobian(Q, "left_foot") @ command.acceleration
+    np.testing.assert_allclose(held, 0.0, rtol=0.0, atol=1e-8)
 
 
 def test_nobody_drives_the_box() -> None:

@@ -37,6 +37,7 @@ from kinetree.model.model import Model
 from kinetree.operational_space.law import Law, Step
 from kinetree.operational_space.products import times
 from kinetree.operational_space.singular import means
+from kinetree.operational_space.tasks import Task
 from kinetree.spatial.value import Array
 
 _NDARRAY = np.ndarray
@@ -98,6 +99,8 @@ class OperationalSpace:
         self._limits = Limits(robot, self.bounds, self.driven)
 
         held = self.constraints.tasks.tasks if self.constraints else ()
+        if self.constraints is not None:
+            _require_apart(self.goals, self.constraints)
         self._held = self.constraints.rows if self.constraints else 0
         self._tasks = robot.tasks([*held, *(goal.task for goal in self.goals)], reference="local_world_aligned")
         self._fixed_sites = self.constraints.law.sites() if self.constraints else 0
@@ -403,6 +406,15 @@ class OperationalSpace:
         chosen = Solved(tau, a, force, held, active, done.margin)
         scale = np.where(within[..., None], 1.0, np.stack([s, s0], axis=-1))
         return chosen, scale
+
+
+def _require_apart(goals: Iterable[Any], constraints: Constraints) -> None:
+    """Raise if a goal moves what a constraint holds."""
+    for goal in goals:
+        for one, held in zip(constraints.constraints, constraints.tasks.tasks, strict=True):
+            same = isinstance(held, Task) and isinstance(goal.task, Task) and held.frame == goal.task.frame
+            if same and set(held.rows) & set(goal.task.rows):
+                raise InputError(f"{goal} and the constraint {one} contradict each other; drop one of them")
 
 
 def _checked(name: str, value: Any, length: int) -> Array:
