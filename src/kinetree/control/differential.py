@@ -132,7 +132,9 @@ class DifferentialIK:
         """(1) and (2)."""
         weighted = J.T * self._squares
         g = -(weighted @ (self._shares[0] * error)) - self._weight * pull
-        x, _, flag, _ = self._solve(weighted @ J + self._diagonal, g, self._rows, high.copy(), low.copy(), self._kinds)
+        H = weighted @ J + self._diagonal
+        # H is positive definite: no proximal terms
+        x, _, flag, _ = self._solve(H, g, self._rows, high.copy(), low.copy(), self._kinds, eps_prox=0.0)
         if flag != _SOLVED:
             raise InputError(f"differential inverse kinematics: DAQP stops with flag {flag}; weights are too far apart")
         # the solver keeps bounds to its tolerance only

@@ -62,10 +62,11 @@ class Programme:
             low: Lower bounds of x and A x, (n + m,).
             high: Upper bounds, (n + m,).
         """
-        x, _, flag, _ = self._solve(H.copy(), g.copy(), A, high.copy(), low.copy(), self._sense.copy())
+        # H is positive definite: no proximal terms
+        x, _, flag, _ = self._solve(H.copy(), g.copy(), A, high.copy(), low.copy(), self._sense.copy(), eps_prox=0.0)
         if flag == 1:
             return x, 0.0, ()
-        x, _, flag, info = self._solve(H, g, A, high.copy(), low.copy(), self._relaxed.copy())
+        x, _, flag, info = self._solve(H, g, A, high.copy(), low.copy(), self._relaxed.copy(), eps_prox=0.0)
         if flag not in _SOLVED:
             blamed = np.abs(info["lam"])
             worst = np.argsort(-blamed)[: int((blamed > _BROKEN * blamed.max(initial=1.0)).sum())]

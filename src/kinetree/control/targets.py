@@ -141,13 +141,18 @@ class Targets:
         return Wanted(pose, feed, self._gains, push, state, batch)
 
     def _plain(self, targets: dict[str, Any]) -> Wanted | None:
-        """The same for single poses, in arrays of float64: what servo loops pass. None for all others."""
+        """The same for single poses and positions in arrays of float64. None for all others."""
         pose = self._target.copy()
         for name, value in targets.items():
             place = self._places.get(name)
-            if place is None or type(value) is not np.ndarray or value.dtype != _FLOAT64 or value.shape != (4, 4):
+            if place is None or type(value) is not np.ndarray or value.dtype != _FLOAT64:
                 return None
-            pose[place.site] = value
+            if value.shape == (4, 4):
+                pose[place.site] = value
+            elif value.shape == (3,):
+                pose[place.site, :3, 3] = value
+            else:
+                return None
         return Wanted(pose, self._feed, self._gains, None, None, ())
 
     def arrays(self, poses: Any, feed: Any) -> Wanted:

@@ -146,9 +146,9 @@ class WholeBody:
         if isinstance(contacts, (str, Foot)):
             raise InputError("contacts is a sequence of feet; for one of them write [it]")
         self.contacts = tuple(Foot(one) if isinstance(one, str) else one for one in contacts)
-        names = [foot.frame for foot in self.contacts]
-        if len(set(names)) < len(names):
-            raise InputError(f"a foot is given twice among {', '.join(names)}")
+        self._feet = tuple(foot.frame for foot in self.contacts)
+        if len(set(self._feet)) < len(self._feet):
+            raise InputError(f"a foot is given twice among {', '.join(self._feet)}")
         self.driven = driven_columns(robot, undriven)
         start = start_of(robot, posture, at, "WholeBody")
         welds = [foot.weld for foot in self.contacts]
@@ -211,7 +211,7 @@ class WholeBody:
             robot.mass_matrix(q),
             robot.bias_forces(q, v),
             a0,
-            robot.pose(q, [foot.frame for foot in self.contacts]) if self.contacts else np.zeros((*batch, 0, 4, 4)),
+            robot.pose(q, self._feet) if self._feet else np.zeros((*batch, 0, 4, 4)),
         ]
         parts += self._limits.accelerations(q, v) if len(self._limits.columns) else (np.zeros((*batch, 0)),) * 2
         count = math.prod(batch)
@@ -220,7 +220,8 @@ class WholeBody:
         tau, a, f, slack = np.empty((count, nv)), np.empty((count, nv)), np.empty((count, 3 * points)), np.zeros(count)
         for i in range(count):
             sample = [x[i] for x in flat]
-            if not all(math.isfinite(np.add.reduce(x, axis=None)) for x in sample[:5]):
+            # NaN in the state or in a target reaches these
+            if not math.isfinite(np.add.reduce(sample[1]) + np.add.reduce(sample[3]) + np.add.reduce(sample[4])):
                 tau[i], a[i], f[i], slack[i] = np.nan, np.nan, np.nan, np.nan
                 continue
             x, tau[i], slack[i], broken = frame.solve(*sample)
