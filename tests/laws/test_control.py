@@ -11,6 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
+from kinetree.errors import InputError
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
 
@@ -420,3 +421,24 @@ def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
     one, other = sharing(q, full), sharing._dense(q, full)
     assert np.isfinite(one[0]).all()
     np.testing.assert_allclose(one[0], other[0], rtol=0.0, atol=1e-6 * float(np.abs(other[0]).max()))
+
+
+def test_a_warm_start_changes_no_bit() -> None:
+    """The state of a command, and any other choice of joints, lead to the same command; a single one and batches."""
+    robot, start = model("humanoid24"), standing()
+    bounds = control.Bounds(position=15.0, velocity=15.0)
+    arm = control.OperationalSpace(robot, HANDS, posture=control.Posture(start, kp=400.0), bounds=bounds)
+    q, v = state(robot, start, 9, (6,))
+    cold = arm(q, v)
+    assert cold.limited.any()
+    assert cold.state is not None
+    assert cold.state.active is not None
+    wrong = control.ControllerState({}, np.random.default_rng(1).integers(-1, 2, cold.state.active.shape))
+    for given in (cold.state, wrong):
+        warm = arm(q, v, state=given)
+        for name in ("tau", "acceleration", "limited", "margin"):
+            np.testing.assert_array_equal(getattr(warm, name), getattr(cold, name))
+        alone = arm(q[3], v[3], state=control.ControllerState({}, np.asarray(given.active)[3]))
+        np.testing.assert_array_equal(alone.tau, cold.tau[3])
+    with pytest.raises(InputError, match="active has shape .* pass the state of a command of this controller"):
+        arm(q, v, state=control.ControllerState({}, np.zeros(3)))

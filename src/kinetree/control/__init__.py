@@ -11,17 +11,17 @@ from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinem
 from kinetree.control.operational_space import OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
-from kinetree.control.targets import ForceState
+from kinetree.control.targets import ControllerState
 from kinetree.control.whole_body import Foot, WholeBody, WholeBodyCommand
 
 __all__ = [
     "AugmentedObject",
     "Bounds",
     "Command",
+    "ControllerState",
     "DifferentialIK",
     "Foot",
     "Force",
-    "ForceState",
     "Goal",
     "InverseKinematics",
     "OperationalSpace",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinetree.control.targets import ForceState
+from kinetree.control.targets import ControllerState
 from kinetree.spatial.value import Array
 
 
@@ -22,7 +22,7 @@ class Command(NamedTuple):
         scale: Factors of goals and posture within the effort limits, (…, 2).
         margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
             direction is being given up.
-        state: Integrals of force errors, for the next call; None without `Force` goals that integrate.
+        state: State for the next call; None without limits and without `Force` goals that integrate.
     """
 
     tau: Array
@@ -32,7 +32,7 @@ class Command(NamedTuple):
     limited: Array
     scale: Array
     margin: Array
-    state: ForceState | None
+    state: ControllerState | None
 
 
 class Solved(NamedTuple):
@@ -44,6 +44,7 @@ class Solved(NamedTuple):
     constraint_force: Array
     active: Array | None
     margin: Array
+    fault: Array
 
     def mixed(self, other: Solved, share: Array) -> Solved:
         """Linear interpolation towards another result."""
@@ -53,7 +54,7 @@ class Solved(NamedTuple):
         """This plus a fraction of the difference of two others."""
         s = share[..., None]
         tau, a, force, held = (x + s * (y - z) for x, y, z in zip(self[:4], one[:4], other[:4], strict=True))
-        return Solved(tau, a, force, held, self.active, self.margin)
+        return Solved(tau, a, force, held, self.active, self.margin, self.fault)
 
 
 def largest(base: Array, way: Array, effort: Array) -> Array:

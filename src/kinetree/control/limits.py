@@ -8,6 +8,7 @@ Each round solves all levels. Joints whose accelerations violate (1) become rows
 pulls instead of pushing are released; in later rounds only one at a time, and finally none, so that the iteration
 terminates. At convergence, the motion is that of the quadratic programme with bounds (1) above the goals. The rounds of
 a sample depend on that sample only: samples with the same active rows are solved together, with the same bits as alone.
+The rows of the last command may be tried first: where they are still the right ones, nothing else is solved.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _ALL, _ONE = 10, 50
 _SLACK = 1e-6
 # A row that pulls back with more than this is released [N m].
 _PULL = 1e-9
+
+_NOTHING = np.zeros(0)
 
 #: Solves samples with the same active joints: maps sample indices, joints and their accelerations to a and f.
 Solve = Callable[[Array, Array, Array], tuple[Array, Array]]
@@ -78,31 +81,28 @@ class Limits:
             least, most = np.minimum(least, most), np.maximum(least, most)
         return least, most
 
-    def kept(self, least: Array, most: Array, a: Array) -> bool:
-        """Whether all samples keep the bounds as they are; NaN breaks no bound."""
-        at = a[..., self.columns]
-        return not ((at > most + _SLACK) | (at < least - _SLACK)).any()
-
-    def keep(self, least: Array, most: Array, a: Array, solve: Solve, given: Array | None = None) -> Array:
-        """Enforce the limits on accelerations, in place; return the active rows, −1, 0 or 1 for each joint, (n, l).
+    def keep(self, least: Array, most: Array, solve: Solve, given: Array | None, fixed: bool) -> Array:
+        """Solve all samples within the limits; return the active rows, −1, 0 or 1 for each joint, (n, l).
 
         Args:
             least: From `accelerations`, (n, l).
             most: From `accelerations`, (n, l).
-            a: Joint accelerations without limits, (n, nv).
             solve: Solves samples with some joints at given accelerations.
-            given: Active rows, (n, l); determined by the active-set iteration by default.
+            given: Active rows to start with, (n, l); none by default.
+            fixed: Whether the given rows are the ones.
         """
-        active = np.zeros(least.shape, dtype=np.int8)
-        force = np.zeros(least.shape)
-        if given is not None:
-            self._solve_patterns(given, (given != 0).any(axis=1), least, most, a, force, solve)
-            return given
-        open_ = np.ones(len(a), dtype=bool)
-        for round_ in range(ROUNDS):
-            at = a[:, self.columns]
+        active = np.zeros(least.shape, dtype=np.int8) if given is None else np.array(given, dtype=np.int8)
+        force, found = np.zeros(least.shape), np.zeros(least.shape)
+        open_ = np.ones(len(least), dtype=bool)
+        self._solve_patterns(active, open_, least, most, found, force, solve)
+        if given is not None and not fixed:
+            open_ = active.any(axis=1) & ~self._fits(active, least, most, found, force)
+            active[open_] = 0  # afresh
+            self._solve_patterns(active, open_, least, most, found, force, solve)
+            open_ |= ~active.any(axis=1)
+        for round_ in range(0 if fixed else ROUNDS):
             free = open_[:, None] & (active == 0)
-            above, below = free & (at > most + _SLACK), free & (at < least - _SLACK)
+            above, below = free & (found > most + _SLACK), free & (found < least - _SLACK)
             violated = (above | below).any(axis=1)
             pulling = (active * force > _PULL) & open_[:, None]
             if round_ >= _ALL:
@@ -111,48 +111,79 @@ class Limits:
             if not open_.any():
                 break
             active = np.where(above, 1, np.where(below, -1, np.where(pulling, 0, active))).astype(np.int8)
-            self._solve_patterns(active, open_, least, most, a, force, solve)
+            self._solve_patterns(active, open_, least, most, found, force, solve)
         return active
 
-    def keep_one(self, least: Array, most: Array, a: Array, solve: SolveOne) -> tuple[Array, Array]:
+    def _fits(self, active: Array, least: Array, most: Array, found: Array, force: Array) -> Array:
+        """Whether the active rows are the right ones, (…)."""
+        beyond = (active == 0) & ((found > most + _SLACK) | (found < least - _SLACK))
+        fits: Array = ~(beyond | (active * force > _PULL)).any(axis=-1)
+        return fits
+
+    def keep_one(self, least: Array, most: Array, solve: SolveOne, given: Array | None) -> tuple[Array, Array]:
         """The same for a single sample: joint accelerations, (nv,), and the active rows, (l,).
 
         Args:
             least: From `accelerations`, (l,).
             most: From `accelerations`, (l,).
-            a: Joint accelerations without limits, (nv,).
             solve: Solves the sample with some joints at given accelerations.
+            given: Active rows to start with, (l,); none by default.
         """
         active, force = np.zeros(least.shape, dtype=np.int8), np.zeros(least.shape)
+        if given is not None:
+            active[...] = given
         low, high = least - _SLACK, most + _SLACK
-        for round_ in range(ROUNDS):
-            at = a[self.columns]
-            free = active == 0
-            above, below = free & (at > high), free & (at < low)
-            violated = above.any() or below.any()
+        if active.any():
+            rows = np.flatnonzero(active)
+            a, f = solve(tuple(self.columns[rows].tolist()), np.where(active[rows] > 0, most[rows], least[rows]))
+            force[rows] = f
+            if self._fits(active, least, most, a[self.columns], force):
+                return a, active
+            active[...] = 0  # afresh
+        for round_ in range(ROUNDS + 1):
+            rows = np.flatnonzero(active)
+            if len(rows):
+                wanted = np.where(active[rows] > 0, most[rows], least[rows])
+                a, f = solve(tuple(self.columns[rows].tolist()), wanted)
+                force[...] = 0.0
+                force[rows] = f
+            else:
+                a, _ = solve((), _NOTHING)
+            found = a[self.columns]
+            above, below = found > high, found < low
+            if len(rows):
+                free = active == 0
+                above &= free
+                below &= free
+            violated = bool(above.any() or below.any())
+            if not len(rows) and not violated:
+                break
             pulling = active * force > _PULL
             if round_ >= _ALL:
                 pulling &= (not violated) & (np.cumsum(pulling) == 1) & (round_ < _ONE)
-            if not violated and not pulling.any():
+            if round_ == ROUNDS or (not violated and not pulling.any()):
                 break
             active[pulling] = 0
             active[above], active[below] = 1, -1
-            rows = np.flatnonzero(active)
-            wanted = np.where(active[rows] > 0, most[rows], least[rows])
-            a, force[rows] = solve(tuple(self.columns[rows].tolist()), wanted)
         return a, active
 
     def _solve_patterns(
-        self, active: Array, open_: Array, least: Array, most: Array, a: Array, force: Array, solve: Solve
+        self, active: Array, open_: Array, least: Array, most: Array, found: Array, force: Array, solve: Solve
     ) -> None:
-        """Solve the remaining samples, those with the same active joints together."""
+        """Solve the open samples, those with the same active joints together."""
         groups: dict[bytes, list[int]] = {}
-        for sample in np.flatnonzero(open_).tolist():
-            groups.setdefault(active[sample].tobytes(), []).append(sample)
+        samples = np.flatnonzero(open_).tolist()
+        if active[samples].any():
+            for sample in samples:
+                groups.setdefault(active[sample].tobytes(), []).append(sample)
+        elif samples:
+            groups[b""] = samples
         for group in groups.values():
             chosen, pattern = np.array(group), active[group[0]]
             rows = np.flatnonzero(pattern)
             wanted = np.where(pattern[rows] > 0, most[chosen][:, rows], least[chosen][:, rows])
-            a[chosen], f = solve(chosen, self.columns[rows], wanted)
+            a, f = solve(chosen, self.columns[rows], wanted)
+            found[chosen] = a[:, self.columns]
             force[chosen] = 0.0
-            force[np.ix_(chosen, rows)] = f
+            if len(rows):
+                force[np.ix_(chosen, rows)] = f

@@ -27,14 +27,15 @@ from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
 from kinetree.control.limited import STUCK, LimitedLaws
 from kinetree.control.limits import Limits
 from kinetree.control.sharing import Sharing
-from kinetree.control.targets import ForceState, Targets, Wanted
+from kinetree.control.targets import ControllerState, Targets, Wanted
+from kinetree.control.within_limits import WithinLimits
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.law import Law, Step
+from kinetree.operational_space.law import Law
 from kinetree.operational_space.products import times
 from kinetree.operational_space.singular import means
 from kinetree.operational_space.tasks import Task
@@ -129,6 +130,10 @@ class OperationalSpace:
         return Law(self._tasks.core.recursions, self._row_cuts, self._by_levels)
 
     @cached_property
+    def _within(self) -> WithinLimits:
+        return WithinLimits(self.robot, self._limits, self._law, self._limited, self._posture)
+
+    @cached_property
     def _limited(self) -> LimitedLaws:
         """The law with some joints held at their limits."""
         recursions = self._tasks.core.recursions
@@ -210,7 +215,7 @@ class OperationalSpace:
         if tasks is self._tasks:
             return self
         other = copy.copy(self)
-        for kept in ("_law", "_limited", "_row_cuts", "cuts"):
+        for kept in ("_law", "_limited", "_within", "_row_cuts", "cuts"):
             other.__dict__.pop(kept, None)
         other._tasks = tasks
         return other
@@ -221,7 +226,7 @@ class OperationalSpace:
         v: Any,
         targets: Mapping[str, Any] | None = None,
         *,
-        state: ForceState | None = None,
+        state: ControllerState | None = None,
         dt: Any = 0.0,
         out: Array | None = None,
     ) -> Command:
@@ -232,7 +237,8 @@ class OperationalSpace:
             v: Joint velocities, (…, nv).
             targets: By goal name, a `Target`, a pose (…, 4, 4), a position (…, 3), or the result of a path. Goals
                 without a target stay where they were at `at`.
-            state: Integrals of `Force` goals, from the last command.
+            state: State of the last command: integrals of `Force` goals, and joints at their limits, which are likely
+                to stay there. Without it, results are the same but for the integrals.
             dt: Time since the last command [s], for these integrals.
             out: Array for the torques, (…, nv).
 
@@ -247,7 +253,7 @@ class OperationalSpace:
             given = q.shape[:-1], v.shape[:-1], wanted.batch
             batch = arguments.common_batch("control", ("q", "v", "targets"), given)
             q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
-        command = self._command(q, v, wanted, targets)
+        command = self._command(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
         if out is not None:
             (out,) = arguments.results("control", out, ("tau",), (command.tau.shape,))
             out[...] = command.tau
@@ -288,18 +294,23 @@ class OperationalSpace:
         alone = self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque
         return alone and not forced and self._targets.complete
 
-    def _command(self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None) -> Command:
-        done = self._pipeline(q, v, self._pull, wanted, None, targets)
+    def _command(
+        self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
+    ) -> Command:
+        done = self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        self._targets.require_poses(done.fault, wanted, targets)
         batch = done.tau.shape[:-1]
         scale = self._unscaled if not batch else np.ones((*batch, 2))
         if self.bounds.torque:
             with standard_arithmetic():
                 done, scale = self._within_effort(q, v, wanted, done)
-        if done.active is None:
-            limited = self._unlimited if not batch else np.zeros(done.a.shape, dtype=bool)
-        else:
+        limited, state = self._unlimited, wanted.state
+        if done.active is not None:
             limited = np.zeros(done.a.shape, dtype=bool)
             limited[..., self._limits.columns] = done.active != 0
+            state = ControllerState({} if state is None else state.integrals, done.active)
+        elif batch:
+            limited = np.zeros(done.a.shape, dtype=bool)
         return Command(
             done.tau,
             done.a,
@@ -308,91 +319,39 @@ class OperationalSpace:
             limited,
             scale,
             done.margin,
-            wanted.state,
+            state,
         )
 
-    def _pipeline(
-        self,
-        q: Array,
-        v: Array,
-        pull: Array,
-        wanted: Wanted,
-        active: Array | None,
-        targets: Mapping[str, Any] | None = None,
-    ) -> Solved:
-        """The complete law, with the joints of `active` held at their limits; None determines them."""
-        found = self._law.step(q, v, self._posture, pull, wanted.target, wanted.feed, wanted.gains)
-        self._targets.require_poses(found.fault, wanted, targets)
+    def _guess(self, state: ControllerState | None, batch: tuple[int, ...]) -> Array | None:
+        """The joints that the last command held at their limits."""
+        if state is None or state.active is None or not len(self._limits.columns):
+            return None
+        wanted = (*batch, len(self._limits.columns))
+        try:
+            return np.broadcast_to(state.active, wanted)
+        except ValueError:
+            raise InputError(
+                f"state: active has shape {np.shape(state.active)}, which does not fit {wanted}; pass the state of a "
+                "command of this controller"
+            ) from None
+
+    def _pipeline(self, q: Array, v: Array, pull: Array, wanted: Wanted, active: Array | None, fixed: bool) -> Solved:
+        """The complete law, with the joints of `active` held at their limits at first, or in any case."""
+        found = self._within(q, v, pull, wanted, active, fixed)
         full, force = found.tau, found.force
-        a = np.asarray(self.robot.forward_dynamics(q, v, full))
-        kept = None
-        if len(self._limits.columns):
-            with standard_arithmetic():
-                kept = self._keep_limits(q, v, pull, wanted, (full, force, a), active)
         if wanted.push is not None:
             with standard_arithmetic():
                 full = full + times(np.swapaxes(self._tasks.jacobian(q), -1, -2), wanted.push)
                 force = force + wanted.push
         tau, constraint_force = self._sharing(q, full)
-        return Solved(tau, a, force, constraint_force, kept, np.asarray(found.margin))
-
-    def _keep_limits(
-        self, q: Array, v: Array, pull: Array, wanted: Wanted, results: tuple[Array, ...], active: Array | None
-    ) -> Array | None:
-        """Correct the law's results in place where joints would exceed their limits; return those held, (…, l)."""
-        limits, batch = self._limits, q.shape[:-1]
-        least, most = limits.accelerations(q, v)
-        if active is None and limits.kept(least, most, results[-1]):
-            return None
-        full, force, a = results
-
-        def solved(
-            q: Array, v: Array, target: Array, feed: Array, columns: Any, at: Array
-        ) -> tuple[Step, Array, Array]:
-            found, of_joints = self._limited.step(
-                q, v, self._posture, pull, target, feed, wanted.gains, tuple(columns), at
-            )
-            return found, np.asarray(self.robot.forward_dynamics(q, v, found.tau)), of_joints
-
-        if not batch and active is None:
-
-            def alone(columns: tuple[int, ...], at: Array) -> tuple[Array, Array]:
-                found, moved, of_joints = solved(q, v, wanted.target, wanted.feed, columns, at)
-                full[...], force[...] = found.tau, found.force
-                return moved, of_joints
-
-            a[...], kept = limits.keep_one(least, most, a, alone)
-            return kept
-
-        flat = [x.reshape(-1, x.shape[-1]) for x in (q, v, least, most, full, force, a)]
-        target, feed = (
-            np.broadcast_to(x, (*batch, *x.shape[-n:])).reshape(-1, *x.shape[-n:])
-            for x, n in ((wanted.target, 3), (wanted.feed, 2))
-        )
-
-        def together(samples: Array, columns: Array, at: Array) -> tuple[Array, Array]:
-            q, v = flat[0][samples], flat[1][samples]
-            found, moved, of_joints = solved(q, v, target[samples], feed[samples], columns.tolist(), at)
-            flat[4][samples], flat[5][samples] = found.tau, found.force
-            return moved, of_joints
-
-        given = None if active is None else active.reshape(-1, active.shape[-1])
-        kept = limits.keep(flat[2], flat[3], flat[6], together, given)
-        for result, computed in zip(results, flat[4:], strict=True):
-            if not np.may_share_memory(result, computed):
-                result[...] = computed.reshape(result.shape)
-        return kept.reshape(*batch, kept.shape[-1])
+        return Solved(tau, found.a, force, constraint_force, found.active, np.asarray(found.margin), found.fault)
 
     def _within_effort(self, q: Array, v: Array, wanted: Wanted, done: Solved) -> tuple[Solved, Array]:
         """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits."""
         effort = np.where(self.driven, self.robot.effort_limits, np.inf)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), gains=np.zeros_like(wanted.gains), push=None)
         none = np.zeros_like(self._pull)
-        active = done.active
-        if len(self._limits.columns) and active is None:
-            active = np.zeros((*done.tau.shape[:-1], len(self._limits.columns)), dtype=np.int8)
-        done = done._replace(active=active)
-        bias, goals = (self._pipeline(q, v, none, each, active) for each in (still, wanted))
+        bias, goals = (self._pipeline(q, v, none, each, done.active, fixed=True) for each in (still, wanted))
         s = largest(bias.tau, goals.tau - bias.tau, effort)
         moved = bias.mixed(goals, s)
         s0 = largest(moved.tau, done.tau - goals.tau, effort)
@@ -403,7 +362,7 @@ class OperationalSpace:
         tau, a, force, held = (
             np.where(within[..., None], old, new) for old, new in zip(done[:4], mixed[:4], strict=True)
         )
-        chosen = Solved(tau, a, force, held, active, done.margin)
+        chosen = Solved(tau, a, force, held, done.active, done.margin, done.fault)
         scale = np.where(within[..., None], 1.0, np.stack([s, s0], axis=-1))
         return chosen, scale
 

@@ -22,14 +22,16 @@ from kinetree.spatial.value import Array
 _FLOAT64 = np.dtype(np.float64)
 
 
-class ForceState(NamedTuple):
-    """State of `Force` goals.
+class ControllerState(NamedTuple):
+    """What a controller passes on from one command to the next.
 
     Attributes:
-        integrals: ∫(F_d − F) dt along the rows of each goal with integral action, (…, r).
+        integrals: ∫(F_d − F) dt along the rows of each `Force` goal with integral action, (…, r).
+        active: Joints that are held at their lower (−1) or upper (1) limits, (…, l); None without limits.
     """
 
     integrals: dict[str, Array]
+    active: Array | None = None
 
 
 class Wanted(NamedTuple):
@@ -48,7 +50,7 @@ class Wanted(NamedTuple):
     feed: Array
     gains: Array
     push: Array | None
-    state: ForceState | None
+    state: ControllerState | None
     batch: tuple[int, ...]
 
 
@@ -95,7 +97,7 @@ class Targets:
         for constant in (self._target, self._feed, self._gains):
             constant.setflags(write=False)
 
-    def read(self, targets: Mapping[str, Any] | None, state: ForceState | None, dt: Any) -> Wanted:
+    def read(self, targets: Mapping[str, Any] | None, state: ControllerState | None, dt: Any) -> Wanted:
         """Inputs of the control law. Poses are not checked here: see `require_poses`.
 
         Args:
@@ -228,8 +230,8 @@ class Targets:
         return where, velocity, acceleration
 
     def _push(
-        self, given: Mapping[str, Target], state: ForceState | None, dt: Any, batch: tuple[int, ...]
-    ) -> tuple[Array | None, ForceState | None, tuple[int, ...]]:
+        self, given: Mapping[str, Target], state: ControllerState | None, dt: Any, batch: tuple[int, ...]
+    ) -> tuple[Array | None, ControllerState | None, tuple[int, ...]]:
         """Forces of all rows, and the integrals of their errors."""
         pushes: list[tuple[slice, Array]] = []
         integrals = {}
@@ -259,7 +261,7 @@ class Targets:
         total = np.zeros((*batch, len(self._feed)))
         for at, push in pushes:
             total[..., at] = push
-        return total, ForceState(integrals) if integrals else state, batch
+        return total, ControllerState(integrals) if integrals else state, batch
 
 
 def _no_mapping(targets: Any) -> InputError:
