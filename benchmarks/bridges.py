@@ -2,23 +2,27 @@
 
     python -m benchmarks.bridges
 
-Times are per call or sample. Where `adam-robotics` or `mujoco-mjx` is installed,
-its forward dynamics runs in the same process, on the same robot and states.
+Times are per call or sample. Where `adam-robotics`, `frax` or `mujoco-mjx` (with its own version of MuJoCo) is
+installed, its forward dynamics runs in the same process, on the same robot and states, after a check that it agrees.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import math
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from lxml import etree
 from rich.console import Console
 
 import kinetree
@@ -42,6 +46,7 @@ def main() -> None:
     console = Console(width=110)
     console.print(f"{processor()}, core {core}; JAX {jax.__version__}, PyTorch {torch.__version__}")
     console.print(calls().rich())
+    console.print(against().rich())
     console.print(rollouts().rich())
 
 
@@ -82,10 +87,38 @@ def scanned(robot: Any, q: Any, v: Any, tau: Any) -> float:
     return least(lambda: loop(v).block_until_ready()) / 1000
 
 
+def against() -> Table:
+    """Panda's forward dynamics in JAX, by each library: a jitted call, and a sample of a batch by `vmap`."""
+    columns = ["library", "one call", "of ours", f"of {BATCH}", "of ours"]
+    table = Table("forward dynamics of Panda's arm in JAX", columns)
+    robot = arm()
+    rng = np.random.default_rng(0)
+    q, (v, tau) = robot.random_configuration(rng, (BATCH,)), rng.uniform(-1.0, 1.0, (2, BATCH, robot.nv))
+    many = [jnp.asarray(x) for x in (q, v, tau)]
+    first = [x[0] for x in many]
+    expected = robot.forward_dynamics(q, v, tau)
+    # all of them in turns, since the machine's speed varies
+    calls: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {}
+    for name, function in accelerations(robot).items():
+        one, batch = jax.jit(function), jax.jit(jax.vmap(function))
+        np.testing.assert_allclose(batch(*many), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max(), err_msg=name)
+        calls[name] = (partial(finished, one, *first), partial(finished, batch, *many))
+    best = dict.fromkeys(calls, (math.inf, math.inf))
+    for _ in range(5):
+        for name, (one_call, batched) in calls.items():
+            found = least(one_call, 0.2), least(batched, 0.2) / BATCH
+            best[name] = (min(best[name][0], found[0]), min(best[name][1], found[1]))
+    own = best["Kinetree"]
+    for name, (one_time, batch_time) in best.items():
+        ratios = ["", ""] if name == "Kinetree" else [f"{one_time / own[0]:.1f}×", f"{batch_time / own[1]:.1f}×"]
+        table.add(name, micro(one_time), ratios[0], micro(batch_time), ratios[1])
+    return table
+
+
 def rollouts() -> Table:
     """Value and gradient of a loss after many steps, with respect to all joint forces."""
-    table = Table(f"value and gradient through {STEPS} steps of Panda", ["library", "time", "of ours"])
-    robot = robots.load("Panda").model
+    table = Table(f"value and gradient through {STEPS} steps of Panda's arm", ["library", "time", "of ours"])
+    robot = arm()
     rng = np.random.default_rng(0)
     q0, v0 = jnp.asarray(robot.random_configuration(rng)), jnp.zeros(robot.nv)
     taus = jnp.asarray(rng.uniform(-1.0, 1.0, (STEPS, robot.nv)))
@@ -97,54 +130,100 @@ def rollouts() -> Table:
 
         return total
 
+    def euler(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Semi-implicit, as `kinetree.jax.step`."""
+
+        def step(q: Any, v: Any, tau: Any) -> Any:
+            v = v + DT * function(q, v, tau)
+            return q + DT * v, v
+
+        return step
+
     own_step = kinetree.jax.step(robot)
-    own = clock_gradient(loss(lambda q, v, tau: own_step(q, v, tau, DT)), taus)
-    table.add("Kinetree", f"{own * 1e3:.3g} ms", "")
-    for name, make in (("adam", adam_step), ("MJX", mjx_step)):
-        if name == "adam" and find_spec("adam") is None:
+    steps = {name: euler(function) for name, function in accelerations(robot).items()}
+    steps["Kinetree"] = lambda q, v, tau: own_step(q, v, tau, DT)
+    own = 0.0
+    for name, step in steps.items():
+        try:
+            taken = clock_gradient(loss(step), taus)
+        except (ValueError, TypeError, NotImplementedError) as error:  # e.g. loops without reverse mode
+            table.add(name, "no gradient", type(error).__name__)
+            print(f"{name}: {str(error)[:300]}")
             continue
-        step = make(robots.load("Panda"))
-        if step is not None:
-            time_taken = clock_gradient(loss(step), taus)
-            table.add(name, f"{time_taken * 1e3:.3g} ms", f"{time_taken / own:.1f}×")
+        own = own or taken
+        table.add(name, f"{taken * 1e3:.3g} ms", "" if name == "Kinetree" else f"{taken / own:.1f}×")
     return table
 
 
-def adam_step(robot: Any) -> Callable[..., Any] | None:
-    """A semi-implicit Euler step by adam's forward dynamics."""
+def arm() -> Any:
+    """Panda with its fingers fixed: adam's motion subspace of a prismatic joint fails in JAX."""
+    robot = robots.load("Panda").model
+    return robot.reduced({joint.name: 0.0 for joint in robot.joints if joint.kind == "prismatic"})
+
+
+def accelerations(robot: Any) -> dict[str, Callable[..., Any]]:
+    """Forward dynamics f(q, v, tau) of a robot with a fixed base, by Kinetree and by each library that is installed."""
+    found: dict[str, Callable[..., Any]] = {"Kinetree": kinetree.jax.forward_dynamics(robot)}
+    for name, module, make in (("adam", "adam", adam), ("frax", "frax", frax), ("MJX", "mujoco.mjx", mjx)):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            print(f"{name} is left out: {error}")
+            continue
+        found[name] = make(robot)
+    return found
+
+
+def urdf(robot: Any) -> str:
+    """The robot as URDF, with the placements and inertias that adam and frax do not supply by default."""
+    root = etree.fromstring(kinetree.to_urdf(robot).encode())
+    for joint in root.iter("joint"):
+        if joint.find("origin") is None:
+            etree.SubElement(joint, "origin", xyz="0 0 0", rpy="0 0 0")
+    for link in root.iter("link"):
+        if link.find("inertial") is None:
+            inertial = etree.SubElement(link, "inertial")
+            etree.SubElement(inertial, "origin", xyz="0 0 0", rpy="0 0 0")
+            etree.SubElement(inertial, "mass", value="1e-12")
+            etree.SubElement(inertial, "inertia", ixx="1e-12", ixy="0", ixz="0", iyy="1e-12", iyz="0", izz="1e-12")
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def adam(robot: Any) -> Callable[..., Any]:
+    """Adam has an O(n) recursion for floating bases only; with a fixed base it solves with the mass matrix."""
     from adam import Representations
     from adam.jax import KinDynComputations
 
-    model = robot.model
-    names = [joint.name for joint in model.joints]
-    dynamics = KinDynComputations(kinetree.to_urdf(model), names)
+    dynamics = KinDynComputations(urdf(robot), [joint.name for joint in robot.joints])
     dynamics.set_frame_velocity_representation(Representations.MIXED_REPRESENTATION)
 
-    def step(q: Any, v: Any, tau: Any) -> Any:
+    def acceleration(q: Any, v: Any, tau: Any) -> Any:
         M = dynamics.mass_matrix(jnp.eye(4), q)[6:, 6:]
         bias = dynamics.bias_force(jnp.eye(4), q, jnp.zeros(6), v)[6:]
-        v = v + DT * jnp.linalg.solve(M, tau - bias)
-        return q + DT * v, v
+        return jnp.linalg.solve(M, tau - bias)
 
-    return step
+    return acceleration
 
 
-def mjx_step(robot: Any) -> Callable[..., Any] | None:
-    """A semi-implicit Euler step by MJX's smooth dynamics; None where it does not fit the installed MuJoCo."""
-    try:
-        import mujoco
-        from mujoco import mjx
-    except ImportError:
-        return None
-    model = mjx.put_model(mujoco.MjModel.from_xml_string(kinetree.to_mjcf(robot.model)))
+def frax(robot: Any) -> Callable[..., Any]:
+    """Frax reads URDF files only."""
+    from frax import Robot
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "robot.urdf"
+        path.write_text(urdf(robot), encoding="utf-8")
+        other = Robot(str(path), joint_ordering=[joint.name for joint in robot.joints])
+    return lambda q, v, tau: other.forward_dynamics(q, v, tau, None)
+
+
+def mjx(robot: Any) -> Callable[..., Any]:
+    """MJX's smooth dynamics: the model has no contacts."""
+    import mujoco
+    from mujoco import mjx
+
+    model = mjx.put_model(mujoco.MjModel.from_xml_string(kinetree.to_mjcf(robot)))
     start = mjx.make_data(model)
-
-    def step(q: Any, v: Any, tau: Any) -> Any:
-        after = mjx.forward(model, start.replace(qpos=q, qvel=v, qfrc_applied=tau))
-        v = v + DT * after.qacc
-        return q + DT * v, v
-
-    return step
+    return lambda q, v, tau: mjx.forward(model, start.replace(qpos=q, qvel=v, qfrc_applied=tau)).qacc
 
 
 def clock_gradient(loss: Callable[[Any], Any], taus: Any) -> float:

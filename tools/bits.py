@@ -24,9 +24,8 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.cli.box import experiment, run
-from kinetree.engines.llvm.target import Target
 from tests.parity.functions import FUNCTIONS
-from tools.cross_compile import also_for
+from tools.cross_compile import also_for, described
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -217,8 +216,7 @@ def main() -> None:
     parser.add_argument("--compile-for", metavar="TRIPLE|CPU|FEATURES|WIDTH", help="the processor to compare with")
     options = parser.parse_args()
     if options.compile_for:
-        triple, cpu, features, width = options.compile_for.split("|")
-        also_for(Target(triple, cpu, features, int(width)))
+        also_for(described(options.compile_for))
     if options.action == "record":
         record(options.file)
     elif compare(options.file).differing:

@@ -2,14 +2,29 @@
 
 An emulated processor takes twenty times as long to compile, for the same bytes: a compiled kernel depends on the
 package's sources, the versions of NumPy and llvmlite, and the processor it is for, but not on the one that compiles it.
+
+As a plugin of pytest (`-p tools.cross_compile`), it compiles for the processor that `KINETREE_ALSO_FOR` describes.
 """
 
 from __future__ import annotations
+
+import os
 
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import cache, kernels
 from kinetree.engines.native.libraries import Library
+
+
+def described(text: str) -> target.Target:
+    """The processor of a description "triple|cpu|features|width"."""
+    triple, cpu, features, width = text.split("|")
+    return target.Target(triple, cpu, features, int(width))
+
+
+def pytest_configure() -> None:
+    """Compile what the tests compile for a second processor, too."""
+    also_for(described(os.environ["KINETREE_ALSO_FOR"]))
 
 
 def also_for(second: target.Target) -> None:
