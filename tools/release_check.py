@@ -34,6 +34,21 @@ EXTRAS = {
     "identification": "import clarabel, scipy.sparse; import kinetree as kt; kt.identification.FRICTION",
     "dask": "import dask.array as da, zarr, kinetree as kt; kt.zoo.double_pendulum().bracket(da.ones(2))",
 }
+# Blocks of documents that need an extra: the document, and a line of each block.
+BLOCKS = {
+    "mujoco": ("docs/loading.md", "again = kt.load(kt.to_mjcf(crane))", "import mujoco"),
+    "pinocchio": ("docs/tour.md", "import pinocchio as pin"),
+    "jax": ("docs/learning.md", "import jax", "gains = jnp.zeros((2, 4))"),
+    "torch": ("docs/learning.md", "import torch"),
+}
+# What these blocks take from earlier ones.
+PREAMBLE = """
+import numpy as np
+import kinetree as kt
+rng = np.random.default_rng(0)
+robot = kt.zoo.double_pendulum()
+starts = np.array([np.pi, 0.0]) + 0.2 * rng.standard_normal((16, 2))
+"""
 # A plain `torch` brings gigabytes of GPU libraries.
 CONSTRAINTS = "torch==2.13.0\n"
 
@@ -121,11 +136,27 @@ def environment(where: Path, requirement: str) -> Path:
     return python
 
 
-def try_readme(python: Path, where: Path) -> int:
-    """Run the README's Python blocks outside the repository, and count them."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def python_blocks(document: str) -> list[str]:
+    """The Python blocks of a document."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(extra: str) -> list[str]:
+    """The blocks of documents that show what an extra is for."""
+    document, *lines = BLOCKS.get(extra, ("README.md",))
+    found = []
+    for line in lines:
+        matching = [block for block in python_blocks(document) if line in block.splitlines()]
+        if len(matching) != 1:
+            raise CheckFailed(f"{document} has {len(matching)} blocks with the line {line!r}; BLOCKS needs one")
+        found += matching
+    return found
+
+
+def try_blocks(python: Path, where: Path, blocks: list[str]) -> int:
+    """Run Python blocks outside the repository, as one script, and count them."""
     where.mkdir()
-    script = where / "readme.py"
+    script = where / "blocks.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
     run(python, "-I", script, cwd=where, KINETREE_CACHE_DIR=str(where / "cache"))
     return len(blocks)
@@ -134,12 +165,15 @@ def try_readme(python: Path, where: Path) -> int:
 def install(wheel: Path, scratch: Path, extras: list[str]) -> Path:
     """Use the wheel as its users will, and return the Python that has it without extras."""
     bare = environment(scratch / "bare", str(wheel))
-    count = try_readme(bare, scratch / "readme")
+    count = try_blocks(bare, scratch / "readme", python_blocks("README.md"))
     step(f"the wheel alone: README's {count} block(s) run")
     for extra in extras:
         python = environment(scratch / extra, f"kinetree[{extra}] @ {wheel.as_uri()}")
         run(python, "-I", "-W", "error", "-c", EXTRAS[extra], cwd=scratch)
-        step(f"[{extra}]: installs and imports")
+        blocks = blocks_of(extra)
+        if blocks:
+            try_blocks(python, scratch / f"{extra}-blocks", [PREAMBLE, *blocks])
+        step(f"[{extra}]: installs and imports; {len(blocks)} block(s) of the documents run")
     return bare
 
 

@@ -61,6 +61,18 @@ def test_every_extra_of_users_is_tried() -> None:
     assert set(release_check.EXTRAS) == provided - development
 
 
+@pytest.mark.parametrize("extra", release_check.BLOCKS)
+def test_blocks_of_documents_are_found(extra: str) -> None:
+    assert len(release_check.blocks_of(extra)) == len(release_check.BLOCKS[extra]) - 1
+    assert any(extra in block for block in release_check.blocks_of(extra))
+
+
+def test_a_block_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(release_check.BLOCKS, "jax", ("docs/learning.md", "import nothing"))
+    with pytest.raises(release_check.CheckFailed, match="0 blocks with the line 'import nothing'; BLOCKS needs one"):
+        release_check.blocks_of("jax")
+
+
 def test_the_matrix_is_that_of_the_classifiers() -> None:
     declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
     workflow = (ROOT / ".github/workflows/test.yml").read_text("utf-8")
