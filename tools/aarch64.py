@@ -27,6 +27,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from tools.release_check import version as release_version
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "aarch64"
 
@@ -175,6 +177,9 @@ def sources(folder: Path, again: bool) -> Path:
         shutil.rmtree(target, ignore_errors=True)
         with tarfile.open(archive) as tar:
             tar.extractall(target, filter="data")
+        metadata = target / "src" / f"kinetree-{release_version()}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: kinetree\nVersion: {release_version()}\n")
     return target
 
 

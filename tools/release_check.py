@@ -27,7 +27,7 @@ EXTRAS = {
     "viewer": "import viser; import kinetree as kt; kt.viewer.View",
     "qp": "import daqp; import kinetree as kt; kt.control.WholeBody",
     "xacro": "import xacro",
-    "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.double_pendulum()))",
+    "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.chain(3)))",
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
     "jax": "import kinetree.jax",
     "torch": "import kinetree.torch",
