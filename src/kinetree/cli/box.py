@@ -24,6 +24,7 @@ from rich.console import Console
 import kinetree as kt
 from kinetree import control, simulation
 from kinetree.cli.box_figure import draw
+from kinetree.cli.progress import bar
 from kinetree.cli.terminal import safe
 from kinetree.spatial.value import Array
 
@@ -217,7 +218,7 @@ def main(
     setup = experiment(free_foot)
     if not as_json:
         console.print("A humanoid of 24 joints puts a box on the floor with both hands (Chang and Khatib, 2001)")
-    film = _watched(setup) if view else run(setup)
+    film = _watched(setup) if view else _timed(setup)
     found = figures(setup, film)
     if as_json:
         print(json.dumps(asdict(found)))
@@ -247,6 +248,12 @@ def _forces(setup: Experiment, film: simulation.Film) -> dict[str, Array]:
         moment, force = np.split(film.constraint_forces[hand], 2, axis=-1)
         found[hand] = np.concatenate([(turn @ each[..., None])[..., 0] for each in (moment, force)], axis=-1)
     return found
+
+
+def _timed(setup: Experiment) -> simulation.Film:
+    """Run, and show on a terminal how much of it is done. The first command takes longest: it compiles."""
+    with bar("simulating", SECONDS + HOLD) as done:
+        return run(setup, watch=lambda now, *_: done(now))
 
 
 def _watched(setup: Experiment) -> simulation.Film:

@@ -12,6 +12,7 @@ import kinetree as kt
 from kinetree.cli.check import Check
 from kinetree.cli.laws import LAWS, States, obeyed
 from kinetree.cli.peers import Outcome, compared
+from kinetree.cli.progress import bar
 from kinetree.cli.terminal import line, safe
 
 # Size of the largest array in one round of checks [bytes].
@@ -38,9 +39,12 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
         return True
     outcomes: dict[str, Outcome] = {}
     notes: dict[str, None] = {}
-    for states in States.random(robot, seed, samples).parts(_at_once(robot)):
-        for what, outcome in _outcomes(path, states, floating_base, notes):
-            outcomes[what] = _worst(outcomes.get(what), outcome)
+    parts = list(States.random(robot, seed, samples).parts(_at_once(robot)))
+    with bar("checking", len(parts) * (len(LAWS) + 1)) as done:
+        for i, states in enumerate(parts):
+            for k, (what, outcome) in enumerate(_outcomes(path, states, floating_base, notes)):
+                outcomes[what] = _worst(outcomes.get(what), outcome)
+                done(i * (len(LAWS) + 1) + min(k, len(LAWS)) + 1)
     for note in notes:
         console.print(safe(f"note: {note}"))
     console.print(line((f"{'':<9}{'':<42}{'error':>8}  allowed", "bold")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,8 @@ from kinetree.spatial.value import Array
 _WHOLE = {"semi_implicit_euler": time_step.semi_implicit_euler, "midpoint": time_step.midpoint}
 #: Numbers of a sample, in its torques and results, that one call handles; lanes of them fit the processor's cache.
 _CHUNK = 4096
+#: Steps of all samples in one call: some tenths of a second, after which Ctrl-C is noticed.
+_UNINTERRUPTED = 100_000
 #: Compiled functions that are kept, by their numbers of steps.
 _KEPT = 64
 
@@ -61,7 +64,7 @@ class Steps:
             return self._made[key]
 
     def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
-        """Compute a rollout, as many steps at a time as fit the cache.
+        """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
 
         Args:
             q: Configuration, (…, nq).
@@ -74,7 +77,12 @@ class Steps:
         """
         records = qs.shape[-2] - 1
         impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
+        longest = max(1, _UNINTERRUPTED // max(1, math.prod(qs.shape[:-2])))
+        if every > longest:
+            self._fill_one_by_one(q, v, tau, series, every, longest, qs, vs, impulses)
+            return
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
+        most = min(most, longest // every)
         for start in range(0, records, most):
             stop = min(start + most, records)
             part = tau[..., start * every : stop * every, :] if series else tau
@@ -82,6 +90,22 @@ class Steps:
             out = [qs[..., after, :], vs[..., after, :], *impulses[: self._warm]]
             self.function(stop - start, every, series)(q, v, part, *impulses, out=tuple(out))
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
+
+    def _fill_one_by_one(
+        self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int, qs: Array, vs: Array,
+        impulses: list[Array],
+    ) -> None:  # fmt: skip
+        """Compute each state of a rollout by several calls, of as many steps as do not keep Ctrl-C waiting."""
+        batch = qs.shape[:-2]
+        for record in range(1, qs.shape[-2]):
+            for first in range((record - 1) * every, record * every, longest):
+                stop = min(first + longest, record * every)
+                part = tau[..., first:stop, :] if series else tau
+                q_end, v_end = np.empty((*batch, 1, q.shape[-1])), np.empty((*batch, 1, v.shape[-1]))
+                out = (q_end, v_end, *impulses[: self._warm])
+                self.function(1, stop - first, series)(q, v, part, *impulses, out=out)
+                q, v = q_end[..., 0, :], v_end[..., 0, :]
+            qs[..., record, :], vs[..., record, :] = q, v
 
     def _record(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]) -> Compiled:
         plant = self._plant

@@ -1,0 +1,60 @@
+"""Long work ends on Ctrl-C, and shows its progress on a terminal."""
+
+from __future__ import annotations
+
+import io
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import kinetree as kt
+from kinetree.cli import progress
+from kinetree.simulation import Simulator, steps
+
+
+@pytest.mark.parametrize("batch", [(), (200,)])
+def test_a_long_rollout_ends_on_ctrl_c(batch: tuple[int, ...]) -> None:
+    """Also if no state in between is recorded."""
+    robot = kt.zoo.double_pendulum()
+    world = Simulator(robot)
+    q, v = np.zeros((*batch, 2)), np.ones((*batch, 2))
+    world.rollout(q, v, steps=2)
+    began = time.monotonic()
+    timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        world.rollout(q, v, steps=10**9, every=10**9)
+    timer.join()
+    assert time.monotonic() - began < 20.0  # of minutes
+
+
+@pytest.mark.parametrize("series", [False, True])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_interruptible_rollouts_have_the_same_bits(
+    batch: tuple[int, ...], series: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robot = kt.zoo.double_pendulum()
+    rng = np.random.default_rng(0)
+    q, v = rng.normal(size=(2, *batch, 2))
+    tau = rng.normal(size=(*batch, 30, 2) if series else (*batch, 2))
+    steps_given = {} if series else {"steps": 30}
+    expected = Simulator(robot).rollout(q, v, tau, every=10, **steps_given)
+    for longest in (3, 4, 12, 31):
+        monkeypatch.setattr(steps, "_UNINTERRUPTED", longest * max(1, int(np.prod(batch))))
+        found = Simulator(robot).rollout(q, v, tau, every=10, **steps_given)
+        np.testing.assert_array_equal(found.q, expected.q)
+        np.testing.assert_array_equal(found.v, expected.v)
+
+
+def test_progress_is_shown_on_terminals_only() -> None:
+    for terminal in (True, False):
+        stream = io.StringIO()
+        with progress.bar("checking", 3, Console(file=stream, force_terminal=terminal, width=80)) as done:
+            for count in range(4):
+                done(count)
+        assert ("checking" in stream.getvalue()) == terminal
+        assert terminal or not stream.getvalue()
