@@ -23,6 +23,8 @@ from kinetree import simulation
 from kinetree.engines.native.threads import set_threads
 
 STEP, STEPS, MANY = 1e-3, 100, 64
+#: Steps of many robots: few, so that the least of many times is that of an undisturbed run.
+STEPS_OF_MANY = 20
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 METHODS = {"semi_implicit_euler": "Euler", "rk4": "RK4", "midpoint": None}
@@ -68,7 +70,7 @@ def without_contacts(seconds: float) -> Table:
         seconds: How long to go on for each contender.
     """
     table = Table(
-        f"rollouts of {STEPS} steps without contacts, per step, and times as fast as mujoco.rollout",
+        f"rollouts without contacts, per step ({STEPS}; {STEPS_OF_MANY} of {MANY} robots), and times as fast as mujoco.rollout",
         ["robot", "method", "one robot", "MuJoCo", f"{MANY} robots", "MuJoCo "],
     )
     for name in robots.NAMES:
@@ -80,7 +82,8 @@ def without_contacts(seconds: float) -> Table:
         for method, theirs in METHODS.items():
             cells = []
             for count in (1, MANY):
-                q, v, tau = states(robot.model, count)
+                steps = STEPS if count == 1 else STEPS_OF_MANY
+                q, v, tau = states(robot.model, count, steps)
                 world = simulation.Simulator(robot.model, dt=STEP, method=method)
                 single = count == 1
                 given = (q[0], v[0], tau[0]) if single else (q, v, tau)
@@ -91,7 +94,7 @@ def without_contacts(seconds: float) -> Table:
                     _agree(world.rollout(q, v, tau).q[:, -1], peer.counterpart.from_q(peer(*arguments)), robot.model)
                     contenders["MuJoCo"] = (peer, [arguments])
                 times = race(contenders, seconds)
-                cells.append(f"{times['Kinetree'] / count / STEPS * 1e6:.3g} µs")
+                cells.append(f"{times['Kinetree'] / count / steps * 1e6:.3g} µs")
                 cells.append(f"{times['MuJoCo'] / times['Kinetree']:.1f}×" if theirs else "")
             table.add(f"{name}, nv {robot.model.nv}", method, *cells)
     return table
@@ -115,7 +118,11 @@ def with_contacts(seconds: float) -> Table:
         seconds: How long to go on for each contender.
     """
     robot = robots.load("Talos")
-    world = {sweeps: standing(robot.model, sweeps) for sweeps in (25, 50)}
+    world = {
+        "50": standing(robot.model, 50),
+        "25": standing(robot.model, 25),
+        "10, warm start": standing(robot.model, 10, warm=True),
+    }
     q, tau = stance(robot.model)
     table = Table(
         "Talos on 8 contacts, per step of semi-implicit Euler, and times as fast as mujoco.rollout",
@@ -123,7 +130,7 @@ def with_contacts(seconds: float) -> Table:
     )
     peers = {name: _contact_peer(robot, option) for name, option in SOLVERS.items()}
     for sweeps, simulator in world.items():
-        residual = float(simulator.step(q, np.zeros(robot.model.nv), tau)[2].residual)
+        residual = _residual(simulator, q, tau, warm="warm" in sweeps)
         for count in (1, MANY):
             steps = STEPS if count == 1 else 5
             many, still, forces = (
@@ -136,7 +143,7 @@ def with_contacts(seconds: float) -> Table:
             contenders |= {name: (peer, [peer.prepared(many, still, forces)]) for name, peer in peers.items()}
             times = race(contenders, seconds)
             table.add(
-                str(sweeps),
+                sweeps,
                 str(count),
                 f"{times['Kinetree'] / count / steps * 1e6:.3g} µs",
                 f"{residual:.0e}",
@@ -145,12 +152,20 @@ def with_contacts(seconds: float) -> Table:
     return table
 
 
-def standing(robot: kt.Model, sweeps: int) -> simulation.Simulator:
+def _residual(world: simulation.Simulator, q: Array, tau: Array, warm: bool) -> float:
+    """After some steps."""
+    v, info = np.zeros(len(tau)), None
+    for _ in range(STEPS):
+        q, v, info = world.step(q, v, tau, start=info if warm else None)
+    return float(info.residual) if info else np.nan
+
+
+def standing(robot: kt.Model, sweeps: int, warm: bool = False) -> simulation.Simulator:
     """Talos on the corners of its soles."""
     corners = [(x, y, 0.0) for x in (-HALF_X, HALF_X) for y in (-HALF_Y, HALF_Y)]
     return simulation.Simulator(
         robot, dt=STEP, method="semi_implicit_euler", contacts=[simulation.Points(sole, corners) for sole in SOLES],
-        ground=simulation.Plane(friction=FRICTION), sweeps=sweeps,
+        ground=simulation.Plane(friction=FRICTION), sweeps=sweeps, warm_start=warm,
     )  # fmt: skip
 
 
@@ -191,11 +206,11 @@ def _contact_peer(robot: robots.Robot, option: str) -> Peer:
     return peer
 
 
-def states(robot: kt.Model, count: int) -> tuple[Array, Array, Array]:
+def states(robot: kt.Model, count: int, steps: int) -> tuple[Array, Array, Array]:
     """Initial states and joint forces, (count, …) and (count, T, nv)."""
     rng = np.random.default_rng(0)
     q = robot.integrate(np.tile(robot.neutral(), (count, 1)), 0.3 * rng.normal(size=(count, robot.nv)))
-    tau = rng.normal(size=(count, STEPS, robot.nv))
+    tau = rng.normal(size=(count, steps, robot.nv))
     if robot.joints[0].kind == "floating":
         tau[..., :6] = 0.0  # MuJoCo's free joints have forces in world axes
     return q, 0.3 * rng.normal(size=(count, robot.nv)), tau

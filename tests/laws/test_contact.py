@@ -158,6 +158,38 @@ def test_impulses_obey_the_laws_of_contact() -> None:
     np.testing.assert_allclose(power[sliding], -(speed * MU * force[..., 2])[sliding], rtol=1e-3, atol=0.0)
 
 
+def test_a_light_foot_under_a_heavy_body() -> None:
+    """Sweeps converge slowly, which the residual tells; rounds of ADMM do not mind. Bits, and far more rounds."""
+    builder = kt.Builder("heavy")
+    builder.add_body("body", joint="floating", mass=1000.0, inertia=20.0 * np.eye(3))
+    builder.add_body(
+        "foot", parent="body", joint="spherical", placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
+        inertia=0.01 * np.eye(3),
+    )  # fmt: skip
+    robot = builder.build()
+    q, v = robot.neutral(), np.zeros(robot.nv)
+    q[2] = 0.35
+    carried, residual = {}, {}
+    for solver, rounds in (("pgs", 50), ("admm", 50), ("admm", 400)):
+        contacts = [simulation.Points("foot", CORNERS)]
+        floor = simulation.Simulator(
+            robot, dt=DT, contacts=contacts, ground=simulation.Plane(friction=MU), solver=solver, sweeps=rounds
+        )
+        info = floor.step(q, v)[2]
+        carried[solver] = float(info.contact_forces[:, 2].sum()) / (9.81 * robot.mass)
+        residual[solver] = float(info.residual)
+        if solver == "admm":
+            assert carried[solver] == pytest.approx(1.0, abs=1e-9)
+            assert residual[solver] < 1e-12
+            # sliding and tumbling samples, alone and together
+            many, rates = np.tile(q, (5, 1)), 0.1 * np.random.default_rng(0).normal(size=(5, robot.nv))
+            path = floor.rollout(many, rates, steps=3)
+            assert np.isfinite(path.q).all()
+            np.testing.assert_array_equal(floor.rollout(q, rates[3], steps=3).q, path.q[3])
+    assert carried["pgs"] < 0.5
+    assert residual["pgs"] > 1e-3
+
+
 def test_height_fields() -> None:
     """An even slope is a plane; a hill's normals are its slopes; a box stays on a slope of a coarse grid."""
     rng = np.random.default_rng(7)
@@ -267,6 +299,8 @@ def test_a_box_slides_off_a_ball() -> None:
         (lambda: world(contacts=["box"]), "contacts holds simulation.Points, got str"),
         (lambda: world(ground=[3]), "ground holds shapes such as simulation.Plane, got int"),
         (lambda: world(contacts=[]), "there is ground, but no contacts="),
+        (lambda: world(solver="newton"), "no solver is called 'newton'"),
+        (lambda: world(solver="admm", limits=True), 'dry friction and joint stops need solver="pgs"; got .admm.'),
         (lambda: world(sweeps=0), "sweeps=0 is not a positive number of sweeps"),
         (lambda: simulation.Points("box", np.zeros((2, 2))), r"positions are \(k, 3\), finite; got shape \(2, 2\)"),
         (lambda: simulation.Points("box", "corner"), "positions are not numbers"),

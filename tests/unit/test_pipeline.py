@@ -37,7 +37,14 @@ def _algorithms() -> dict[str, Algorithm]:
 
 ALGORITHMS = _algorithms()
 #: Recursions for tasks of three rows each.
-CONTACTS = ("contact_forces", "contact_problem", "contact_sweep", "joint_contact_sweep", "response_to_contacts")
+CONTACTS = (
+    "admm_round",
+    "contact_forces",
+    "contact_problem",
+    "contact_sweep",
+    "joint_contact_sweep",
+    "response_to_contacts",
+)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

@@ -51,8 +51,8 @@ def contact_problem(
     half_way, speed = tree.array("rows", "rows"), tree.array("rows")
     for contact, _, _ in tree.tasks():
         rows = contact.rows
-        basis = _basis(*_values(normal, rows))
-        moving = _values(velocity, rows)
+        basis = _basis(*row_values(normal, rows))
+        moving = row_values(velocity, rows)
         h = height[rows[2]][()]
         allowed = select(-h, 0.0, h, RECOVERY * h) / dt[...]
         for row, axis, extra in zip(rows, basis, (0.0, 0.0, allowed), strict=True):
@@ -65,7 +65,7 @@ def contact_problem(
 
     for contact, _, _ in tree.tasks():
         rows = contact.rows
-        basis = _basis(*_values(normal, rows))
+        basis = _basis(*row_values(normal, rows))
         for other in tree.task_rows():
             column, pushed = [half_way[other, row] for row in rows], speed[other]
             for row, axis in zip(rows, basis, strict=True):
@@ -108,20 +108,15 @@ def contact_forces(
     for contact, _, _ in tree.tasks():
         rows = contact.rows
         n = rows[2]
-        part, moving = _values(impulse, rows), _values(u, rows)
+        part, moving = row_values(impulse, rows), row_values(u, rows)
         for row, total in zip(rows, sum(axes[row] * impulse[row] for row in rows), strict=True):
             force[row] = total
-        (mu,), (tangential, _, normal) = _values(friction, [n]), _values(weight, rows)
+        (mu,), (tangential, _, normal) = row_values(friction, [n]), row_values(weight, rows)
         s = select(normal, tangential, normal, tangential)
         slip = sqrt(moving[0] * moving[0] + moving[1] * moving[1])
         moved = [part[i] - s * moving[i] for i in range(3)]
         moved[2] = moved[2] - s * mu * slip
-        t = sqrt(moved[0] * moved[0] + moved[1] * moved[1])
-        k = (mu * t + moved[2]) / (1.0 + mu * mu)
-        share = mu * k / select(-t, 0.0, t, 1.0)
-        edge = [share * moved[0], share * moved[1], k]
-        outside = [select(mu * t, -moved[2], 0.0 * k, e) for e in edge]
-        cone = [select(mu * moved[2], t, o, m) for o, m in zip(outside, moved, strict=True)]
+        cone = in_cone(mu, moved)
         off = [magnitude(p - c) for p, c in zip(part, cone, strict=True)]
         largest = select(off[0], off[1], off[1], off[0])
         error[n] = select(largest, off[2], off[2], largest)
@@ -135,7 +130,18 @@ def _basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:
     return (1.0 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y), (x, y, z)
 
 
-def _values(array: Indexed, rows: Any) -> list[Any]:
+def in_cone(mu: Any, v: list[Any]) -> list[Any]:
+    """P_K: the nearest point of the friction cone."""
+    t = sqrt(v[0] * v[0] + v[1] * v[1])
+    k = (mu * t + v[2]) / (1.0 + mu * mu)
+    share = mu * k / select(-t, 0.0, t, 1.0)
+    edge = [share * v[0], share * v[1], k]
+    outside = [select(mu * t, -v[2], 0.0 * k, e) for e in edge]
+    return [select(mu * v[2], t, o, x) for o, x in zip(outside, v, strict=True)]
+
+
+def row_values(array: Indexed, rows: Any) -> list[Any]:
+    """The values of some rows, as scalars."""
     return [array[row][()] for row in rows]
 
 

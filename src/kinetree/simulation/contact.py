@@ -12,7 +12,8 @@ fraction β of any penetration is corrected in each step. Impulses obey Signorin
 
 solved by a fixed number of sweeps of projected Gauss–Seidel (`kinetree.algorithms.contact_sweep`), so that the bits of
 a sample do not depend on others. `residual` measures the violation of (2), relative to the largest impulse. With poor
-mass ratios, such as a light body under a heavy one, sweeps converge slowly and the residual is large.
+mass ratios, such as a light body under a heavy one, sweeps converge slowly and the residual is large; rounds of ADMM
+(`kinetree.algorithms.contact_admm`) cost more and do not mind.
 """
 
 from __future__ import annotations
@@ -25,12 +26,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from kinetree.algorithms.contact_points import after_impulses, contact_points, point_wrenches
-from kinetree.algorithms.contact_problem import contact_forces, contact_problem
-from kinetree.algorithms.contact_sweep import contact_sweep
-from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
-from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError
 from kinetree.model.model import Model
@@ -39,7 +36,8 @@ from kinetree.operational_space.tasks import Task
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.simulation.joint_rows import JointRows, joined
 from kinetree.simulation.results import Impulses
-from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured
+from kinetree.simulation.shapes import Plane, Shape, measured
+from kinetree.simulation.solvers import admm_solver, joint_solver, sweeps_solver
 from kinetree.spatial.value import Array
 
 _WORLD_AXES = "local_world_aligned"
@@ -80,6 +78,7 @@ class Contacts:
         sweeps: Number of projected Gauss–Seidel sweeps.
         dt: Time step [s].
         joints: Dry friction and stops of joints, if there are any.
+        solver: "pgs" or "admm".
 
     Attributes:
         size: Number of impulses: three for each pair of a shape and a point, then those of joints.
@@ -99,6 +98,7 @@ class Contacts:
         sweeps: int,
         dt: float,
         joints: JointRows | None,
+        solver: str = "pgs",
     ) -> None:
         for one in points:
             if not isinstance(one, Points):
@@ -116,10 +116,12 @@ class Contacts:
         self.size = self.rows + (joints.size if joints else 0)
         self.lengths = {**dict.fromkeys(self.fields, self.rows), "impulses": self.size}
         frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
-        if joints is None:
-            self._solve = _solver(self.rows // 3, sweeps, frictions.tobytes())
+        if solver == "admm":
+            self._solve = admm_solver(self.rows // 3, sweeps, frictions.tobytes())
+        elif joints is None:
+            self._solve = sweeps_solver(self.rows // 3, sweeps, frictions.tobytes())
         else:
-            self._solve = _joint_solver(robot, self._free.sites * len(self._ground), sweeps, frictions, joints)
+            self._solve = joint_solver(robot, self._free.sites * len(self._ground), sweeps, frictions, joints)
         self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Any) -> Impulses:
@@ -226,66 +228,3 @@ def _tiled(sequence: Sequence, matrix: Place, rows: int, across: int, down: int 
 @lru_cache(maxsize=64)
 def _bound(algorithm: Algorithm, robot: Model, sites: tuple[Any, ...]) -> Compiled:
     return bind(algorithm, robot.mechanism, sites, "contacts")
-
-
-@lru_cache(maxsize=32)
-def _solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
-    """Impulses in world axes, their violations of (2) and λ; all robots share it."""
-    mechanism, sites = contact_sites(contacts)
-    prepare, sweep, finish = (
-        bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_sweep, contact_forces)
-    )
-    r, friction = 3 * contacts, np.frombuffer(frictions)
-    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
-    inputs += [Operand("dt", ()), Operand("start", (r,))]
-    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
-    G, weight, free, axes = sequence.call(prepare, *sequence.inputs)
-    start = sequence.inputs[-1]
-    swept = sequence.prepare(sweep)
-    for source, place in zip((G, weight, sequence.constant(friction), free, start), swept.inputs, strict=True):
-        sequence.copy(source, place)
-    with sequence.loop(sweeps):
-        u, impulse = swept.run(None, None, None, None, None)
-        sequence.copy(u, swept.inputs[3])
-        sequence.copy(impulse, swept.inputs[4])
-    forces, errors, impulses = sequence.outputs
-    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
-    sequence.copy(impulse, impulses)
-    return sequence.finish()
-
-
-def _joint_solver(robot: Model, sites: Any, sweeps: int, mu: Array, joints: JointRows) -> Compiled:
-    """Joint velocities, impulses in world axes, violations of (2), λ, and impulses of joints."""
-    mechanism, rows = contact_sites(len(sites))
-    prepare, finish = (bind(one, mechanism, rows, one.name) for one in (contact_problem, contact_forces))
-    turn, begin, sweep = (
-        bind(one, robot.mechanism, sites, "contacts")
-        for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
-    )
-    r, nv = 3 * len(sites), robot.nv
-    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
-    inputs += [Operand("dt", ()), Operand("start", (r,)), Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
-    inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
-    outputs = [Operand("v", (nv,)), *(Operand(name, (r,)) for name in ("forces", "errors", "impulses"))]
-    sequence = Sequence("contacts", inputs, [*outputs, Operand("joints", (2 * nv,))])
-    *problem, start, own, Minv, response, v, slowest, fastest = sequence.inputs
-    G, weight, u, axes = sequence.call(prepare, *problem, start)
-    response = sequence.call(turn, response, axes)
-    friction, stop = own.part(0, nv), own.part(nv, nv)
-    w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
-    w, u = sequence.call(begin, response, w, u, start, friction, stop)
-    swept = sequence.prepare(sweep)
-    constants = sequence.constant(mu), sequence.constant(joints.dry)
-    given = (G, weight, constants[0], Minv, response, slowest, fastest, constants[1], u, w, start, friction, stop)
-    for source, place in zip(given, swept.inputs, strict=True):
-        sequence.copy(source, place)
-    with sequence.loop(sweeps):
-        results = swept.run(*(None,) * len(given))
-        for result, place in zip(results, swept.inputs[8:], strict=True):
-            sequence.copy(result, place)
-    u, w, impulse, friction, stop = results
-    after, forces, errors, impulses, others = sequence.outputs
-    sequence.call(finish, axes, impulse, u, mu, weight, into=[forces, errors])
-    for source, place in ((w, after), (impulse, impulses), (friction, others.part(0, nv)), (stop, others.part(nv, nv))):
-        sequence.copy(source, place)
-    return sequence.finish()

@@ -34,6 +34,7 @@ from kinetree.spatial.value import Array
 _SOON = 1e-9
 # Residuals are relative to the largest impulse, or to this one if all are smaller [N s].
 _SMALL = 1e-12
+_SOLVERS = ("pgs", "admm")
 
 
 class Simulator:
@@ -53,7 +54,9 @@ class Simulator:
             own.
         contacts: `Points` of the robot that may touch the ground.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
-        sweeps: Number of sweeps of the contact solver. More sweeps reduce the residual.
+        sweeps: Number of sweeps, or rounds, of the contact solver. More of them reduce the residual.
+        solver: "pgs", projected Gauss–Seidel, or "admm", which costs more and converges for poor mass ratios, too; it
+            takes no dry friction and stops of joints.
         warm_start: Whether rollouts and `run` start the contact solver from the impulses of the step before.
         project: Whether the state is projected onto the constraints after each step.
 
@@ -78,6 +81,7 @@ class Simulator:
         contacts: Iterable[Points] = (),
         ground: Shape | Iterable[Shape] = (),
         sweeps: int = 50,
+        solver: str = "pgs",
         warm_start: bool = False,
         project: bool = True,
     ) -> None:
@@ -90,7 +94,7 @@ class Simulator:
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
             "rest": rest, "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
-            "sweeps": sweeps, "warm_start": warm_start, "project": project,
+            "sweeps": sweeps, "solver": solver, "warm_start": warm_start, "project": project,
         }  # fmt: skip
         if given and at is None:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
@@ -106,6 +110,10 @@ class Simulator:
                 raise InputError(f"{what} need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
+        if solver not in _SOLVERS:
+            raise UnknownNameError("solver", solver, _SOLVERS)
+        if rows and solver != "pgs":
+            raise InputError(f'dry friction and joint stops need solver="pgs"; got {solver!r}')
         if rows and given:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
         if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
@@ -114,7 +122,7 @@ class Simulator:
         joints = JointRows(plant.robot, self.dt, dry, limits, sweeps) if rows else None
         self._contacts: Contacts | JointRows | None = joints
         if points:
-            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints)
+            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver)
         self._warm = warm_start
         self._steps = Steps(plant, self._contacts, warm_start)
 

@@ -1,0 +1,145 @@
+"""Solvers of the contact problem (`kinetree.simulation.contact`) as sequences of recursions.
+
+They take the mobility Λ⁻¹ of all points in world axes, the velocities, normals and heights of the points, the time step
+and the impulses to start from; and return impulses in world axes, violations of the laws of contact, and impulses in
+contact axes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weights, contact_velocities
+from kinetree.algorithms.contact_problem import contact_forces, contact_problem
+from kinetree.algorithms.contact_sweep import contact_sweep
+from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
+from kinetree.algorithms.operational_space.eigen import jacobi_sweep, sweeps
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
+from kinetree.model.model import Model
+from kinetree.simulation.joint_rows import JointRows
+from kinetree.simulation.shapes import contact_sites
+from kinetree.spatial.value import Array
+
+#: Rounds of ADMM after which ρ is adapted.
+_ADAPTED = 5
+
+
+@lru_cache(maxsize=32)
+def sweeps_solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
+    """Impulses in world axes, their violations of the laws of contact and λ; all robots share it."""
+    mechanism, sites = contact_sites(contacts)
+    prepare, sweep, finish = (
+        bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_sweep, contact_forces)
+    )
+    r, friction = 3 * contacts, np.frombuffer(frictions)
+    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+    inputs += [Operand("dt", ()), Operand("start", (r,))]
+    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
+    G, weight, free, axes = sequence.call(prepare, *sequence.inputs)
+    start = sequence.inputs[-1]
+    swept = sequence.prepare(sweep)
+    for source, place in zip((G, weight, sequence.constant(friction), free, start), swept.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(sweeps):
+        u, impulse = swept.run(None, None, None, None, None)
+        sequence.copy(u, swept.inputs[3])
+        sequence.copy(impulse, swept.inputs[4])
+    forces, errors, impulses = sequence.outputs
+    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
+    sequence.copy(impulse, impulses)
+    return sequence.finish()
+
+
+@lru_cache(maxsize=32)
+def admm_solver(contacts: int, rounds: int, frictions: bytes) -> Compiled:
+    """The same as `sweeps_solver`, by rounds of ADMM."""
+    mechanism, sites = contact_sites(contacts)
+    prepare, rotate, weigh, one_round, adapt, velocities, finish = (
+        bind(one, mechanism, sites, one.name)
+        for one in (
+            contact_problem,
+            jacobi_sweep,
+            admm_weights,
+            admm_round,
+            admm_adapt,
+            contact_velocities,
+            contact_forces,
+        )
+    )
+    r, friction = 3 * contacts, np.frombuffer(frictions)
+    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+    inputs += [Operand("dt", ()), Operand("start", (r,))]
+    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
+    *problem, start = sequence.inputs
+    G, weight, free, axes = sequence.call(prepare, *problem, np.zeros(r))
+    rotation = sequence.prepare(rotate)
+    for source, place in zip((G, sequence.constant(np.eye(r))), rotation.inputs[:2], strict=True):
+        sequence.copy(source, place)
+    sequence.copy(sequence.constant(np.triu(np.ones((r, r)), 1)), rotation.inputs[2])
+    with sequence.loop(sweeps(r)):
+        results = rotation.run(None, None, None)
+        for result, place in zip(results, rotation.inputs[:2], strict=True):
+            sequence.copy(result, place)
+    rotated, vectors = results
+    rho, gain = sequence.call(weigh, rotated)
+    mu, still = sequence.constant(friction), sequence.constant(np.zeros(r))
+    rounded = sequence.prepare(one_round)
+    given = (G, vectors, gain, rho, mu, free, start, still)
+    for source, place in zip(given, rounded.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(-(-rounds // _ADAPTED)):
+        with sequence.loop(_ADAPTED):
+            impulse, dual, off, step = rounded.run(*(None,) * len(given))
+            sequence.copy(impulse, rounded.inputs[6])
+            sequence.copy(dual, rounded.inputs[7])
+        follow, gain = sequence.call(adapt, rotated, G, rho, rounded.inputs[3], off, step)
+        sequence.copy(gain, rounded.inputs[2])
+        sequence.copy(follow, rounded.inputs[3])
+    u = sequence.call(velocities, G, impulse, free)
+    forces, errors, impulses = sequence.outputs
+    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
+    sequence.copy(impulse, impulses)
+    return sequence.finish()
+
+
+def joint_solver(robot: Model, sites: Any, sweeps: int, mu: Array, joints: JointRows) -> Compiled:
+    """Joint velocities, impulses in world axes, violations of the laws of contact, λ, and impulses of joints."""
+    mechanism, rows = contact_sites(len(sites))
+    prepare, finish = (bind(one, mechanism, rows, one.name) for one in (contact_problem, contact_forces))
+    turn, begin, sweep = (
+        bind(one, robot.mechanism, sites, "contacts")
+        for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
+    )
+    r, nv = 3 * len(sites), robot.nv
+    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+    inputs += [Operand("dt", ()), Operand("start", (r,)), Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
+    inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
+    outputs = [Operand("v", (nv,)), *(Operand(name, (r,)) for name in ("forces", "errors", "impulses"))]
+    sequence = Sequence("contacts", inputs, [*outputs, Operand("joints", (2 * nv,))])
+    *problem, start, own, Minv, response, v, slowest, fastest = sequence.inputs
+    G, weight, u, axes = sequence.call(prepare, *problem, start)
+    response = sequence.call(turn, response, axes)
+    friction, stop = own.part(0, nv), own.part(nv, nv)
+    w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
+    w, u = sequence.call(begin, response, w, u, start, friction, stop)
+    swept = sequence.prepare(sweep)
+    constants = sequence.constant(mu), sequence.constant(joints.dry)
+    given = (G, weight, constants[0], Minv, response, slowest, fastest, constants[1], u, w, start, friction, stop)
+    for source, place in zip(given, swept.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(sweeps):
+        results = swept.run(*(None,) * len(given))
+        for result, place in zip(results, swept.inputs[8:], strict=True):
+            sequence.copy(result, place)
+    u, w, impulse, friction, stop = results
+    after, forces, errors, impulses, others = sequence.outputs
+    sequence.call(finish, axes, impulse, u, mu, weight, into=[forces, errors])
+    for source, place in ((w, after), (impulse, impulses), (friction, others.part(0, nv)), (stop, others.part(nv, nv))):
+        sequence.copy(source, place)
+    return sequence.finish()
