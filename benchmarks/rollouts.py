@@ -70,7 +70,7 @@ def without_contacts(seconds: float) -> Table:
         seconds: How long to go on for each contender.
     """
     table = Table(
-        f"rollouts without contacts, per step ({STEPS}; {STEPS_OF_MANY} of {MANY} robots), and times as fast as mujoco.rollout",
+        "rollouts without contacts, per step, and times as fast as mujoco.rollout",
         ["robot", "method", "one robot", "MuJoCo", f"{MANY} robots", "MuJoCo "],
     )
     for name in robots.NAMES:
