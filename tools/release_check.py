@@ -27,6 +27,7 @@ EXTRAS = {
     "viewer": "import viser; import kinetree as kt; kt.viewer.View",
     "qp": "import daqp; import kinetree as kt; kt.control.WholeBody",
     "xacro": "import xacro",
+    "usd": "import pxr.UsdPhysics",
     "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.chain(3)))",
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
     "jax": "import kinetree.jax",

@@ -17,6 +17,7 @@ from kinetree.cli import job, report
 from kinetree.cli import view as viewing
 from kinetree.cli.files import load
 from kinetree.cli.terminal import console
+from kinetree.loading.source import usd_file
 
 # Help and usage errors are plain text: boxes would truncate option names in narrow terminals
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -40,7 +41,7 @@ def kinetree(
     """Dynamics of branching robots."""
 
 
-Robot = Annotated[Path, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")]
+Robot = Annotated[Path, typer.Argument(metavar="ROBOT", help="Robot file: URDF, SDF, MJCF or USD.")]
 FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Let the root float instead of fixing it.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random states.")]
 
@@ -61,7 +62,7 @@ def _require_memory(option: str, states: int, model: kt.Model) -> None:
 
 @app.command()
 def demo(
-    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")] = None,
+    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="Robot file: URDF, SDF, MJCF or USD.")] = None,
     floating_base: FloatingBase = False,
     seed: Seed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = demonstration.DEFAULT_BATCH,
@@ -176,7 +177,7 @@ def check(
 
 @app.command()
 def view(
-    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="URDF or MJCF file.")] = None,
+    robot: Annotated[Path | None, typer.Argument(metavar="ROBOT", help="Robot file: URDF, SDF, MJCF or USD.")] = None,
     floating_base: FloatingBase = False,
     package_root: Annotated[
         list[Path] | None,
@@ -201,10 +202,11 @@ def view(
         raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
     model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base)
     _warn(warnings)
+    visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
     if film is not None:
-        viewing.film(film, model, robot, package_root or ())
+        viewing.film(film, model, visuals, package_root or ())
     else:
-        viewing.show(model, robot, package_root or (), port)
+        viewing.show(model, visuals, package_root or (), port)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from kinetree.cli.laws import States
 from kinetree.errors import KinetreeError, SingularMechanismError
 from kinetree.loading.document import Document
 from kinetree.loading.findings import Findings
-from kinetree.loading.source import Source
+from kinetree.loading.source import Source, usd_file
 from kinetree.spatial.value import Array
 
 #: Relative difference allowed between two correct libraries on any robot.
@@ -39,6 +39,9 @@ def compared(path: Path, states: States, floating_base: bool, notes: dict[str, N
     Yields:
         What was compared, and the result.
     """
+    if usd_file(path) is not None:
+        yield "comparison with another library", "neither Pinocchio nor MuJoCo reads USD"
+        return
     source = Source.of(path)
     if source.root.rpartition(":")[2] == "sdf":
         yield "comparison with another library", "neither Pinocchio nor MuJoCo reads SDF"

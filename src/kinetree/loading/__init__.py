@@ -9,7 +9,7 @@ from typing import Any
 from kinetree.errors import LoadError
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.source import Source, clipped
+from kinetree.loading.source import Source, clipped, usd_file
 from kinetree.model.model import Model
 
 
@@ -26,13 +26,13 @@ def load(
     directory: str | os.PathLike[str] | None = None,
     xacro: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Load a robot from a URDF, SDF or MJCF file; the format is detected from the content.
+    """Load a robot from a URDF, SDF, MJCF or USD file; the format is detected from the content, for USD from the name.
 
     A `ModelWarning` with file and line reports what can be loaded but deserves attention: mimic joints, moving links
     without mass, unphysical inertias, and elements that are not read.
 
     A URDF or SDF file opens no other file. An MJCF file opens the files that it includes or attaches and the meshes
-    that define a body's inertia, all below one directory.
+    that define a body's inertia, all below one directory; a USD file the layers that it is composed of.
 
     Args:
         source: A path, or the content of a file: a string that starts with "<" is content.
@@ -62,6 +62,14 @@ def load(
         InputError: If an argument is invalid.
     """
     options = Options.checked(floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro)
+    stage = usd_file(source)
+    if stage is not None:
+        from kinetree.loading.usd import load_usd
+
+        findings = Findings(str(stage))
+        model = load_usd(stage, options, findings)
+        findings.warn(stacklevel=2)
+        return model
     text = Source.of(source)
     if options.xacro is not None:
         from kinetree.loading.xacro import expanded

@@ -14,14 +14,14 @@ class Link:
 
     Attributes:
         name: Unique among links.
-        line: Line in the file.
+        line: Line in the file; None for formats without lines.
         mass: [kg].
         com: In the link frame, (3,) [m].
         inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
     """
 
     name: str
-    line: int
+    line: int | None
     mass: float
     com: tuple[float, ...]
     inertia: Array
@@ -42,7 +42,7 @@ class Hinge:
 
     Attributes:
         name: Unique among joints.
-        line: Line in the file.
+        line: Line in the file; None for formats without lines.
         kind: Kinetree's name of its kind.
         parent: Parent link.
         child: Child link.
@@ -55,7 +55,7 @@ class Hinge:
     """
 
     name: str
-    line: int
+    line: int | None
     kind: str
     parent: str
     child: str

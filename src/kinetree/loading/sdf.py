@@ -197,7 +197,7 @@ def _add_joint(
     _fix(joints, f"{child}_joint", line, carrier, child, product(inverse(at), below))
 
 
-def _fix(joints: dict[str, Hinge], name: str, line: int, parent: str, child: str, placement: Array) -> None:
+def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Array) -> None:
     name = _free(name, joints)
     free = Limits().expanded(KINDS["fixed"])
     joints[name] = Hinge(name, line, "fixed", parent, child, placement, np.zeros((0, 3)), free, 0.0, 0.0, None)

@@ -91,6 +91,20 @@ class Source:
         return cls(text, file, path, _root(text, file))
 
 
+def usd_file(given: Any) -> Path | None:
+    """The path of a USD file, which is recognised by its name; None if it is anything else."""
+    if isinstance(given, (bytes, bytearray, memoryview, str)):
+        start = bytes(given[:8]) if not isinstance(given, str) else given[:8].encode("utf-8", "replace")
+        if start.startswith((b"#usda", b"PXR-USDC")):
+            raise InputError("this is the content of a USD file; save it in one, and pass its path")
+    if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("<")):
+        return None
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(os.fsdecode(given))
+        return path if path.suffix.lower() in (".usd", ".usda", ".usdc", ".usdz") else None
+    return None
+
+
 def content(file: str) -> bytes:
     """The bytes of a regular file of limited size; pipes and devices, which may be endless, are refused."""
     try:

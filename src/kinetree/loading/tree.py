@@ -99,12 +99,16 @@ def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: 
         first = above.setdefault(joint.child, joint)
         if first is not joint:
             raise LoadError(
-                f"link {clipped(joint.child)} has two parents: joint {clipped(first.name)} in line {first.line} and "
-                f"joint {clipped(joint.name)} in line {joint.line}; a tree has no closed loops, delete one",
+                f"link {clipped(joint.child)} has two parents: joint {_placed(first)} and joint {_placed(joint)}; "
+                "a tree has no closed loops, delete one",
                 file,
                 joint.line,
             )
     return above
+
+
+def _placed(joint: Hinge) -> str:
+    return clipped(joint.name) + ("" if joint.line is None else f" in line {joint.line}")
 
 
 def _ordered(

@@ -8,7 +8,7 @@ from typing import Any
 
 from kinetree.errors import InputError, LoadError
 from kinetree.loading.findings import Findings
-from kinetree.loading.source import Source
+from kinetree.loading.source import Source, usd_file
 from kinetree.viewer.geometry import Visual
 from kinetree.viewer.meshes import Roots
 
@@ -30,6 +30,9 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
     """
     if isinstance(package_roots, (str, os.PathLike)):
         raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; pass a list of them")
+    stage = usd_file(source)
+    if stage is not None:
+        raise LoadError("visuals are read from URDF and MJCF, not from USD", str(stage))
     text = Source.of(source)
     roots = Roots(package_roots, None if text.path is None else text.path.absolute().parent)
     findings = Findings(text.file)

@@ -1,0 +1,190 @@
+"""Reads rigid bodies and joints of a USD stage. Runs as a program of its own, and prints JSON.
+
+USD composes a stage from layers, which may refer to further files, and is parsed by a large C++ library. So `usd.py`
+runs this file in a child process with limits on time and memory: `python usd_reader.py FILE DIRECTORY`. It imports
+nothing but USD. Before the stage is composed, every layer that it would open is checked to lie below the directory.
+
+[UP] https://openusd.org/release/api/usd_physics_page_front.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+_LAYERS = (".usd", ".usda", ".usdc", ".usdz")
+_MOST_LAYERS = 1000
+
+
+class Refused(Exception):
+    """A stage that is not read; the message says why."""
+
+
+def _require_inside(path: str, directory: str) -> None:
+    """Raise unless the root layer, and each layer that it refers to directly or indirectly, is below the directory."""
+    from pxr import Sdf
+
+    waiting: list[str] = [path]
+    seen: set[str] = set()
+    while waiting:
+        layer_path = waiting.pop()
+        real = os.path.realpath(layer_path)
+        if real in seen:
+            continue
+        if len(seen) >= _MOST_LAYERS:
+            raise Refused(f"has more than {_MOST_LAYERS} layers")
+        seen.add(real)
+        if os.path.commonpath([real, directory]) != directory:
+            raise Refused(f"refers to {layer_path!r}, which is outside {directory}; pass a directory= that has both")
+        if not os.path.isfile(real):
+            raise Refused(f"refers to {layer_path!r}, which does not exist")
+        layer = Sdf.Layer.FindOrOpen(layer_path)
+        if layer is None:
+            raise Refused(f"{layer_path!r} is not a USD layer, or is damaged")
+        for asset in layer.GetCompositionAssetDependencies():
+            if not asset:
+                continue
+            if "://" in asset or not asset.lower().partition("[")[0].endswith(_LAYERS):
+                raise Refused(f"refers to {asset!r}; only USD files below {directory} are read, and nothing is fetched")
+            waiting.append(os.path.join(os.path.dirname(real), asset.partition("[")[0]))
+
+
+def describe(path: str, directory: str) -> dict[str, Any]:
+    """The bodies, joints and units of a stage, as numbers and strings.
+
+    Args:
+        path: The root layer.
+        directory: Where all layers must be.
+    """
+    from pxr import Ar, Tf, Usd
+
+    Ar.DefaultResolver.SetDefaultSearchPath([])
+    try:
+        _require_inside(path, os.path.realpath(directory))
+        return _described(Usd.Stage.Open(path))
+    except Tf.ErrorException as error:
+        raise Refused(f"is damaged: {' '.join(str(error).split())[-300:]}") from None
+
+
+def _described(stage: Any) -> dict[str, Any]:
+    from pxr import Usd, UsdGeom, UsdPhysics
+
+    cache = UsdGeom.XformCache(Usd.TimeCode.Default())
+    found: dict[str, Any] = {
+        "name": stage.GetDefaultPrim().GetName() if stage.GetDefaultPrim() else "",
+        "metres": UsdGeom.GetStageMetersPerUnit(stage),
+        "kilograms": UsdPhysics.GetStageKilogramsPerUnit(stage),
+        "up": str(UsdGeom.GetStageUpAxis(stage)),
+        "gravity": [],
+        "bodies": [],
+        "joints": [],
+    }
+    for prim in Usd.PrimRange(stage.GetPseudoRoot(), Usd.TraverseInstanceProxies()):
+        if prim.IsA(UsdPhysics.Scene):
+            names = {"direction": "physics:gravityDirection", "size": "physics:gravityMagnitude"}
+            found["gravity"].append({key: _value(prim, name) for key, name in names.items()})
+        if prim.HasAPI(UsdPhysics.RigidBodyAPI):
+            found["bodies"].append(_body(prim, cache))
+        if prim.IsA(UsdPhysics.Joint):
+            found["joints"].append(_joint(prim))
+    return found
+
+
+def _value(prim: Any, name: str, authored: bool = False) -> Any:
+    """The value of an attribute as numbers, Boolean or string; None if it has none.
+
+    Args:
+        prim: The prim.
+        name: Of the attribute.
+        authored: Whether only values count that the file gives, not defaults.
+    """
+    attribute = prim.GetAttribute(name)
+    value = attribute.Get() if attribute and (attribute.HasAuthoredValue() or not authored) else None
+    if value is None:
+        return None
+    size, wrong = (
+        _SIZES.get(name.rpartition(":")[2], 1),
+        Refused(f"{prim.GetPath()}: {name} has a value of the wrong type"),
+    )
+    if name.rpartition(":")[2] in _OTHERS:
+        if not isinstance(value, _OTHERS[name.rpartition(":")[2]]):
+            raise wrong
+        return value
+    try:
+        if hasattr(value, "GetReal"):  # quaternions have the real part first
+            numbers = [float(value.GetReal()), *map(float, value.GetImaginary())]
+        else:
+            numbers = [float(each) for each in value] if size > 1 else [float(value)]
+    except (TypeError, ValueError):
+        raise wrong from None
+    if len(numbers) != size:
+        raise wrong
+    return numbers if size > 1 else numbers[0]
+
+
+#: Attributes that are not single numbers.
+_SIZES = {
+    "centerOfMass": 3, "diagonalInertia": 3, "principalAxes": 4, "localPos0": 3, "localPos1": 3, "localRot0": 4,
+    "localRot1": 4, "gravityDirection": 3,
+}  # fmt: skip
+_OTHERS = {
+    "axis": str, "rigidBodyEnabled": bool, "kinematicEnabled": bool, "jointEnabled": bool,
+    "excludeFromArticulation": bool,
+}  # fmt: skip
+
+
+def _body(prim: Any, cache: Any) -> dict[str, Any]:
+    world = cache.GetLocalToWorldTransform(prim)
+    return {
+        "path": str(prim.GetPath()),
+        "name": prim.GetName(),
+        "world": [[world[j][i] for j in range(4)] for i in range(4)],  # USD multiplies rows from the left
+        "enabled": _value(prim, "physics:rigidBodyEnabled"),
+        "kinematic": _value(prim, "physics:kinematicEnabled"),
+        **{
+            name: _value(prim, f"physics:{name}", authored=True)
+            for name in ("mass", "density", "centerOfMass", "diagonalInertia", "principalAxes")
+        },
+    }
+
+
+def _joint(prim: Any) -> dict[str, Any]:
+    def target(name: str) -> list[str]:
+        relation = prim.GetRelationship(f"physics:{name}")
+        return [str(path) for path in relation.GetTargets()] if relation else []
+
+    read = (
+        "localPos0", "localRot0", "localPos1", "localRot1", "axis", "lowerLimit", "upperLimit", "coneAngle0Limit",
+        "coneAngle1Limit", "jointEnabled", "excludeFromArticulation",
+    )  # fmt: skip
+    extra = ("physxJoint:armature", "physxJoint:jointFriction", "physxJoint:maxJointVelocity")
+    drives = [f"drive:{kind}:physics:maxForce" for kind in ("angular", "linear")]
+    return {
+        "path": str(prim.GetPath()),
+        "name": prim.GetName(),
+        "type": str(prim.GetTypeName()),
+        "body0": target("body0"),
+        "body1": target("body1"),
+        **{name: _value(prim, f"physics:{name}") for name in read},
+        **{name: _value(prim, name, authored=True) for name in (*extra, *drives)},
+        "schemas": [str(schema) for schema in prim.GetAppliedSchemas()],
+    }
+
+
+if __name__ == "__main__":
+    try:
+        import resource
+
+        _MEMORY = 4 * 2**30
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError):  # where there are no such limits
+        resource = None  # type: ignore[assignment]
+    answer: dict[str, Any]
+    try:
+        answer = {"stage": describe(sys.argv[1], sys.argv[2])}
+    except Refused as error:
+        answer = {"refused": str(error)}
+    sys.stdout.write(json.dumps(answer))
