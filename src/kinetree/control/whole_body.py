@@ -254,7 +254,8 @@ class _Frame:
         self.sizes = [3 * len(points) for points, _ in self._feet]
         self.points = sum(len(points) for points, _ in self._feet)
         self._size = nv + 3 * self.points
-        self._motors, self._free = np.flatnonzero(of.driven), np.flatnonzero(~of.driven)
+        self._motors, self._free = _indices(of.driven), _indices(~of.driven)
+        driven, undriven = np.flatnonzero(of.driven), np.flatnonzero(~of.driven)
         # rows: cones, torques, joints without a motor, contacts
         self._effort = robot.effort_limits[self._motors]
         cones = np.zeros((4 * self.points, self._size))
@@ -267,14 +268,14 @@ class _Frame:
                     cones[4 * k + j, at + axis], cones[4 * k + j, at + 2] = sign, -foot.friction / np.sqrt(2.0)
                     names.append(f"friction of {foot.frame!r}")
                 k += 1
-        torques = len(self._motors) if of.bounds.torque else 0
-        names += [f"torque of {joints[i]!r}" for i in self._motors[:torques]]
-        names += [f"free motion of {joints[i]!r}" for i in self._free]
+        torques = len(driven) if of.bounds.torque else 0
+        names += [f"torque of {joints[i]!r}" for i in driven[:torques]]
+        names += [f"free motion of {joints[i]!r}" for i in undriven]
         for foot, (_, rows) in zip(of.contacts, self._feet, strict=True):
             names += [f"contact of {foot.frame!r}"] * rows
         self._rows = np.zeros((len(names), self._size))
         self._rows[: len(cones)] = cones
-        marks = np.cumsum([len(cones), torques, len(self._free), self._held]).tolist()
+        marks = np.cumsum([len(cones), torques, len(undriven), self._held]).tolist()
         self._at = [slice(a, b) for a, b in pairwise(marks)]
         variables = [f"acceleration of {joint!r} at its limit" for joint in joints]
         for foot, (points, _) in zip(of.contacts, self._feet, strict=True):
@@ -321,14 +322,22 @@ class _Frame:
 
     def _point_rows(self, J: Array, poses: Array) -> Array:
         """J_pᵀ: joint forces of unit forces at the contact points, along the axes of the soles, (nv, 3 points)."""
-        found = np.empty((self._nv, 3 * self.points))
+        wrenches = np.zeros((self._held, 3 * self.points))  # of unit forces, about the soles' origins, in world axes
         row = column = 0
-        for (points, count), arms, pose in zip(self._feet, self._arms, poses, strict=True):
-            R, own = pose[:3, :3], J[row : row + count]
-            seen = own[-3:].T @ R if count == 3 else np.concatenate([own[:3].T @ R, own[3:].T @ R], axis=1)
-            found[:, column : column + 3 * len(points)] = seen @ arms
-            row, column = row + count, column + 3 * len(points)
+        for (_, count), size, arms, pose in zip(self._feet, self.sizes, self._arms, poses, strict=True):
+            R, at = pose[:3, :3], slice(column, column + size)
+            for part in range(0, count, 3):
+                wrenches[row + part : row + part + 3, at] = R @ arms[part : part + 3]
+            row, column = row + count, column + size
+        found: Array = J.T @ wrenches
         return found
+
+
+def _indices(chosen: Array) -> Any:
+    """Chosen degrees of freedom; a slice where they are contiguous, which is faster to read."""
+    numbers = np.flatnonzero(chosen)
+    contiguous = len(numbers) > 0 and numbers[-1] - numbers[0] + 1 == len(numbers)
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if contiguous else numbers
 
 
 def _arms(points: Array, rows: int) -> Array:
