@@ -13,6 +13,8 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
+from kinetree.algorithms.operational_space import control_law, differential_step, load_sharing
+from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
@@ -23,7 +25,9 @@ from kinetree.engines.native import libraries
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
+from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.mechanism import Site
 
 ROBOT = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal"), seed=4)
 SITES = tuple(ROBOT.site(name) for name in list(ROBOT.frames)[-2:])
@@ -50,8 +54,29 @@ CONTACTS = (
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
     """The pipeline traces the package's own algorithms without the checks that are made here."""
-    one = ALGORITHMS[name]
     sites = tuple(replace(site, rows=(3, 4, 5)) for site in SITES) if name in CONTACTS else SITES
+    _check(ALGORITHMS[name], sites)
+
+
+FRAMES = list(ROBOT.frames)
+#: Tasks of all kinds, and recursions that are made for the kinds of tasks present.
+TASKS = (Task(FRAMES[-1]), Task(FRAMES[2], (3, 5)), RelativeTask(FRAMES[-2], FRAMES[3], (2,)), CenterOfMassTask())
+MADE = {
+    "control_step": lambda parts: control_law.control_step("efpa", parts),
+    "task_residual": control_law.task_residual,
+    "differential_step": differential_step.differential_step,
+    "load_sharing": lambda parts: load_sharing.load_sharing(parts, True),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_controllers_keep_the_rules_and_every_stage_the_form(name: str) -> None:
+    tasks = TASKS[:-1] if name == "load_sharing" else TASKS  # nothing holds the centre of mass
+    sites = tuple(site for task in tasks for site in sites_of(task, ROBOT.site))
+    _check(MADE[name](Parts.of(sites)), sites)
+
+
+def _check(one: Algorithm, sites: tuple[Site, ...]) -> None:
     variants = variants_of(one, ROBOT.mechanism, sites)
     assert is_own(one, variants)
     program = trace(one, variants, checked=True)
