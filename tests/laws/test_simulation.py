@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -270,3 +270,22 @@ def test_a_controller_runs_at_its_own_rate() -> None:
     assert seen == asked
     assert film.q.shape == (601, 2)
     np.testing.assert_allclose(film.q[-1], goal, rtol=0.0, atol=5e-3)
+
+
+def test_a_controller_gets_its_state_back() -> None:
+    """What a command carries as `state` is passed to the next call, with the time between them."""
+    robot = kt.zoo.double_pendulum()
+    seen: list[dict[str, Any]] = []
+
+    class Command(NamedTuple):
+        tau: Array
+        state: int
+
+    def controller(q: Array, v: Array, targets: Any, **passed: Any) -> Command:
+        seen.append(passed)
+        return Command(np.zeros(2), len(seen))
+
+    simulation.Simulator(robot, dt=1e-3).run(robot.neutral(), controller, seconds=0.02, servo=100.0)
+    assert seen[0] == {}
+    assert [each["state"] for each in seen[1:]] == list(range(1, len(seen)))
+    np.testing.assert_allclose([each["dt"] for each in seen[1:3]], [0.01, 0.01], rtol=1e-12)

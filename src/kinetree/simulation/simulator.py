@@ -309,7 +309,8 @@ class Simulator:
 
         Args:
             q: Initial configuration, (…, nq).
-            controller: Called with q, v and targets; its result, or its result's `tau`, is the joint torque.
+            controller: Called with q, v and targets; its result, or its result's `tau`, is the joint torque. If the
+                result has a `state` other than None, the next call takes it as `state`, and the time since as `dt` [s].
             targets: By goal name, paths, which are called with the time, or constant targets.
             seconds: Duration [s].
             servo: Rate of the controller [Hz]; by default every step.
@@ -333,7 +334,9 @@ class Simulator:
             time = i * self.dt
             if time >= due - _SOON or i == count:
                 wanted = {name: value(time) if callable(value) else value for name, value in given.items()}
-                command = controller(q, v, wanted)
+                state = getattr(kept[-1][-1], "state", None) if kept else None
+                passed = {} if state is None else {"state": state, "dt": time - kept[-1][0]}
+                command = controller(q, v, wanted, **passed)
                 tau = np.asarray(getattr(command, "tau", command), dtype=np.float64)
                 if time >= due - _SOON:
                     due += period
