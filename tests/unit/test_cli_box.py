@@ -55,8 +55,9 @@ def test_picture(tmp_path: Path) -> None:
 
 
 def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box, "experiment", lambda *_: done()[0])
-    monkeypatch.setattr(box, "run", lambda *_, **__: done()[1])
+    setup, film = done()
+    monkeypatch.setattr(box, "experiment", lambda *_: setup)
+    monkeypatch.setattr(box, "run", lambda *_, **__: film)
     result = CliRunner().invoke(app, ["box", "--json"])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.output)
@@ -65,8 +66,9 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box, "experiment", lambda *_: done()[0])
-    monkeypatch.setattr(box, "run", lambda *_, **__: done()[1])
+    setup, film = done()
+    monkeypatch.setattr(box, "experiment", lambda *_: setup)
+    monkeypatch.setattr(box, "run", lambda *_, **__: film)
     result = CliRunner().invoke(app, ["box"])
     assert result.exit_code == 0, result.output
     assert "the paper: 300 Hz" in result.output
