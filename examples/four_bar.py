@@ -1,7 +1,7 @@
 """A crank turns, a rocker swings: a closed loop simulated without drift, and the curve that its coupler draws.
 
-The loop is part of the model: `q` holds all three angles, `v` only the crank's. Forward dynamics needs no multipliers
-and no stabilisation, and `integrate` keeps the loop closed to rounding.
+The loop is part of the model: `q` holds all three angles, `v` only the speed of the crank. Forward dynamics needs
+neither multipliers nor stabilisation, and `integrate` keeps the loop closed to rounding.
 
 Run it with `python examples/four_bar.py`, or `python examples/four_bar.py four_bar.png` for a picture.
 """

@@ -71,8 +71,13 @@ def built(name: str) -> kt.Model:
     return described(one).independent(*one["independent"]).build(near=positions(one))
 
 
-def four_bar(crank: float = 0.3, coupler: float = 0.9, rocker: float = 0.7, ground: float = 1.0) -> kt.Builder:
-    """A crank-rocker in the x-y plane, closed between "tip" of the coupler and "pin" of the rocker."""
+def four_bar(
+    crank: float = 0.3, coupler: float = 0.9, rocker: float = 0.7, ground: float = 1.0, armature: float = 0.0
+) -> kt.Builder:
+    """A crank-rocker in the x-y plane, to be closed between "tip" of the coupler and "pin" of the rocker.
+
+    The armature is the rocker's.
+    """
     builder = kt.Builder("four-bar", gravity=(0.0, -9.81, 0.0))
     lengths = {"crank": crank, "coupler": coupler, "rocker": rocker}
     places = {"crank": ("world", 0.0), "coupler": ("crank", crank), "rocker": ("world", ground)}
@@ -80,7 +85,9 @@ def four_bar(crank: float = 0.3, coupler: float = 0.9, rocker: float = 0.7, grou
         parent, x = places[name]
         inertia = length**2 / 12.0 * np.diag([1e-3, 1.0, 1.0])
         at = np.eye(3), (x, 0.0, 0.0)
-        builder.add_body(name, parent=parent, placement=at, mass=1.0, com=(length / 2, 0.01, 0.0), inertia=inertia)
+        rotor = armature if name == "rocker" else 0.0
+        solid = {"mass": 1.0, "com": (length / 2, 0.01, 0.0), "inertia": inertia}
+        builder.add_body(name, parent=parent, placement=at, armature=rotor, **solid)
     builder.add_frame("tip", body="coupler", placement=(np.eye(3), (coupler, 0.0, 0.0)))
     builder.add_frame("pin", body="rocker", placement=(np.eye(3), (rocker, 0.0, 0.0)))
     return builder

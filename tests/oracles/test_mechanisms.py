@@ -88,7 +88,7 @@ def test_forward_dynamics_agree_with_constrained_dynamics_of_pinocchio(name: str
     rng = np.random.default_rng(3)
     q, v = robot.neutral(), rng.normal(size=robot.nv)
     forces = rng.normal(size=robot.mechanism.joint_starts[-1])
-    order = robot._order_of_the_tree
+    order = robot.tree_order
     rates = robot.joint_rates(q, v)
     data, parts = model.createData(), [loop.createData() for loop in loops]
     pin.initConstraintDynamics(model, data, loops, parts)

@@ -198,12 +198,12 @@ def test_independent_joints_are_chosen_well() -> None:
     robot = four_bar().connect("tip", "pin").build(near=NEAR)
     assert robot.nv == 1
     assert not robot.loops(robot.neutral())[0].singular
-    armed = four_bar()
-    armed.add_body("motor", parent="rocker", armature=0.1, mass=0.1, inertia=J)
-    assert armed.connect("tip", "pin").build(near=NEAR).nv == 2
     # joints with a rotor are preferred
-    driven = four_bar().connect("tip", "pin").build(near=NEAR).with_armature({"rocker_joint": 0.1})
+    driven = four_bar(armature=0.1).connect("tip", "pin").build(near=NEAR)
     assert [joint.name for joint in driven.joints if joint.nv] == ["rocker_joint"]
+    # variants keep their velocities
+    crank = four_bar().connect("tip", "pin").independent("crank").build(near=NEAR).with_armature({"rocker_joint": 0.1})
+    assert [joint.name for joint in crank.joints if joint.nv] == ["crank_joint"]
 
 
 def test_impossible_choices_are_refused(bar: kt.Model) -> None:
@@ -273,7 +273,7 @@ def test_dynamics_are_those_of_the_tree_with_loop_forces(rig: kt.Model, state: A
     """Dense equations with multipliers, for a ball joint in the loop, armature, a geared rotor and a free base."""
     q, v, _ = state
     rng = np.random.default_rng(6)
-    tree, order = rig.spanning_tree, rig._order_of_the_tree
+    tree, order = rig.spanning_tree, rig.tree_order
     forces = rng.normal(size=len(order))
     q_t, rates = rig.to_tree(q), rig.joint_rates(q, v)
     K = rig.loop_constraints(q)[1][:, order]
@@ -302,7 +302,7 @@ def test_loop_forces_balance_the_joints(bar: kt.Model) -> None:
     a = robot.forward_dynamics(q, v, robot.joint_forces(q, forces))
     loop = robot.loop_forces(q, v, a, forces)
     _, K = robot.loop_constraints(q)
-    order = robot._order_of_the_tree
+    order = robot.tree_order
     tree = robot.spanning_tree
     needed = tree.inverse_dynamics(
         robot.to_tree(q), robot.joint_rates(q, v)[order], robot.joint_accelerations(q, v, a)[order]
@@ -335,20 +335,14 @@ def test_linearized_loops(bar: kt.Model) -> None:
 
 
 def test_energy_is_conserved_over_a_simulation(bar: kt.Model) -> None:
-    q, v, tau, dt = bar.neutral(), np.array([2.0]), np.zeros(1), 1e-3
+    q, v, tau = bar.neutral(), np.array([2.0]), np.zeros(1)
     start = sum(bar.energy(q, v))
     for _ in range(1000):
-        k1 = bar.forward_dynamics(q, v, tau)
-        middle = bar.integrate(q, v, dt / 2), v + dt / 2 * k1
-        k2 = bar.forward_dynamics(*middle, tau)
-        far = bar.integrate(q, middle[1], dt / 2), v + dt / 2 * k2
-        k3 = bar.forward_dynamics(*far, tau)
-        end = bar.integrate(q, far[1], dt), v + dt * k3
-        k4 = bar.forward_dynamics(*end, tau)
-        rate = (v + 2 * middle[1] + 2 * far[1] + end[1]) / 6
-        q, v = bar.integrate(q, rate, dt), v + dt * (k1 + 2 * k2 + 2 * k3 + k4) / 6
+        q, v = bar.step(q, v, tau, 1e-3, method="rk4")
     assert abs(sum(bar.energy(q, v)) - start) < 1e-8
     assert bar.loops(q)[0].residual < 1e-13
+    with pytest.raises(InputError, match="joint 'rocker_joint' depends on others, so its own damping cannot"):
+        kt.simulation.Simulator(bar.with_damping({"rocker_joint": 0.1}), damping=True)
 
 
 def test_power_balance(rig: kt.Model, state: Any) -> None:
@@ -358,6 +352,31 @@ def test_power_balance(rig: kt.Model, state: Any) -> None:
     moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * v)
     kinetic, potential = rig.energy.engine("reference")(moved, v + 1j * STEP * a)
     assert_close((kinetic + potential).imag / STEP, tau @ v, 1e-12, scale=100.0)
+
+
+def test_projected_functions(rig: kt.Model, state: Any) -> None:
+    q, v, a = state
+    C = rig.coriolis_matrix(q, v)
+    assert_close(C @ v, rig.bias_forces(q, v) - rig.gravity_forces(q), 1e-12)
+    moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * v)
+    M_rate = rig.mass_matrix.engine("reference")(moved).imag / STEP
+    assert_close(M_rate, C + C.T, 1e-12)  # so Ṁ − 2C is skew
+    h = rig.coupling.engine("reference")(moved).imag / STEP
+    assert_close(rig.coupling_rate(q, v), h, 1e-12)
+    J = rig.center_of_mass_jacobian(q)
+    assert_close(J @ v, rig.center_of_mass.engine("reference")(moved).imag / STEP, 1e-12)
+    assert_close(rig.centroidal_momentum_matrix(q)[3:], rig.mass * J, 1e-12)
+    Y = rig.regressor(q, v, a)
+    parameters = rig.inertial_parameters
+    turns = rig.coupling(q)[rig.tree_order]
+    rotor = rig.spanning_tree.joint("crank_joint").v_start
+    armature = 0.03 * turns[rotor] * rig.joint_accelerations(q, v, a)[rig.tree_order][rotor]
+    assert_close(np.einsum("vbi,bi->v", Y, parameters) + armature, rig.inverse_dynamics(q, v, a), 1e-12)
+    assert_close(rig.regressor(q, v, a, "arm"), Y[:, [body.name for body in rig.bodies].index("arm")], 1e-14)
+    batch = np.stack([q] * 3), np.stack([v, 2 * v, -v])
+    np.testing.assert_array_equal(rig.coriolis_matrix(*batch)[0], C)
+    out = np.empty_like(C)
+    assert rig.coriolis_matrix(q, v, out=out) is out
 
 
 def test_batches_have_the_same_bits(bar: kt.Model) -> None:
@@ -401,7 +420,9 @@ def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
 
 def test_what_rigid_trees_have_is_refused_with_the_way_out(bar: kt.Model) -> None:
     with pytest.raises(UnsupportedError, match="'cluster of crank, coupler, rocker' is a general node"):
-        bar.coriolis_matrix(bar.neutral(), [0.0])
+        bar.tasks(["tip"]).inverse_inertia(bar.neutral())
+    with pytest.raises(UnsupportedError, match="coriolis_matrix has no kernel of its own on robots with loops"):
+        bar.coriolis_matrix.bound()
 
 
 def test_bad_loops_are_refused() -> None:

@@ -7,6 +7,7 @@ joints act as τ = Gᵀ τ_joints. Nodes whose joints are independent have G = 1
 from __future__ import annotations
 
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.forward_mode import directional_derivative
 from kinetree.recursion.tree import Indexed, Tree
 
 
@@ -21,6 +22,10 @@ def coupling(tree: Tree, q: Indexed, G: Indexed) -> None:
     """
     for k, _ in tree.scatter():
         G[k, k] = k.coupling(q[k])
+
+
+#: Ġ at a velocity, (joints, nv).
+coupling_rate = directional_derivative(coupling, "coupling_rate", "v", {}, ("rate",))
 
 
 @algorithm(q=("q",), v=("v",), rates=("joints",), outputs=("rates",), any_node=True)

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kinetree.engines.columns import ColumnFunction, FrameColumnFunction, GradientFunction, LinearizedFunction
 from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
+from kinetree.engines.projected import ProjectedFunction
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
@@ -32,6 +34,8 @@ F = TypeVar("F", bound="Function[..., Any]", covariant=True)
 #: A method without a body, which supplies the signature and the docstring.
 Declared = Callable[Concatenate[Any, P], R]
 Guard = Callable[[Mechanism], None]
+#: Takes a robot, the name of an engine, and arguments.
+Projection = Callable[..., Any]
 
 
 class Quantity(Generic[F]):
@@ -66,6 +70,7 @@ def quantity(
     finish: Callable[[Array], Array] | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     product: Algorithm | None = None,
+    projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
 
@@ -76,12 +81,17 @@ def quantity(
         bundle: What several results come in.
         product: Multiplies by the matrix that `algorithm` gives, on nodes of any kind: what computes it where there
             are nodes that are not rigid bodies.
+        projected: Computes the result from the owner's spanning tree, where loops or couplings are all that is not
+            rigid bodies.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         options = {"guard": guard, "finish": finish, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> Function[P, R]:
+            if projected is not None and _projects(o):
+                project = partial(projected, o)
+                return ProjectedFunction(declared.__name__, o.mechanism, algorithm, project=project, **options)
             if product is not None and o.mechanism.first_general is not None:
                 return ColumnFunction(declared.__name__, o.mechanism, product, **options)
             return Function(declared.__name__, o.mechanism, algorithm, **options)
@@ -164,6 +174,7 @@ def frame_quantity(
     *,
     any_node: Mapping[str, Algorithm] | None = None,
     product: Mapping[str, Algorithm] | None = None,
+    projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -172,6 +183,7 @@ def frame_quantity(
         frames: Gives the owner's default frames, used when none are named; by default all.
         any_node: The recursions used where there are nodes that are not rigid bodies.
         product: There, recursions that multiply by the matrix.
+        projected: Computes the result from the owner's spanning tree; see `quantity`.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -179,6 +191,10 @@ def frame_quantity(
         options = _described(declared)
 
         def make(o: Any) -> FrameFunction[P, R]:
+            if projected is not None and _projects(o):
+                first, project = next(iter(by_reference.values())), partial(projected, o)
+                made: Any = ProjectedFunction(declared.__name__, o.mechanism, first, project=project, **options)
+                return cast("FrameFunction[P, R]", made)
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **options}
             if o.mechanism.first_general is not None:
@@ -190,6 +206,11 @@ def frame_quantity(
         return _quantity(declared, make)
 
     return declare
+
+
+def _projects(owner: Any) -> bool:
+    """Whether all nodes of a robot that are not rigid bodies come from loops or couplings."""
+    return bool(owner.clusters) and owner.spanning_tree.mechanism.first_general is None
 
 
 def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:

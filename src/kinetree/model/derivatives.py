@@ -24,6 +24,7 @@ from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
+from kinetree.model import projection
 from kinetree.model.body import Body
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
@@ -108,7 +109,11 @@ class Derivatives:
             out: Three float64 arrays for the results.
         """
 
-    @frame_quantity(regressor, lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames))
+    @frame_quantity(
+        regressor,
+        lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames),
+        projected=projection.regressor,
+    )
     def regressor(
         self,
         q: ArrayLike,

@@ -38,6 +38,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model import projection
 from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
@@ -202,7 +203,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(coriolis_matrix)
+    @quantity(coriolis_matrix, projected=projection.coriolis_matrix)
     def coriolis_matrix(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
         """C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv).
 
@@ -226,7 +227,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     # The robot as a whole
 
-    @quantity(center_of_mass, guard=require_mass)
+    @quantity(center_of_mass, guard=require_mass, projected=projection.center_of_mass)
     def center_of_mass(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Centre of mass of all moving bodies, in the world frame, (…, 3) [m].
 
@@ -235,7 +236,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(center_of_mass_jacobian, guard=require_mass)
+    @quantity(center_of_mass_jacobian, guard=require_mass, projected=projection.center_of_mass_jacobian)
     def center_of_mass_jacobian(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Jacobian of the centre of mass, which maps v to its velocity, (…, 3, nv).
 
@@ -244,7 +245,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(centroidal_momentum_matrix, guard=require_mass)
+    @quantity(centroidal_momentum_matrix, guard=require_mass, projected=projection.centroidal_momentum_matrix)
     def centroidal_momentum_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Centroidal momentum matrix, which maps v to momentum about the centre of mass, (…, 6, nv).
 

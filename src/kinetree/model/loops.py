@@ -90,6 +90,16 @@ class Loops:
             out: float64 array for the result.
         """
 
+    @quantity(algorithms.coupling_rate)
+    def coupling_rate(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
+        """Ġ, (…, joint rates, nv): the rate of `coupling` at velocity v.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Independent velocities, (…, nv).
+            out: float64 array for the result.
+        """
+
     @quantity(algorithms.joint_rates)
     def joint_rates(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
         """Velocities of all joints, G v, (…, joint rates), in the order of `joints`.
@@ -170,7 +180,7 @@ class Loops:
             forces: Of all joints, (…, joint rates), with `joint_forces(q, forces)` the forces that cause a.
         """
         _, K = self.loop_constraints(q)
-        order = self._order_of_the_tree
+        order = self.tree_order
         rates, accelerations = self.joint_rates(q, v), self.joint_accelerations(q, v, a)
         tree = self.spanning_tree.inverse_dynamics(self.to_tree(q), rates[..., order], accelerations[..., order])
         needed = tree[..., np.argsort(order)] - np.asarray(forces)
@@ -197,8 +207,8 @@ class Loops:
         return found
 
     @property
-    def _order_of_the_tree(self) -> Array:
-        """For each velocity of the spanning tree, the index of the same joint's among those of `joints`."""
+    def tree_order(self) -> Array:
+        """For each velocity of the spanning tree, its index among those of `joint_rates`."""
         starts = _starts(self.joints)
         order = [starts[joint.name] + i for joint in self.spanning_tree.joints for i in range(joint.nv)]
         return np.array(order, dtype=np.intp)

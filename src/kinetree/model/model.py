@@ -42,7 +42,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         fixed_joints: The fixed joints.
         extra_frames: Frames other than the world's and the bodies'.
         joint_constraints: Couplings between joints, and loops.
-        independent: Rates of joints that were chosen not to follow others.
+        independent: Rates of joints that do not follow others, as far as there was a choice.
         near: Coordinates of joints near which loops were closed.
         mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
         clusters: Internal. Bodies whose joints depend on each other.
@@ -121,7 +121,8 @@ class Model(Dynamics, Operational, Loops, Editing):
             fixed_joints=tuple(joint for joint in every if not joint.type.nv),
             extra_frames=tuple(frames),
             joint_constraints=tuple(constraints),
-            independent=tuple(independent),
+            # with those that were chosen here, so that variants of this model have the same velocities
+            independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
             near=tuple(near),
             mechanism=mechanism,
             sites=sites,

@@ -125,6 +125,10 @@ class _Node:
             return self._role.gyroscopic(velocity, v)
         return kind.gyroscopic(parameters, self._configured("q", self._role.kept("q")), v, velocity)
 
+    def coupling(self, q: Array) -> Any:
+        kind, parameters = self._role.formulas()
+        return kind.coupling(parameters, self._moving(q) if kind.moving else q)
+
     def resistance(self, q: Array, v: Any) -> Any:
         kind, parameters = self._role.formulas()
         return kind.resistance(parameters, self._moving(q) if kind.moving else q, v)

@@ -42,7 +42,7 @@ class JointRows:
         self.dry, self._origin = dt * friction, robot.neutral()
         self._lower, self._upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
         for joint in robot.joints:
-            if limits and not joint.coupled:
+            if limits and joint.nv == joint.type.nv:  # others have no velocity that could be stopped
                 self._lower[joint.v_slice], self._upper[joint.v_slice] = joint.limits.lower, joint.limits.upper
         self.size = 2 * robot.nv
         self.lengths = {"impulses": self.size}

@@ -20,7 +20,7 @@ from kinetree.engines import arguments
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.integrators import IMPULSIVE, METHODS, Impulses, Run
 from kinetree.model.model import Model
 from kinetree.recursion.algorithm import Algorithm
@@ -49,7 +49,13 @@ class Plant:
         self._implicit = method in IMPULSIVE
         if self._soft and self._implicit:
             added = dt * self._damping + dt**2 * self._stiffness
-            free = [joint for joint in robot.joints if not joint.coupled]
+            free = [joint for joint in robot.joints if joint.nv == joint.type.nv]
+            partial = [joint for joint in robot.joints if 0 < joint.nv < joint.type.nv and added[joint.v_slice].any()]
+            if partial:
+                raise UnsupportedError(
+                    f"joint {partial[0].name!r} depends on others in part, so its dampers and springs take an explicit "
+                    'method: "midpoint" or "rk4"'
+                )
             self.robot = robot.with_armature({joint.name: joint.armature + added[joint.v_slice] for joint in free})
         self._lock = Lock()
         self._recursions: dict[Any, Compiled] = {}
@@ -121,11 +127,11 @@ def own_or_given(robot: Model, what: str, given: Any) -> Any:
     values = np.zeros(robot.nv)
     for joint in robot.joints:
         own = getattr(joint, what)
-        if not joint.coupled:
+        if joint.nv == joint.type.nv:
             values[joint.v_slice] = own
         elif np.any(own):
             raise InputError(
-                f"joint {joint.name!r} is coupled to others, so its own {what} cannot be simulated; set it to zero "
+                f"joint {joint.name!r} depends on others, so its own {what} cannot be simulated; set it to zero "
                 f"with with_{what}, or give the {what} of each degree of freedom"
             )
     return values
