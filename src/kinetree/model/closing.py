@@ -20,6 +20,8 @@ from kinetree.spatial.value import Array
 
 #: Residuals of closed loops [m or rad].
 CLOSED = 1e-10
+# residuals of loops that need no further step, so that closed configurations stay as they are
+_EXACT = 1e-13
 # Newton steps, of at most this size [rad or m]
 _STEPS, _LONGEST = 100, 0.5
 # singular values below this fraction of the largest are rounding
@@ -79,9 +81,10 @@ def closed(
     rates = [(joint.name, i) for joint in joints for i in range(joint.type.nv)]
     named = [rate for rate in wanted if rate in rates]
     fixed = [rates.index(rate) for rate in named]
-    q, residual = _newton(kind, parameters, q, fixed)
+    start = q
+    q, residual = _newton(kind, parameters, start, fixed)
     if residual > CLOSED:
-        q, residual = _newton(kind, parameters, q, [])
+        q, residual = _newton(kind, parameters, start, [])
     if residual > CLOSED:
         raise LoopError(_worst(cluster, kind, parameters, q), residual, (), "a start nearer to it, build(near={…})")
     shown = ", ".join(map(str, cluster.constraints[:3]))
@@ -135,7 +138,8 @@ def _newton(kind: ClusterKind, parameters: Array, q: Array, hold: Sequence[int])
         if not np.isfinite(K).all():
             return q, np.inf
         before, residual = residual, float(np.abs(phi).max())
-        if residual < 1e-15 or (residual < CLOSED and residual >= before):
+        enough = _EXACT if before == np.inf else 0.01 * _EXACT
+        if residual < enough or (residual < CLOSED and residual >= before):
             break
         step = np.zeros(kind.joint_rates)
         step[moving] = np.linalg.lstsq(K[:, moving], -phi, rcond=_RANK)[0]

@@ -43,7 +43,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         extra_frames: Frames other than the world's and the bodies'.
         joint_constraints: Couplings between joints, and loops.
         independent: Rates of joints that do not follow others, as far as there was a choice.
-        near: Coordinates of joints near which loops were closed.
+        near: Coordinates of joints with closed loops.
         mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
         clusters: Internal. Bodies whose joints depend on each other.
         sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
@@ -121,9 +121,9 @@ class Model(Dynamics, Operational, Loops, Editing):
             fixed_joints=tuple(joint for joint in every if not joint.type.nv),
             extra_frames=tuple(frames),
             joint_constraints=tuple(constraints),
-            # with those that were chosen here, so that variants of this model have the same velocities
+            # with what was chosen here, so that variants of this model have the same velocities and the same neutral q
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
-            near=tuple(near),
+            near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.q.items()}}.items()),
             mechanism=mechanism,
             sites=sites,
             clusters=found,
