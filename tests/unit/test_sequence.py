@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree import simulation
 from kinetree.algorithms.manifold import integrate
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.time_step import advance, semi_implicit_euler
+from kinetree.engines.llvm import target
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Sequence
@@ -93,3 +95,27 @@ def test_refused() -> None:
         pass
     with pytest.raises(ValueError, match="at most 30 outputs"):
         Sequence("many", [], [Operand("x", (1,))] * 31)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
+def test_other_processors_give_the_same_bits(cpu: str) -> None:
+    """Boxes on a floor: sequences inside a sequence, with loops, single and in lanes of another width."""
+    if not target.host().is_x86 or target.named(cpu).width > target.host().width:
+        pytest.skip(f"code for {cpu} does not run on this processor")
+    rng = np.random.default_rng(0)
+    q = np.tile([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0], (7, 1))
+    v = 0.3 * rng.normal(size=(7, 6))
+
+    def rolled() -> Array:
+        box = kt.zoo.box((0.2, 0.2, 0.1), 1.0)
+        corners = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+        world = simulation.Simulator(box, contacts=[simulation.Points("box", corners)], sweeps=5)
+        single = world.rollout(q[0], v[0], steps=20).q
+        together = world.rollout(q, v, steps=20).q
+        np.testing.assert_array_equal(together[0], single)
+        return together
+
+    expected = rolled()
+    with target.use(target.named(cpu)):
+        np.testing.assert_array_equal(rolled(), expected)
+    np.testing.assert_array_equal(rolled(), expected)
