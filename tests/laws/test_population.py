@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree import simulation
 from kinetree.errors import InputError, UnknownNameError
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
@@ -69,6 +71,38 @@ def test_parameters_and_states_broadcast() -> None:
     assert repr(some) == "<(2,) variants of humanoid24>"
 
 
+@pytest.mark.parametrize(
+    "options", [{"method": "rk4"}, {"damping": 2.0}, {"contacts": True, "damping": 1.0}, {"limits": True}]
+)
+def test_populations_are_simulated(options: dict[str, Any]) -> None:
+    """Each sample moves as its own robot; in rollouts as in steps, in batches as alone."""
+    builder = kt.Builder("hopper")
+    builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
+    builder.add_body(
+        "foot", parent="body", joint="prismatic", axis=(0, 0, 1), placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
+        inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
+    )  # fmt: skip
+    robot = builder.build()
+    if "contacts" in options:
+        sole = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+        options = {**options, "contacts": [simulation.Points("foot", sole)], "sweeps": 100}
+    rng = np.random.default_rng(2)
+    theta = robot.inertial_parameters * rng.uniform(0.8, 1.5, (5, 2, 1))
+    gravity = np.array([0.0, 0.0, -9.81]) * rng.uniform(0.5, 1.0, (5, 1))
+    q = np.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0, 0.05])
+    v = 0.1 * rng.normal(size=(5, 7))
+    world = simulation.Simulator(robot.population(theta, gravity), **options)
+    path = world.rollout(q, v, steps=50)
+    assert path.q.shape == (5, 51, 8)
+    first = world.step(q, v)
+    np.testing.assert_array_equal(first[0], path.q[:, 1])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(world)).step(q, v)[0], path.q[:, 1])
+    for i in range(5):
+        own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i])
+        alone = simulation.Simulator(own, **options).rollout(q, v[i], steps=50)
+        np.testing.assert_allclose(path.q[i], alone.q, rtol=0.0, atol=1e-9)
+
+
 def test_refused() -> None:
     robot = kt.zoo.double_pendulum()
     with pytest.raises(InputError, match=r"population: inertial_parameters has shape \(3, 10\)"):
@@ -77,3 +111,6 @@ def test_refused() -> None:
         robot.population(gravity=[0.0, 0.0, np.nan])
     with pytest.raises(UnknownNameError, match="rk4"):
         robot.population().step(np.zeros(2), np.zeros(2), np.zeros(2), 1e-3, "rk4")
+    box = kt.zoo.box((0.1, 0.1, 0.1), 1.0)
+    with pytest.raises(InputError, match="a population cannot be simulated with constraints, or on shapes measured by"):
+        simulation.Simulator(box.population(), constraints=["box"], at=box.neutral())

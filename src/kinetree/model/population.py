@@ -65,7 +65,9 @@ class Population:
         if inertial_parameters is not None:
             self._put_inertias(constants, theta)
         constants.setflags(write=False)
-        self._constants = constants
+        #: Constants of all nodes, and gravity, (…, c).
+        self.constants = constants
+        self._given = inertial_parameters, gravity
         self._bound: dict[Algorithm, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -126,16 +128,14 @@ class Population:
                 require_invertible(self.robot.mechanism)
             bound = bind(with_constants(algorithm), self.robot.mechanism, (), algorithm.name)
             bound = self._bound.setdefault(algorithm, bound)
-        return bound(*inputs, self._constants)
+        return bound(*inputs, self.constants)
+
+    def of(self, robot: Any) -> Population:
+        """The same parameters for a variant of the robot, with other armature."""
+        return self if robot is self.robot else Population(robot, *self._given)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.robot, self._constants)
-
-
-def _restored(robot: Any, constants: Array) -> Population:
-    made = Population(robot)
-    made._constants, made.shape = constants, constants.shape[:-1]
-    return made
+        return Population, (self.robot, *self._given)
 
 
 @lru_cache(maxsize=16)

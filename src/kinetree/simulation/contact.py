@@ -33,7 +33,7 @@ from kinetree.errors import InputError
 from kinetree.model.model import Model
 from kinetree.operational_space.products import times
 from kinetree.operational_space.tasks import Task
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.simulation.joint_rows import JointRows, joined
 from kinetree.simulation.results import Impulses
 from kinetree.simulation.shapes import Plane, Shape, measured
@@ -79,6 +79,7 @@ class Contacts:
         dt: Time step [s].
         joints: Dry friction and stops of joints, if there are any.
         solver: "pgs" or "admm".
+        varied: Whether the robot is a population, whose constants are those of the sequence.
 
     Attributes:
         size: Number of impulses: three for each pair of a shape and a point, then those of joints.
@@ -99,6 +100,7 @@ class Contacts:
         dt: float,
         joints: JointRows | None,
         solver: str = "pgs",
+        varied: bool = False,
     ) -> None:
         for one in points:
             if not isinstance(one, Points):
@@ -112,7 +114,7 @@ class Contacts:
         self._held = robot.tasks(tasks, reference=_WORLD_AXES, contacts=constraints) if constraints else None
         self._count = len(tasks)
         self.rows = 3 * self._count * len(self._ground)
-        self._joints = joints
+        self._joints, self._varied = joints, varied
         self.size = self.rows + (joints.size if joints else 0)
         self.lengths = {**dict.fromkeys(self.fields, self.rows), "impulses": self.size}
         frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
@@ -135,7 +137,7 @@ class Contacts:
         """
         call = sequence.call
         points, axes, velocity = call(self._recursion(contact_points), q, v)
-        mobility = call(self._recursion(self._free.inverse_inertia.algorithm), q)
+        mobility = call(self._recursion(self._free.inverse_inertia.algorithm, dynamic=True), q)
         normals, heights = sequence.space(self.rows), sequence.space(self.rows)
         per_shape = [(3 * self._count * i, 3 * self._count) for i in range(len(self._ground))]
         for shape, part in zip(self._ground, per_shape, strict=True):
@@ -153,13 +155,13 @@ class Contacts:
         wrench: Any = np.zeros(6 * self._count)
         for part in per_shape:  # a point may touch several shapes: its forces add up
             wrench = call(self._recursion(point_wrenches), axes, forces.part(*part), wrench)
-        after = call(self._recursion(after_impulses), q, v, wrench)
+        after = call(self._recursion(after_impulses, dynamic=True), q, v, wrench)
         return Impulses(after, forces, errors, heights, impulses)
 
     def _record_joints(self, sequence: Sequence, q: Place, v: Place, start: Any, problem: list[Any]) -> Impulses:
         joints = cast(JointRows, self._joints)
         Minv, bounds = joints.mobility(sequence.call, q), joints.bounds(sequence.call, q)
-        response = sequence.call(self._recursion(self._free.response.algorithm), q)
+        response = sequence.call(self._recursion(self._free.response.algorithm, dynamic=True), q)
         response = _tiled(sequence, response, self._robot.nv, len(self._ground))
         parts = start.part(0, self.rows), start.part(self.rows, joints.size)
         solved = sequence.call(self._solve, *problem, *parts, Minv, response, v, *bounds)
@@ -201,7 +203,8 @@ class Contacts:
             total = total + split[..., i, :, :]
         return total
 
-    def _recursion(self, algorithm: Algorithm) -> Compiled:
+    def _recursion(self, algorithm: Algorithm, dynamic: bool = False) -> Compiled:
+        algorithm = with_constants(algorithm) if dynamic and self._varied else algorithm
         return _bound(algorithm, self._robot, self._free.sites)
 
     def _dynamics(self, q: Array) -> tuple[Array, Array | None]:

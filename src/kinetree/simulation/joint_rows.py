@@ -12,7 +12,7 @@ from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.model.model import Model
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.simulation.results import Impulses
 from kinetree.spatial.value import Array
 
@@ -26,6 +26,7 @@ class JointRows:
         friction: Dry friction of each degree of freedom, (nv,) [N m or N].
         limits: Whether joints stop at their limits.
         sweeps: Number of projected Gauss–Seidel sweeps.
+        varied: Whether the robot is a population, whose constants are those of the sequence.
 
     Attributes:
         size: Number of impulses: of friction, then of stops.
@@ -37,8 +38,8 @@ class JointRows:
     fields: ClassVar[tuple[str, ...]] = ("impulses",)
     is_compiled: ClassVar[bool] = True
 
-    def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, sweeps: int) -> None:
-        self._robot, self._dt, self._sweeps = robot, dt, sweeps
+    def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, sweeps: int, varied: bool) -> None:
+        self._robot, self._dt, self._sweeps, self._varied = robot, dt, sweeps, varied
         self.dry, self._origin = dt * friction, robot.neutral()
         self._lower, self._upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
         for joint in robot.joints:
@@ -60,7 +61,7 @@ class JointRows:
 
     def mobility(self, call: Any, q: Any) -> Any:
         """M⁻¹."""
-        return call(self.recursion(mass_matrix_inverse), q)
+        return call(self.recursion(with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse), q)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Place) -> Impulses:
         """Record the impulses of a step without contacts.

@@ -23,7 +23,8 @@ from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.integrators import IMPULSIVE, METHODS, Impulses, Run
 from kinetree.model.model import Model
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.model.population import Population
+from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.recursion.mechanism import Site
 from kinetree.spatial.value import Array
 
@@ -38,9 +39,19 @@ class Plant:
         robot: The robot; with implicit damping and springs, its armature is that of (1).
         dt: Time step [s].
         method: The integrator.
+        population: Variants of the robot, a sample each, if there are any.
     """
 
-    def __init__(self, robot: Model, dt: float, method: str, damping: Any, stiffness: Any, rest: Any) -> None:
+    def __init__(
+        self,
+        robot: Model,
+        dt: float,
+        method: str,
+        damping: Any,
+        stiffness: Any,
+        rest: Any,
+        population: Population | None = None,
+    ) -> None:
         self.robot, self.dt, self.method = robot, dt, method
         self._damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
         self._stiffness = gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
@@ -57,11 +68,13 @@ class Plant:
                     'method: "midpoint" or "rk4"'
                 )
             self.robot = robot.with_armature({joint.name: joint.armature + added[joint.v_slice] for joint in free})
+        self.population = None if population is None else population.of(self.robot)
         self._lock = Lock()
         self._recursions: dict[Any, Compiled] = {}
 
-    def recursion(self, algorithm: Algorithm, sites: tuple[Site, ...] = ()) -> Compiled:
-        """A compiled recursion of the robot."""
+    def recursion(self, algorithm: Algorithm, sites: tuple[Site, ...] = (), dynamic: bool = False) -> Compiled:
+        """A compiled recursion of the robot; a `dynamic` one of a population takes the constants last."""
+        algorithm = with_constants(algorithm) if dynamic and self.population is not None else algorithm
         key = algorithm, sites
         with self._lock:
             if key not in self._recursions:

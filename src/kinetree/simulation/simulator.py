@@ -22,6 +22,7 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import AnyConstraint, Constraints
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
+from kinetree.model.population import Population
 from kinetree.simulation.contact import Contacts, Points
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant, gains, own_or_given
@@ -41,7 +42,8 @@ class Simulator:
     """Integrates a robot in time. Frozen: states are passed in and returned, single or in batches.
 
     Args:
-        robot: The robot, or a scene of several (`robot.attach("world", box)`).
+        robot: The robot, or a scene of several (`robot.attach("world", box)`); or `robot.population(…)`, robots that
+            differ in masses and gravity, a sample each.
         constraints: `Weld`, frame names and tasks that are held fixed.
         at: Configuration, (nq,), whose poses the constraints hold.
         dt: Time step [s].
@@ -67,7 +69,7 @@ class Simulator:
 
     def __init__(
         self,
-        robot: Model,
+        robot: Model | Population,
         *,
         constraints: Iterable[AnyConstraint] = (),
         at: Any = None,
@@ -98,10 +100,12 @@ class Simulator:
         }  # fmt: skip
         if given and at is None:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
+        self._population = robot if isinstance(robot, Population) else None
+        robot = robot.robot if isinstance(robot, Population) else robot
         self.robot, self.dt, self.method = robot, float(dt), method
         self._project = project
         self._zero = np.zeros(robot.nv)
-        self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest)
+        self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest, self._population)
         self.constraints = Constraints(plant.robot, given, at) if given else None
         dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
         rows = bool(dry.any() or limits)
@@ -119,19 +123,22 @@ class Simulator:
         if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
             raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
         held = self.constraints.tasks.tasks if self.constraints else ()
-        joints = JointRows(plant.robot, self.dt, dry, limits, sweeps) if rows else None
+        varied = self._population is not None
+        joints = JointRows(plant.robot, self.dt, dry, limits, sweeps, varied) if rows else None
         self._contacts: Contacts | JointRows | None = joints
         if points:
-            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver)
+            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
         self._steps = Steps(plant, self._contacts, warm_start)
+        if varied and not self._is_compiled:
+            raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
         return f"<Simulator of {self.robot.name}: {self.method}, {self.dt:g} s{held}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.robot, self._options)
+        return _make, (self._population or self.robot, self._options)
 
     def step(
         self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
@@ -149,7 +156,9 @@ class Simulator:
         if self._is_compiled:
             sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
             impulses = self._start(start)
-            after, rate, *results = self._steps.function(None, 1, False, sites)(q, v, tau, *wrenches, *impulses)
+            after, rate, *results = self._steps.function(None, 1, False, sites)(
+                q, v, tau, *wrenches, *impulses, *self._steps.constants
+            )
             with standard_arithmetic():
                 mean = (rate - np.asarray(v)) / self.dt
                 return after, rate, self._info(mean, self._touched(rate, results))
@@ -274,7 +283,13 @@ class Simulator:
             raise InputError(f"rollout: every={every} does not divide the {count} steps")
         taus = np.asarray(taus, dtype=np.float64)
         q, v = _array("rollout", "q", q, self.robot.nq), _array("rollout", "v", v, nv)
-        batch = arguments.common_batch("rollout", ("q", "v", "tau"), (q.shape[:-1], v.shape[:-1], batch_of_tau))
+        shapes = [
+            q.shape[:-1],
+            v.shape[:-1],
+            batch_of_tau,
+            *([] if self._population is None else [self._population.shape]),
+        ]
+        batch = arguments.common_batch("rollout", ("q", "v", "tau", "population"), shapes)
         records = count // every
         shapes = [(*batch, records + 1, size) for size in (self.robot.nq, nv)]
         if out is None:
@@ -356,7 +371,7 @@ class Simulator:
         return Film(np.array(times), q, v, tau, felt, list(commands))
 
 
-def _make(robot: Model, options: dict[str, Any]) -> Simulator:
+def _make(robot: Model | Population, options: dict[str, Any]) -> Simulator:
     return Simulator(robot, **options)
 
 

@@ -63,6 +63,11 @@ class Steps:
                 self._made[key] = self._record(*key)
             return self._made[key]
 
+    @property
+    def constants(self) -> tuple[Array, ...]:
+        """The constants of a population, the last input of functions, if there is one."""
+        return () if self._plant.population is None else (self._plant.population.constants,)
+
     def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
         """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
 
@@ -88,7 +93,7 @@ class Steps:
             part = tau[..., start * every : stop * every, :] if series else tau
             after = slice(start + 1, stop + 1)
             out = [qs[..., after, :], vs[..., after, :], *impulses[: self._warm]]
-            self.function(stop - start, every, series)(q, v, part, *impulses, out=tuple(out))
+            self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=tuple(out))
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
 
     def _fill_one_by_one(
@@ -119,16 +124,22 @@ class Steps:
             inputs.append(Operand("start", (contacts.size,)))
             kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
             outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
+        population = plant.population
+        inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
         sequence = Sequence("step" if records is None else "rollout", inputs, outputs)
-        wrenches = sequence.inputs[3 : 3 + bool(sites)]
-        start = sequence.variable(sequence.inputs[-1]) if contacts is not None and self._warm else sequence.inputs[-1]
+        named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
+        if population is not None:
+            sequence.defaults["constants"] = named["constants"]
+        wrenches = [named["wrench"]] if sites else []
+        start = named.get("start", sequence.inputs[0])
+        start = sequence.variable(start) if self._warm and contacts is not None else start
         touched: list[Impulses] = []
 
         def run(algorithm: Algorithm, *inputs: Any) -> Any:
             return sequence.call(plant.recursion(algorithm), *inputs)
 
         def dynamics(q: Place, v: Place, push: Place) -> Any:
-            return sequence.call(plant.recursion(forward_dynamics, sites), q, v, push, *wrenches)
+            return sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
 
         def impulses(contacts: Contacts | JointRows, q: Place, v: Place) -> Any:
             touched.append(contacts.record(sequence, q, v, start))
@@ -139,7 +150,7 @@ class Steps:
                 return plant.integrated(run, dynamics, q, v, tau, partial(impulses, contacts))
             if plant.method not in _WHOLE:
                 return plant.integrated(run, dynamics, q, v, tau)
-            whole = plant.recursion(_WHOLE[plant.method], sites)
+            whole = plant.recursion(_WHOLE[plant.method], sites, dynamic=True)
             return sequence.call(whole, q, v, plant.pushed(run, q, v, tau), plant.dt, *wrenches)
 
         state = [sequence.variable(place) for place in sequence.inputs[:2]]

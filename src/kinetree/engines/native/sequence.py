@@ -109,6 +109,8 @@ class Sequence:
         starts = np.cumsum([0, *(operand.size for operand in inputs)]).tolist()
         #: The places of the inputs.
         self.inputs = [Place(_INPUTS, start, o.size) for start, o in zip(starts, inputs, strict=False)]
+        #: Places that calls take for the last inputs of a function, by name, unless they are given.
+        self.defaults: dict[str, Place] = {}
         #: The places of the outputs.
         self.outputs = [Place(_OUTPUTS + i, 0, o.size) for i, o in enumerate(outputs)]
         self._words: list[int] = [len(outputs), 0]
@@ -158,6 +160,8 @@ class Sequence:
             into: Where results should go; each to a new place by default.
         """
         prepared = self.prepare(function)
+        left_out = [operand.name for operand in function.binding.inputs[len(inputs) :]]
+        inputs = (*inputs, *(self.defaults[name] for name in left_out if name in self.defaults))
         # what never changes is copied once, before the first instruction
         changing: list[Place | None] = [None] * len(inputs)
         for i, (source, place) in enumerate(zip(inputs, prepared.inputs, strict=False)):
