@@ -396,7 +396,12 @@ def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
     standing_up = control.OperationalSpace(
         walker, [kt.CenterOfMassTask()], posture=control.Posture(walker.q_from_dict(bent)), constraints=feet
     )
-    for controller in (with_box(), standing_up):
+    # hands that hold each other: a support between two frames of the robot
+    folded = control.OperationalSpace(
+        model("humanoid24"), [kt.CenterOfMassTask()], posture=control.Posture(standing()),
+        constraints=[kt.Weld("left_hand", "right_hand"), kt.Weld("left_foot")],
+    )  # fmt: skip
+    for controller in (with_box(), standing_up, folded):
         sharing = controller._sharing
         q, _ = state(controller.robot, controller._start, 3, (4,))
         full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))

@@ -65,13 +65,14 @@ MADE = {
     "control_step": lambda parts: control_law.control_step("efpa", parts),
     "task_residual": control_law.task_residual,
     "differential_step": differential_step.differential_step,
-    "load_sharing": lambda parts: load_sharing.load_sharing(parts, True),
+    "load_sharing": lambda parts: load_sharing.load_sharing(parts, True, False),
+    "load_sharing_between": lambda parts: load_sharing.load_sharing(parts, False, True),
 }
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
 def test_controllers_keep_the_rules_and_every_stage_the_form(name: str) -> None:
-    tasks = TASKS[:-1] if name == "load_sharing" else TASKS  # nothing holds the centre of mass
+    tasks = TASKS[:-1] if name.startswith("load_sharing") else TASKS  # nothing holds the centre of mass
     sites = tuple(site for task in tasks for site in sites_of(task, ROBOT.site))
     _check(MADE[name](Parts.of(sites)), sites)
 

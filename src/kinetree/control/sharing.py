@@ -34,6 +34,7 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import composed, solved, spectrum
 from kinetree.operational_space.task_function import TaskFunction
+from kinetree.operational_space.tasks import RelativeTask
 from kinetree.spatial.value import Array
 
 #: Lever arm that relates moments to forces [m].
@@ -88,7 +89,12 @@ class Sharing:
     @cached_property
     def _kernel(self) -> TaskFunction:
         recursions: Recursions = self._held.tasks.core.recursions
-        return recursions.load_sharing(len(self._base_columns) > 0)
+        supports = set(self._supports)
+        between = any(
+            isinstance(task, RelativeTask) and not supports.isdisjoint(range(part.start, part.stop))
+            for task, part in zip(self._held.tasks.tasks, self._held.slices, strict=True)
+        )
+        return recursions.load_sharing(len(self._base_columns) > 0, between)
 
     @property
     def _held(self) -> Constraints:

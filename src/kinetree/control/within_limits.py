@@ -112,7 +112,7 @@ class WithinLimits:
             found, a, of_joints = self._solve(q_, v_, pull, here, tuple(columns.tolist()), at)
             computed = found.tau, found.force, a, np.asarray(found.margin), found.fault
             if whole:
-                results[:] = [np.array(x) for x in computed]
+                results[:] = computed
             else:
                 if not results:
                     results[:] = [np.empty((count, *x.shape[1:])) for x in computed]

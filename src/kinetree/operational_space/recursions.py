@@ -143,9 +143,9 @@ class Recursions:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
         return self._function("control", task_residual(self._parts))
 
-    def load_sharing(self, based: bool) -> TaskFunction:
+    def load_sharing(self, based: bool, between: bool) -> TaskFunction:
         """τ, λ, spread and weak: see `kinetree.algorithms.operational_space.load_sharing`. Rows in world axes."""
-        return self._function("load_sharing", load_sharing(self._parts, based))
+        return self._function("load_sharing", load_sharing(self._parts, based, between))
 
     @cached_property
     def reach(self) -> Array:

@@ -41,7 +41,7 @@ from kinetree.spatial.symmetric import Factor
 _NEVER_ZERO = 2.0**-500
 
 
-def _load_sharing(parts: Parts, based: bool) -> Callable[..., None]:
+def _load_sharing(parts: Parts, based: bool, between: bool) -> Callable[..., None]:
     jacobian = jacobian_rows(VIEWS["local_world_aligned"], parts)
 
     def load_sharing(
@@ -89,20 +89,32 @@ def _load_sharing(parts: Parts, based: bool) -> Callable[..., None]:
             for c in tree.columns():
                 rest[c] = rest[c] - J[row, c] * held
             # rows of grasps are not in the system of supports
-            for other in tree.task_rows(row):
+            for other in tree.task_rows():
                 S[row, other] = 0.0
             S[row, row] = 1.0 - of_rows[row][1]
 
         for c in tree.columns():
-            w = of_columns[c][2]
             for row in tree.task_rows():
                 J_t[c, row] = of_rows[row][1] * J_t[c, row]
-            x = w * rest[c]
-            for one in tree.task_rows():
-                own[one] = own[one] + J_t[c, one] * x
-                y = w * J_t[c, one]
-                for other in tree.task_rows(one):
-                    S[one, other] = S[one, other] + y * J_t[c, other]
+        if between:
+            for c in tree.columns():
+                x = of_columns[c][2] * rest[c]
+                for one in tree.task_rows():
+                    own[one] = own[one] + J_t[c, one] * x
+                    y = of_columns[c][2] * J_t[c, one]
+                    for other in tree.task_rows(one):
+                        S[one, other] = S[one, other] + y * J_t[c, other]
+        else:
+            for frame, _ in tree.frames("frame"):
+                rows = list(frame.rows())
+                for c in tree.support(frame):
+                    x = of_columns[c][2] * rest[c]
+                    pushes = [of_columns[c][2] * J_t[c, row] for row in rows]
+                    for row in rows:
+                        own[row] = own[row] + J_t[c, row] * x
+                    for other in tree.task_rows(rows[0]):
+                        for row, y in zip(rows, pushes, strict=True):
+                            S[row, other] = S[row, other] + y * J_t[c, other]
         for one in tree.task_rows():
             weight[one] = S[one, one]
         inversion.sweep(tree, S)
@@ -231,12 +243,13 @@ def _carry_base(
 
 
 @cache
-def load_sharing(parts: Parts, based: bool) -> Algorithm:
+def load_sharing(parts: Parts, based: bool, between: bool) -> Algorithm:
     """τ and λ.
 
     Args:
         parts: The kinds of constraints present.
         based: Whether supports carry a base without motors.
+        between: Whether a support holds two frames of the robot together; otherwise all support it on the world.
 
     Inputs of the recursion:
 
@@ -260,5 +273,5 @@ def load_sharing(parts: Parts, based: bool) -> Algorithm:
         outputs=("tau", "force", "spread", "weak"),
         sparse=("spread", "weak"),
     )
-    made = declare(_load_sharing(parts, based))
-    return replace(made, name=f"load_sharing{parts.suffix}{'_based' * based}")
+    made = declare(_load_sharing(parts, based, between))
+    return replace(made, name=f"load_sharing{parts.suffix}{'_based' * based}{'_between' * between}")
