@@ -81,6 +81,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     run over pairs of frames, rows or columns.
     """
     algorithm.require(mechanism)
+    mechanism = mechanism.at(sites)
     program, own = _loops(algorithm, Variants.of(mechanism, sites))
     runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
     passes = dict.fromkeys(PASSES, Count())

@@ -239,14 +239,14 @@ class Function(Gate, Generic[P, R]):
                 whole = len(algorithm.outputs) == len(self.algorithm.outputs)
                 bundle = self._bundle if whole else tuple  # stages of a computation have results of their own
                 if self._engine == "native":
-                    bound = bind(algorithm, self.mechanism.at(sites), sites, self.name, single, bundle)
+                    bound = bind(algorithm, self.mechanism, sites, self.name, single, bundle)
                     rest = self._names[len(bound.binding.inputs) :]
                     if self._finish is None and self._is_default(*key) and set(rest) <= set(self._defaults):
                         self.follow(bound, tuple(self._defaults[name] for name in rest))
                     else:
                         self.call_from_machine_code()
                 else:
-                    bound = Interpreted(self.name, algorithm, self.mechanism.at(sites), sites, single, bundle)
+                    bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, bundle)
                 self._bound[key] = bound
             return bound
 
@@ -436,8 +436,7 @@ class FrameFunction(Function[P, R]):
 
     def count(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
-        sites = self._sites(frames)
-        return count(self._for(reference), self.mechanism.at(sites), sites)
+        return count(self._for(reference), self.mechanism, self._sites(frames))
 
     def _for(self, reference: Any) -> Algorithm:
         if reference is None:

@@ -34,7 +34,7 @@ class Interpreted:
         bundle: type[tuple[Any, ...]],
     ) -> None:
         algorithm.require(mechanism, name)
-        self.name, self.algorithm, self.mechanism, self.sites = name, algorithm, mechanism, sites
+        self.name, self.algorithm, self.mechanism, self.sites = name, algorithm, mechanism.at(sites), sites
         self._single, self._bundle = single, bundle
 
     def compile(self) -> None:

@@ -15,7 +15,7 @@ from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
@@ -75,6 +75,11 @@ def export_c(
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
     sites = _sites(robot, wanted, frames)
+    if sites and robot.mechanism.reaching is not None:
+        raise UnsupportedError(
+            "export_c cannot export functions of frames for robots with loops or coupled joints; export others, or a "
+            'robot loaded with mimic="lock"'
+        )
     quantities = [_quantity(robot, name, names, sites) for name in wanted]
     provenance = [
         f"{robot.name}: {', '.join(wanted)}",

@@ -146,7 +146,7 @@ def _inertia_maps(robot: Any) -> list[tuple[int, int, Array]]:
         site = robot.site(body.name)
         if site.node == WORLD:
             continue
-        if not isinstance(robot.mechanism.kinds[site.node], JointedBody):
+        if not isinstance(robot.mechanism.at((site,)).kinds[site.node], JointedBody):
             raise UnsupportedError(f"body {body.name!r} is part of a coupling, so its inertia cannot vary by sample")
         X = Transform(site.placement)
         maps.append((i, site.node, np.stack([X.congruence(RigidInertia(e)).data for e in np.eye(10)], axis=-1)))

@@ -115,6 +115,7 @@ def bind(
         bundle: Type of several results.
     """
     algorithm.require(mechanism, name)
+    mechanism = mechanism.at(sites)
     variants = variants_of(algorithm, mechanism, sites)
     made = kernels(algorithm, variants)
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
