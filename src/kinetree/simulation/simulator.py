@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import arguments
+from kinetree.engines.native import pool
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import AnyConstraint, Constraints
@@ -293,7 +294,7 @@ class Simulator:
         records = count // every
         shapes = [(*batch, records + 1, size) for size in (self.robot.nq, nv)]
         if out is None:
-            qs, vs = (np.empty(shape) for shape in shapes)
+            qs, vs = (pool.empty(shape) for shape in shapes)
         else:
             qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
