@@ -94,6 +94,27 @@ def test_joints_without_limits_take_part() -> None:
         assert (found[:, 0] <= robot.upper_limits[0]).all()
 
 
+def test_coupled_joints() -> None:
+    """A finger that follows another one: no tree of rigid bodies, but poses and Jacobians exist."""
+    builder, parent = kt.Builder("gripper"), "world"
+    for i, axis in enumerate([(0, 0, 1), (0, 1, 0), (1, 0, 0)] * 2):
+        place = (np.eye(3), (0.0, 0.0, 0.2))
+        builder.add_body(f"link{i}", parent=parent, axis=axis, placement=place, mass=1.0, inertia=0.01 * np.eye(3))
+        parent = f"link{i}"
+    for finger, side in (("left", 1), ("right", -1)):
+        builder.add_body(
+            finger, parent=parent, joint="prismatic", axis=(0, side, 0), mass=0.1, inertia=1e-4 * np.eye(3)
+        )
+    robot = builder.couple("right_joint", to="left_joint", ratio=1.0).build()
+    q = robot.random_configuration(1, (3,))
+    places = {"right": robot.pose(q, "right"), "left": robot.pose(q, "left")[:, :3, 3]}
+    found, report = control.inverse_kinematics(robot, places)
+    assert report.success.all()
+    np.testing.assert_allclose(robot.pose(found, "right"), places["right"], rtol=0.0, atol=3e-6)
+    alone, _ = control.inverse_kinematics(robot, {name: place[1] for name, place in places.items()})
+    np.testing.assert_array_equal(alone, found[1])
+
+
 def test_a_floating_base_reaches_anything() -> None:
     robot = kt.zoo.asimo35()
     target = control.exp([0.3, -0.2, 1.5, 4.0, 2.0, 1.0])

@@ -80,7 +80,7 @@ class DifferentialIK:
         self._diagonal = total * np.eye(robot.nv)
         ends, bounded = np.tile([-np.inf, np.inf], (robot.nq, 1)), np.zeros((robot.nv, 2))
         for joint in robot.joints:
-            if joint.nq == 1 and limits:
+            if joint.nq == joint.nv == 1 and limits:
                 ends[joint.q_start] = robot.lower_limits[joint.q_start], robot.upper_limits[joint.q_start]
                 bounded[joint.v_start] = np.isfinite(ends[joint.q_start])
         fastest = robot.velocity_limits if limits else np.full(robot.nv, np.inf)

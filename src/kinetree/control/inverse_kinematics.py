@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.algorithms.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
+from kinetree.control.dense_steps import DenseSteps
 from kinetree.control.poses import checked_poses, pose_error
 from kinetree.engines import arguments
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
@@ -188,8 +189,10 @@ class _Problem:
 
 
 @lru_cache(maxsize=64)
-def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
+def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled | DenseSteps:
     """Several steps: final q, state, and the largest error before the last step."""
+    if robot.mechanism.first_general is not None:
+        return DenseSteps(robot, tasks, count)
     sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
     step = bind(levenberg_marquardt, robot.mechanism, sites, "inverse_kinematics")
     inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]

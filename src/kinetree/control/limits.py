@@ -44,7 +44,6 @@ class Limits:
 
     Attributes:
         columns: Degrees of freedom that have limits, (l,).
-        joints: Their joints.
     """
 
     def __init__(self, robot: Model, bounds: Bounds, driven: Array) -> None:
@@ -59,13 +58,13 @@ class Limits:
         if bounds.velocity is not None:
             bounded |= np.isfinite(fastest)
         self._q, self.columns = (np.array(x, dtype=int)[bounded] for x in (q, v))
-        self.joints = tuple(joint for joint, any_ in zip(single, bounded, strict=True) if any_)
+        self._at, self._rate = contiguous(self._q), contiguous(self.columns)
         margin = np.minimum(bounds.margin, 0.5 * (high[bounded] - low[bounded]))
         self._low, self._high, self._fastest = low[bounded] + margin, high[bounded] - margin, fastest[bounded]
 
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
-        at, rate = q[..., self._q], v[..., self.columns]
+        at, rate = q[..., self._at], v[..., self._rate]
         least: Any = -np.inf
         most: Any = np.inf
         if self._position is not None:
@@ -187,3 +186,10 @@ class Limits:
             force[chosen] = 0.0
             if len(rows):
                 force[np.ix_(chosen, rows)] = f
+
+
+def contiguous(numbers: Array) -> Any:
+    """Indices, as a slice where they are contiguous: views are faster than copies."""
+    if len(numbers) and (np.diff(numbers) == 1).all():
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers

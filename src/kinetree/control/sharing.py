@@ -80,7 +80,7 @@ class Sharing:
 
     def _single_bodies(self) -> bool:
         """Whether every object, and the base, is one body behind one joint."""
-        undriven = [joint for joint in self._robot.joints if not self._driven[joint.v_start]]
+        undriven = [joint for joint in self._robot.joints if joint.nv and not self._driven[joint.v_start]]
         roots = [root_of(self._robot, joint.name) for joint in undriven]
         base = [root for root in roots if root not in self._objects]
         one_node = all(joint.kind != "universal" for joint in undriven)

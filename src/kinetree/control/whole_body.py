@@ -29,7 +29,7 @@ import numpy as np
 
 from kinetree.control.actuation import driven_columns, joint_names
 from kinetree.control.goals import Bounds, Posture, motions, nonnegative, start_of
-from kinetree.control.limits import Limits
+from kinetree.control.limits import Limits, contiguous
 from kinetree.control.quadratic import INFINITE, Programme, require_solver
 from kinetree.control.targets import Targets
 from kinetree.engines import arguments
@@ -254,7 +254,7 @@ class _Frame:
         self.sizes = [3 * len(points) for points, _ in self._feet]
         self.points = sum(len(points) for points, _ in self._feet)
         self._size = nv + 3 * self.points
-        self._motors, self._free = _indices(of.driven), _indices(~of.driven)
+        self._motors, self._free = contiguous(np.flatnonzero(of.driven)), contiguous(np.flatnonzero(~of.driven))
         driven, undriven = np.flatnonzero(of.driven), np.flatnonzero(~of.driven)
         # rows: cones, torques, joints without a motor, contacts
         self._effort = robot.effort_limits[self._motors]
@@ -325,25 +325,16 @@ class _Frame:
         wrenches = np.zeros((self._held, 3 * self.points))  # of unit forces, about the soles' origins, in world axes
         row = column = 0
         for (_, count), size, arms, pose in zip(self._feet, self.sizes, self._arms, poses, strict=True):
-            R, at = pose[:3, :3], slice(column, column + size)
-            for part in range(0, count, 3):
-                wrenches[row + part : row + part + 3, at] = R @ arms[part : part + 3]
+            wrenches[row : row + count, column : column + size] = (pose[:3, :3] @ arms).reshape(count, size)
             row, column = row + count, column + size
         found: Array = J.T @ wrenches
         return found
 
 
-def _indices(chosen: Array) -> Any:
-    """Chosen degrees of freedom; a slice where they are contiguous, which is faster to read."""
-    numbers = np.flatnonzero(chosen)
-    contiguous = len(numbers) > 0 and numbers[-1] - numbers[0] + 1 == len(numbers)
-    return slice(int(numbers[0]), int(numbers[-1]) + 1) if contiguous else numbers
-
-
 def _arms(points: Array, rows: int) -> Array:
-    """Wrench of forces at points of a sole, about its origin and in its axes, (rows, 3 points)."""
+    """Moments (unless it is a point) and forces of forces at points of a sole, in its axes, (1 or 2, 3, 3 points)."""
     x, y, z = points.T
     zero = np.zeros_like(x)
     turns = np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])  # p × F
     turns = np.moveaxis(turns, 2, 1).reshape(3, -1)
-    return np.concatenate([turns, np.tile(np.eye(3), len(points))])[-rows:]
+    return np.concatenate([turns, np.tile(np.eye(3), len(points))])[-rows:].reshape(rows // 3, 3, -1)
