@@ -46,19 +46,14 @@ def identify(samples: int) -> float:
     guess = arm
     for body in arm.bodies:
         guess = guess.with_inertia(body.name, mass=1.4 * body.mass, com=body.com + 0.02)
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address=None, silence_logs=50
-    )
-    with tempfile.TemporaryDirectory() as folder, cluster, distributed.Client(cluster) as client:
+    with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         write_measurements(arm, samples, folder)
         written = time.perf_counter()
         data = (da.from_zarr(f"{folder}/{name}") for name in ("q", "v", "a", "tau"))
         fit = fit_inertial_parameters(guess, *data, friction=["viscous", "coulomb"], noise=NOISE)
         done = time.perf_counter()
-        memory = max(client.run(peak).values())
     print(f"{samples:,} samples written in {written - start:.1f} s, identified in {done - written:.1f} s")
-    print(f"largest memory of a worker {memory:.0f} MB, of this process {peak():.0f} MB")
     print(f"{len(fit.base.names)} of {fit.base.matrix.shape[1]} combinations are identifiable, as {fit.base.names[5]}")
     print(f"residual {fit.residual:.4f} of the noise; viscous friction {fit.friction['viscous'].round(4)}")
 
@@ -71,9 +66,19 @@ def identify(samples: int) -> float:
 
 
 def main() -> float:
-    """The same with fewer samples."""
+    """Few samples, in this process."""
     return identify(20_000)
 
 
 if __name__ == "__main__":
-    identify(int(sys.argv[1])) if len(sys.argv) > 1 else main()
+    if len(sys.argv) == 1:
+        main()
+    else:
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address=None
+        )
+        with cluster, distributed.Client(cluster) as client:  # Dask arrays are computed there from now on
+            identify(int(sys.argv[1]))
+            print(
+                f"largest memory of a worker {max(client.run(peak).values()):.0f} MB, of this process {peak():.0f} MB"
+            )
