@@ -54,7 +54,8 @@ def add_four_bar(builder: kt.Builder, name: str, parent: str, at: Any) -> dict[s
 
 def four_bars(count: int) -> kt.Model:
     """Four-bars, each on the coupler of the one before."""
-    builder, near = kt.Builder(f"{count} four-bar{'s' if count > 1 else ''}"), {}
+    builder = kt.Builder(f"{count} four-bar{'s' if count > 1 else ''}")
+    near: dict[str, float] = {}
     turn = np.array([[1.0, 0.0, 0.0], [0.0, 0.955, -0.2966], [0.0, 0.2966, 0.955]])
     turn = np.linalg.qr(turn)[0] * np.sign(np.diag(np.linalg.qr(turn)[1]))
     parent, at = "world", (_I, np.zeros(3))
