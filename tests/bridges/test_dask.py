@@ -14,6 +14,7 @@ import kinetree as kt
 from kinetree.engines.function import Function
 from kinetree.engines.native import threads
 from kinetree.errors import InputError, SingularTaskError
+from kinetree.viewer.film import _motion
 from tests.bridges.cases import robot, sample
 from tests.oracle import oracle
 
@@ -55,7 +56,6 @@ CALLS = {
     "pose": (("q", FRAME), {}),
     "jacobian": (("q", [FRAME, "link1"]), {"reference": "world"}),
     "regressor": (("q", "v", "a"), {}),
-    "constrained_dynamics": (("q", "v", "tau", [FRAME]), {}),
 }
 
 
@@ -127,6 +127,16 @@ def test_a_singular_sample_is_reported_when_its_block_is_computed() -> None:
     result = tasks.inertia(da.zeros((6, 2), chunks=(3, 2)))
     with pytest.raises(SingularTaskError):
         result.compute(scheduler="synchronous")
+
+
+def test_constrained_dynamics_stays_lazy() -> None:
+    model = kt.zoo.double_pendulum()
+    eager = state(model)
+    expected = model.constrained_dynamics(eager["q"], eager["v"], eager["tau"], [kt.Task("tip", (3,))])
+    got = model.constrained_dynamics(*(lazy(eager)[name] for name in ("q", "v", "tau")), [kt.Task("tip", (3,))])
+    assert type(got) is type(expected)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one.compute(scheduler="threads"), other)
 
 
 def test_batch_axes_broadcast_and_chunks_are_matched() -> None:
@@ -240,6 +250,7 @@ def test_what_cannot_be_lazy_is_refused() -> None:
     refused(f"constraints: project: q is a Dask array, {whole}", held.project, q, v)
     refused(f"constraints: project_velocity: v is a Dask array, {whole}", held.project_velocity, np.zeros(15), v)
     refused(f"that an operator multiplies is a Dask array, {whole}", model.operators(model.neutral()).H.T.__matmul__, v)
+    refused(f"q is a Dask array, {whole}", _motion, model, q)
     refused(f"is a Dask array, {whole}", kt.control.pose_error, unreadable(4, 4), np.eye(4))
 
 

@@ -182,6 +182,8 @@ def test_dask_arrays_are_reduced_block_by_block(truth: kt.Model, guess: kt.Model
     fits = [
         fit_inertial_parameters(guess, *arrays, consistent=False) for arrays in (data, lazy, (*lazy[:2], *data[2:]))
     ]
+    with pytest.raises(InputError, match="predict: v is a Dask array, which would be loaded as a whole"):
+        fits[0].predict(data[0], lazy[1], data[2])
     for fit in fits[1:]:
         assert fit.samples == SAMPLES
         assert_close(fit.base.values, fits[0].base.values, 1e-9)
@@ -219,6 +221,7 @@ def test_refusals(truth: kt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
 
     refused("needs q, v, a and tau, or a Regression", truth, q, v)
     refused("a Regression has its own samples, bodies, friction and noise", regression, q, v, a, tau)
+    refused("a Regression has its own samples, bodies, friction and noise", regression, noise=np.ones(5))
     refused("the samples excite no parameter", regression)
     refused("identification needs a kinetree.Model, got str", "robot", q, v, a, tau)
     refused("no friction term is called 'dry'", truth, q, v, a, tau, friction=["dry"], kind=UnknownNameError)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError
 from kinetree.identification import consistent as physical
 from kinetree.identification.base import BaseParameters, Factored, factored, named
@@ -67,6 +68,8 @@ class InertialFit:
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
         """
+        for name, value in (("q", q), ("v", v), ("a", a)):
+            refuse_lazy(f"predict: {name}", value)
         robot, v, a = self.robot, np.asarray(v, dtype=float), np.asarray(a, dtype=float)
         names = [body.name for body in robot.bodies]
         usable = [i for i, name in enumerate(names) if name in robot.frames]
@@ -88,7 +91,7 @@ def fit_inertial_parameters(
     *,
     bodies: Iterable[str] | None = None,
     friction: Iterable[str] = (),
-    noise: Any = 1.0,
+    noise: Any = None,
     prior_deviation: float | None = None,
     consistent: bool = True,
     tolerance: float = TOLERANCE,
@@ -109,7 +112,7 @@ def fit_inertial_parameters(
         bodies: Bodies to identify; by default all that have mass.
         friction: Terms to identify for each joint with one degree of freedom: "viscous" (times v), "coulomb" (times
             sign(v)), "offset" (constant), "armature" (times a).
-        noise: Standard deviation of the measured forces, one number or (nv,) [N m or N].
+        noise: Standard deviation of the measured forces, one number or (nv,) [N m or N]; 1 by default.
         prior_deviation: Standard deviation of the parameters around those of `robot`, relative to the mass and size of
             the body; None if nothing is known, except that bodies are physical.
         consistent: Whether all bodies must be physically possible: a positive definite pseudo-inertia, and no negative
@@ -123,13 +126,14 @@ def fit_inertial_parameters(
     """
     given = (q, v, a, tau)
     if isinstance(robot, Regression):
-        if any(each is not None for each in given) or bodies is not None or tuple(friction) or noise != 1.0:
+        if any(each is not None for each in given) or bodies is not None or tuple(friction) or noise is not None:
             raise InputError("a Regression has its own samples, bodies, friction and noise; give them to it instead")
         regression = robot
     else:
         if any(each is None for each in given):
             raise InputError("fit_inertial_parameters needs q, v, a and tau, or a Regression that has them")
-        regression = Regression(robot, bodies=bodies, friction=friction, noise=noise).add(*given)
+        sigma = 1.0 if noise is None else noise
+        regression = Regression(robot, bodies=bodies, friction=friction, noise=sigma).add(*given)
     if not 0.0 < tolerance < 1.0:
         raise InputError(f"tolerance is a fraction between 0 and 1, got {tolerance!r}")
     if prior_deviation is not None and not 0.0 < prior_deviation < np.inf:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
@@ -100,6 +101,7 @@ def film(
 
 
 def _motion(robot: Model, q: Any) -> Array:
+    refuse_lazy("q", q)
     try:
         motion = np.asarray(q, dtype=float)
     except (TypeError, ValueError):
