@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import cache
 from typing import Any
 
@@ -13,6 +15,7 @@ from kinetree import control
 from kinetree.control import hierarchy
 from kinetree.errors import InputError
 from tests.laws.cases import model
+from tests.oracle import oracle
 from tests.tolerance import assert_close, bound, condition
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -386,6 +389,23 @@ def test_engines_and_counts() -> None:
     assert_close(plain(q, v).tau, two_hands()(q, v).tau, tolerance(robot, q, J))
     assert two_hands().count().multiplications > 1000
     two_hands().compile()
+
+
+def test_controllers_are_pickled_as_they_were_made() -> None:
+    """Before and after use, on either engine; a copy is the controller itself."""
+    oracle("daqp")
+    robot, q, v = model("humanoid24"), standing(), np.zeros(24)
+    posture = control.Posture(q)
+    limited = control.OperationalSpace(robot, HANDS, posture=posture, bounds=control.Bounds(position=15.0))
+    for made in (limited, control.WholeBody(robot, HANDS, posture=posture)):
+        before = pickle.loads(pickle.dumps(made))
+        command = made(q, v)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(made))(q, v).tau, command.tau)
+        np.testing.assert_array_equal(before(q, v).tau, command.tau)
+        assert copy.deepcopy(made) is made
+    ik = control.DifferentialIK(robot, HANDS, posture=posture)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ik))(q), ik(q))
+    assert pickle.loads(pickle.dumps(two_hands().engine("reference")))._engine == "reference"
 
 
 def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:

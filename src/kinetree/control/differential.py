@@ -19,6 +19,7 @@ import numpy as np
 
 from kinetree.control.goals import Posture, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
+from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets
 from kinetree.engines import arguments
 from kinetree.engines.native.compiled import standard_arithmetic
@@ -29,7 +30,7 @@ from kinetree.spatial.value import Array
 _SOLVED = 1
 
 
-class DifferentialIK:
+class DifferentialIK(Remade):
     """Velocities that lead goals to their targets. Frozen; single or in batches. Needs `kinetree[qp]`.
 
     Args:

@@ -13,7 +13,6 @@ constraints, `sharing` solves the second half of (4).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -26,6 +25,7 @@ from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of,
 from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
 from kinetree.control.limited import STUCK, LimitedLaws
 from kinetree.control.limits import Limits
+from kinetree.control.remade import Remade
 from kinetree.control.sharing import Sharing
 from kinetree.control.targets import ControllerState, Targets, Wanted
 from kinetree.control.within_limits import WithinLimits
@@ -46,7 +46,7 @@ _NDARRAY = np.ndarray
 _LEAST_CUT, _LARGEST_CUT = 1e-6, 1e-2
 
 
-class OperationalSpace:
+class OperationalSpace(Remade):
     """An operational-space controller. Frozen; call it with states and targets, single or in batches.
 
     Args:
@@ -214,10 +214,10 @@ class OperationalSpace:
         tasks = self._tasks.engine(name)
         if tasks is self._tasks:
             return self
-        other = copy.copy(self)
-        for kept in ("_law", "_limited", "_within", "_row_cuts", "cuts"):
-            other.__dict__.pop(kept, None)
-        other._tasks = tasks
+        other = object.__new__(type(self))
+        derived = ("_law", "_limited", "_within", "_row_cuts", "cuts")
+        other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in derived})
+        other._tasks, other._engine = tasks, name
         return other
 
     def __call__(

@@ -31,6 +31,7 @@ from kinetree.control.actuation import driven_columns, joint_names
 from kinetree.control.goals import Bounds, Posture, motions, nonnegative, start_of
 from kinetree.control.limits import Limits, contiguous
 from kinetree.control.quadratic import INFINITE, Programme, require_solver
+from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets
 from kinetree.engines import arguments
 from kinetree.engines.native.compiled import standard_arithmetic
@@ -99,7 +100,7 @@ class WholeBodyCommand(NamedTuple):
     slack: Array
 
 
-class WholeBody:
+class WholeBody(Remade):
     """A whole-body controller. Frozen; call it with states and targets, single or in batches. Needs `kinetree[qp]`.
 
     Args:
