@@ -38,16 +38,21 @@ STEPS, DT, BATCH = 100, 1e-3, 1024
 
 def main() -> None:
     """Print the tables."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("calls", "peers", "rollouts"), nargs="*", help="tables to print")
+    only = parser.parse_args().only or ("calls", "peers", "rollouts")
     set_threads(1)
     torch.set_num_threads(1)
     core = pin_to_one_core()
     jax.config.update("jax_enable_x64", True)
     console = Console(width=110)
     console.print(f"{processor()}, core {core}; JAX {jax.__version__}, PyTorch {torch.__version__}")
-    console.print(calls().rich())
-    console.print(against().rich())
-    console.print(rollouts().rich())
+    empty = jax.jit(lambda q, v, tau: q + v + tau)
+    vectors = [jnp.ones(7) for _ in range(3)]
+    console.print(f"a jitted sum of three vectors: {micro(least(partial(finished, empty, *vectors)))}")
+    for name, table in (("calls", calls), ("peers", against), ("rollouts", rollouts)):
+        if name in only:
+            console.print(table().rich())
 
 
 def calls() -> Table:
@@ -104,6 +109,7 @@ def against() -> Table:
         one, batch = jax.jit(function), jax.jit(function if name == "adam" else jax.vmap(function))
         np.testing.assert_allclose(batch(*many), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max(), err_msg=name)
         calls[name] = (partial(finished, one, *first), partial(finished, batch, *many))
+        print(f"{name} compiled, agrees", flush=True)
     best = dict.fromkeys(calls, (math.inf, math.inf))
     for _ in range(5):
         for name, (one_call, batched) in calls.items():
@@ -152,6 +158,7 @@ def rollouts() -> Table:
             print(f"{name}: {str(error)[:300]}")
             continue
         own = own or taken
+        print(f"{name}: {taken * 1e3:.3g} ms", flush=True)
         table.add(name, f"{taken * 1e3:.3g} ms", "" if name == "Kinetree" else f"{taken / own:.1f}×")
     return table
 
@@ -195,7 +202,8 @@ def adam(robot: Any) -> Callable[..., Any]:
     from adam import Representations
     from adam.jax import KinDynComputations
 
-    dynamics = KinDynComputations(urdf(robot), [joint.name for joint in robot.joints])
+    gravity = jnp.concatenate([jnp.asarray(robot.gravity), jnp.zeros(3)])
+    dynamics = KinDynComputations(urdf(robot), [joint.name for joint in robot.joints], gravity=gravity)
     dynamics.set_frame_velocity_representation(Representations.MIXED_REPRESENTATION)
 
     def acceleration(q: Any, v: Any, tau: Any) -> Any:
@@ -219,11 +227,14 @@ def frax(robot: Any) -> Callable[..., Any]:
 
 
 def mjx(robot: Any) -> Callable[..., Any]:
-    """MJX's smooth dynamics: the model has no contacts."""
+    """MJX's smooth dynamics, without damping, friction, limits and contacts."""
     import mujoco
     from mujoco import mjx
 
-    model = mjx.put_model(mujoco.MjModel.from_xml_string(kinetree.to_mjcf(robot)))
+    compiled = mujoco.MjModel.from_xml_string(kinetree.to_mjcf(robot))
+    compiled.dof_damping[:] = 0.0
+    compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    model = mjx.put_model(compiled)
     start = mjx.make_data(model)
     return lambda q, v, tau: mjx.forward(model, start.replace(qpos=q, qvel=v, qfrc_applied=tau)).qacc
 

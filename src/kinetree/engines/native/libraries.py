@@ -26,7 +26,7 @@ _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
 _LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
 # Code for macOS clears memory with `bzero`. Code for Windows touches large stack frames page by page with `__chkstk`,
 # and refers to `_fltused` if it uses floating-point numbers. Untested there.
-_SYSTEM = {"darwin": ("bzero",), "win32": ("__chkstk",)}
+_SYSTEM = {"darwin": ("bzero", "sched_yield"), "win32": ("__chkstk",)}
 _LIBRARIES: dict[str, tuple[str | None, ...]] = {"darwin": (None,), "win32": ("ucrtbase", "ntdll")}
 _FLTUSED = ctypes.c_int(0x9875)
 _PYTHON = (
@@ -110,7 +110,7 @@ def _unload(tracker: llvmlite.binding.ResourceTracker, jit: llvmlite.binding.LLJ
 
 @lru_cache(maxsize=1)
 def _externals() -> dict[str, int]:
-    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ())}
+    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("sched_yield",))}
     found: dict[str, Any] = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
     for name in _LIBRARIES.get(sys.platform, (None, "libm.so.6")):
         if missing := sorted(wanted - set(found)):

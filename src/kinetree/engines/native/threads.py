@@ -12,11 +12,16 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Thread, local
 
+import numpy as np
+
 from kinetree.engines.locks import Lock
 from kinetree.errors import InputError
 
 #: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many numbers.
 NUMBERS_PER_THREAD = 1 << 20
+
+#: The number of threads, for compiled code that starts tasks itself; set by `get_threads`.
+shared = np.ones(1, dtype=np.int64)
 
 _lock = Lock()
 _count: int | None = None
@@ -63,6 +68,7 @@ def get_threads() -> int:
         return 1
     if _count is None:
         _count = _default_count()
+    shared[0] = _count
     return _count
 
 
@@ -88,6 +94,7 @@ def set_threads(count: int | None) -> None:
         raise InputError(f"set_threads: the number of threads must be an integer of at least 1, got {count!r}")
     with _lock:
         _count = count
+        get_threads()  # for compiled code
         pool, _pool = _pool, None
         if pool is not None:
             pool.shutdown()

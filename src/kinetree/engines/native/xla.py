@@ -4,6 +4,8 @@ A handler `ptr handler(ptr frame)` finds the addresses and shapes of its buffers
 driver on them, without copies. Buffers are dense, in C order, and have the same leading axes, as JAX's `ffi_call`
 arranges. Samples in float32 buffers are converted on the way in and out; kernels compute in float64.
 
+Large batches are shared with XLA's threads (`xla_threads`).
+
 The layout of the call frame is XLA's C interface, version 0 (`xla/ffi/api/c_api.h` in jaxlib).
 """
 
@@ -18,6 +20,7 @@ from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate_code import SMALLEST_BATCH
 from kinetree.engines.native.libraries import Library
 from kinetree.engines.native.operands import Binding, plan
+from kinetree.engines.native.xla_threads import share, task_text
 
 # Offsets in bytes into XLA's structures.
 _FRAME_EXTENSION, _FRAME_API, _FRAME_ARGUMENTS, _FRAME_RESULTS = 8, 16, 72, 112
@@ -47,13 +50,21 @@ class Handler:
         drives = [driver.address("drive") for _, driver, _ in code]
         calls = [(words.ctypes.data, drive) for words, drive in zip(plans, drives, strict=True)]
         # The assembly contains addresses of this process, so it is not cached on disk.
-        self._library = Library(compile_text(_text(binding, calls, scalar), target.host()), "handler")
+        text = _text(binding, calls, scalar, code[-1][0])
+        self._library = Library(compile_text(text, target.host()), "handler")
         self._owned = (binding, code, plans)
         self.address = self._library.address("handler")
 
 
-def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str) -> str:
-    """LLVM assembly of the handler: addresses of plan and driver for single samples, and for batches."""
+def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: int) -> str:
+    """LLVM assembly of the handler.
+
+    Args:
+        binding: The function's operands.
+        calls: Addresses of plan and driver for single samples, and for batches.
+        scalar: Type of the buffers.
+        width: Lane width of batches.
+    """
     f = FunctionWriter("define ptr @handler(ptr %frame)")
     operands = binding.operands
     addresses = f.let(f"alloca [{len(operands)} x ptr], align 8")
@@ -81,10 +92,12 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str) -> str:
     for k, address in enumerate(wide):
         f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
 
-    few = f.let(f"icmp slt i64 {count}, {SMALLEST_BATCH}")
-    chosen = [f.let(f"select i1 {few}, i64 {one}, i64 {many}") for one, many in zip(*calls, strict=True)]
-    words, drive = (f.let(f"inttoptr i64 {address} to ptr") for address in chosen)
-    f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+    shared = share(f, binding, addresses, count, width)
+    with f.when(f.let(f"xor i1 {shared}, true")):
+        few = f.let(f"icmp slt i64 {count}, {SMALLEST_BATCH}")
+        chosen = [f.let(f"select i1 {few}, i64 {one}, i64 {many}") for one, many in zip(*calls, strict=True)]
+        words, drive = (f.let(f"inttoptr i64 {address} to ptr") for address in chosen)
+        f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
 
     if scalar == "float32":
         for k in range(len(binding.inputs), len(operands)):
@@ -101,7 +114,7 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str) -> str:
     constants = f"@steps = internal constant [{len(steps)} x i64] [{', '.join(f'i64 {step}' for step in steps)}]\n"
     declarations = "declare ptr @malloc(i64)\ndeclare void @free(ptr)\n"
     message = f'@message = internal constant [{len(_MESSAGE) + 1} x i8] c"{_MESSAGE}\\00"\n'
-    return constants + message + declarations + f.text(f"ptr {error}")
+    return constants + message + declarations + task_text(binding, *calls[-1]) + f.text(f"ptr {error}")
 
 
 def _answer_metadata(f: FunctionWriter) -> None:
