@@ -102,3 +102,23 @@ def test_the_death_of_a_worker_changes_no_bit(client: Any, robot: kt.Model, data
     peaks = list(client.run(peak).values())
     print("peak memory of workers, MB:", [round(one / 1e6) for one in peaks])
     assert max(peaks) < LIMIT
+
+
+def test_the_command_takes_the_address_of_a_scheduler(client: Any, robot: kt.Model, tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from kinetree.cli import app
+
+    heavy = robot
+    for body in robot.bodies:
+        heavy = heavy.with_inertia(body.name, inertia=0.01 * np.eye(3))
+    (tmp_path / "arm.urdf").write_text(kt.to_urdf(heavy), encoding="utf-8")
+    path, q = tmp_path / "data.zarr", np.random.default_rng(0).standard_normal((900, 2))
+    zarr.open_group(str(path), mode="w")
+    write(path / "q", q)
+    words = ["compute", "mass_matrix", tmp_path / "arm.urdf", path, "--out", tmp_path / "out.zarr", "--block", 100]
+    done = CliRunner().invoke(app, [str(word) for word in (*words, "--scheduler", client.scheduler.address)])
+    assert done.exit_code == 0, done.output
+    result = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")["mass_matrix"][...]
+    assert result.tobytes() == kt.load(tmp_path / "arm.urdf").mass_matrix(q).tobytes()
