@@ -200,6 +200,8 @@ def test_other_outputs_are_left_alone(robot: Path, data: Path, tmp_path: Path) -
     refused(InputError, exists + "model is ", "gravity_forces", heavier, data, "--out", out)
     refused(InputError, exists + "block is 1000 instead of 7", "gravity_forces", robot, data, "--out", out,
             "--block", 7)  # fmt: skip
+    write(data, "q", np.zeros((SAMPLES, 2)))
+    refused(InputError, exists + "state of the data is ", "gravity_forces", robot, data, "--out", out)
     unlike = f"{data} exists and was not made by kinetree compute; choose another --out"
     refused(InputError, unlike, "energy", robot, data, "--out", data)
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}

@@ -141,7 +141,7 @@ def compute(
 
     DATA has an array (n, nq) or (n, nv) for each argument of the function, or one value for all samples, and wrenches
     in a group f_ext, by frame. Memory is bounded by the size of a block. A run that was interrupted or killed continues
-    where it was when the same command is run again; results are the same bits. DATA must not change in between.
+    where it was when the same command is run again, unless DATA have changed; results are the same bits.
     """
     if workers is not None and scheduler is not None:
         raise typer.BadParameter("give either --workers or --scheduler", param_hint="--scheduler")

@@ -209,9 +209,21 @@ def _fingerprint(job: Job, robot: kt.Model) -> dict[str, Any]:
         "model": hashlib.sha256(pickle.dumps(robot, protocol=4)).hexdigest(),
         "data": str(job.data.resolve()),
         "arrays": arrays,
+        "state of the data": _state(job),
         "block": job.length,
         "version": kt.__version__,
     }
+
+
+def _state(job: Job) -> str:
+    """A digest of sizes and times of modification of all files with data, which changes when the data do."""
+    digest = hashlib.sha256()
+    for source in job.sources:
+        for file in sorted((job.data / source.path).rglob("*")):
+            found = file.stat()
+            if file.is_file():
+                digest.update(f"{file.relative_to(job.data)} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 class Output:
