@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kinetree import zoo
+from kinetree.engines.native import threads
 from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
 from tests.bridges.cases import FUNCTIONS, robot, sample, singular
 from tests.oracle import oracle
@@ -207,3 +208,25 @@ def test_second_derivatives(name: str) -> None:
             np.testing.assert_allclose(np.asarray(hessian), rows, rtol=1e-11, atol=1e-11)
     with pytest.raises(SecondDerivativeError, match="second derivatives of dynamics cannot"):
         jax.jacfwd(jax.hessian(total))(state)
+
+
+def test_large_batches_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits, in a loop too, in which a wait for a thread that never comes would not end."""
+    monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 1024)
+    model = zoo.double_pendulum(masses=(1.0, 1.25))  # its handlers are made here
+    rng = np.random.default_rng(0)
+    q, v, tau = rng.uniform(-1.0, 1.0, (3, 501, 2))
+    before = threads.get_threads()
+    try:
+        threads.set_threads(3)
+        function = bridge("forward_dynamics", model)
+        np.testing.assert_array_equal(jax.jit(function)(q, v, tau), model.forward_dynamics(q, v, tau))
+        single = jax.jit(function)(*(x.astype(np.float32) for x in (q, v, tau)))
+        expected = model.forward_dynamics(*(x.astype(np.float32).astype(np.float64) for x in (q, v, tau)))
+        np.testing.assert_array_equal(single, expected.astype(np.float32))
+        loop = jax.jit(lambda v: jax.lax.scan(lambda v, _: (function(q, v, tau), None), v, None, length=50)[0])
+        several = loop(v)
+        threads.set_threads(1)
+        np.testing.assert_array_equal(several, loop(v))
+    finally:
+        threads.set_threads(before)
