@@ -11,6 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.simulation import steps
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
 
@@ -74,7 +75,7 @@ def test_parameters_and_states_broadcast() -> None:
 @pytest.mark.parametrize(
     "options", [{"method": "rk4"}, {"damping": 2.0}, {"contacts": True, "damping": 1.0}, {"limits": True}]
 )
-def test_populations_are_simulated(options: dict[str, Any]) -> None:
+def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample moves as its own robot; in rollouts as in steps, in batches as alone."""
     builder = kt.Builder("hopper")
     builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
@@ -96,6 +97,8 @@ def test_populations_are_simulated(options: dict[str, Any]) -> None:
     assert path.q.shape == (5, 51, 8)
     first = world.step(q, v)
     np.testing.assert_array_equal(first[0], path.q[:, 1])
+    monkeypatch.setattr(steps, "_UNINTERRUPTED", 50)  # a call for every ten steps
+    np.testing.assert_array_equal(world.rollout(q, v, steps=50, every=25).q, path.q[:, ::25])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(world)).step(q, v)[0], path.q[:, 1])
     for i in range(5):
         own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i])

@@ -108,7 +108,7 @@ class Steps:
                 part = tau[..., first:stop, :] if series else tau
                 q_end, v_end = np.empty((*batch, 1, q.shape[-1])), np.empty((*batch, 1, v.shape[-1]))
                 out = (q_end, v_end, *impulses[: self._warm])
-                self.function(1, stop - first, series)(q, v, part, *impulses, out=out)
+                self.function(1, stop - first, series)(q, v, part, *impulses, *self.constants, out=out)
                 q, v = q_end[..., 0, :], v_end[..., 0, :]
             qs[..., record, :], vs[..., record, :] = q, v
 
