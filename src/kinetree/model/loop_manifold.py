@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kinetree.errors import UnsupportedError
+from kinetree.model.joints.screw import ScrewStage
 from kinetree.model.joints.series import Series
 from kinetree.spatial.least_squares import least_squares
 from kinetree.spatial.scalar import select
@@ -73,6 +75,7 @@ class LoopManifold:
 
     def difference(self, q0: Array, q1: Array) -> Array:
         """The rates of the independent joints; the others follow."""
+        self._require_coordinates()
         return self.kind.series.difference(q0, q1)[list(self.kind.independent)]
 
     def rates(self, q: Array, v: Array) -> Array:
@@ -104,6 +107,20 @@ class LoopManifold:
             found[i] = x
         return np.array(found)
 
+    def _require_coordinates(self) -> None:
+        """Raise if some independent rates are not those of whole joints: then no coordinates belong to them."""
+        start, own = 0, set(self.kind.independent)
+        for stage in self.kind.series.stages:
+            rates = set(range(start, start + stage.nv))
+            start += stage.nv
+            if own & rates and not rates <= own and isinstance(stage, ScrewStage):
+                raise UnsupportedError(
+                    f"a single velocity of a {stage.name} joint is independent here, a rate without coordinate: there "
+                    "are no differences of configurations, and no derivatives of integrate. Choose whole joints with "
+                    "with_independent()"
+                )
+
     def _own(self, matrix: Array) -> Array:
+        self._require_coordinates()
         own: Array = matrix[np.ix_(self.kind.independent, self.kind.independent)]
         return own
