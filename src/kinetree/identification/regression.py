@@ -2,8 +2,9 @@
 
 All that least squares needs to know of millions of rows [Y τ] is the triangular factor of their QR decomposition, which
 is no larger than the number of unknowns. Factors of two blocks are merged by decomposing one above the other [D12].
-The normal equations YᵀY contain the same information at half the operations, but square the condition number: half of
-all digits would be lost before anything is solved.
+The normal equations YᵀY contain the same information in less time, but square the condition number: half of all digits
+would be lost before anything is solved. Rows of one joint are decomposed together, over the parameters of the bodies
+that it carries, since the others do not influence it: of an arm with five joints, a third of the operations.
 
 [D12] J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and sequential QR and LU
       factorizations", SIAM Journal on Scientific Computing 34, 2012.
@@ -155,10 +156,19 @@ def factor(parameters: Parameters, weights: Array, q: Array, v: Array, a: Array,
             raise InputError(
                 f"sample {sample} has NaN or infinite numbers in q, v, a or tau; leave such samples out of the fit"
             )
-        R = _merged(R, columns.reshape(-1, R.shape[1]))
+        R = _merged(R, *(_triangle(columns[:, joint]) for joint in range(v.shape[1])))
     return R
 
 
-def _merged(above: Array, below: Array) -> Array:
-    """The triangular factor of one block of rows above another."""
-    return np.asarray(np.linalg.qr(np.concatenate([above, below]), mode="r"))
+def _triangle(rows: Array) -> Array:
+    """The triangular factor of the rows of one joint, which only the parameters of what it carries influence."""
+    used = rows.any(axis=0)
+    R = np.asarray(np.linalg.qr(rows[:, used], mode="r"))
+    spread = np.zeros((len(R), rows.shape[1]))
+    spread[:, used] = R
+    return spread
+
+
+def _merged(*blocks: Array) -> Array:
+    """The triangular factor of blocks of rows, one above the other."""
+    return np.asarray(np.linalg.qr(np.concatenate(blocks), mode="r"))
