@@ -41,6 +41,8 @@ BLOCKS = {
     "pinocchio": ("docs/tour.md", "import pinocchio as pin"),
     "jax": ("docs/learning.md", "import jax", "gains = jnp.zeros((2, 4))"),
     "torch": ("docs/learning.md", "import torch"),
+    "dask": ("docs/clusters.md", "import dask.array as da"),
+    "identification": ("docs/identification.md", "from kinetree.identification import fit_inertial_parameters"),
 }
 # What these blocks take from earlier ones.
 PREAMBLE = """
