@@ -11,6 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError, UnsupportedError
+from tests.mechanisms import built
 from tests.tolerance import assert_close
 
 J = np.diag([1e-3, 2e-3, 3e-3])
@@ -226,6 +227,13 @@ def test_nested_clusters_hang_on_each_other() -> None:
     operators = robot.operators(q)
     assert_close(operators.mass.dense(), robot.mass_matrix(q), 1e-13)
     assert_close(operators.mass_inverse.dense() @ robot.mass_matrix(q), np.eye(3), 1e-10)
+
+
+def test_geared_rotors_cost_less_than_free_ones() -> None:
+    coupled = built("rotor_chain10")
+    ours, free = (robot.forward_dynamics.count() for robot in (coupled, coupled.spanning_tree))
+    assert ours.multiplications <= free.multiplications
+    assert ours.divisions <= free.divisions
 
 
 def test_models_with_couplings_are_values(robots: Any, state: Any) -> None:

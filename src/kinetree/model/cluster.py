@@ -417,12 +417,21 @@ class ClusterKind:
         return ClusterWeight(data, len(self.outlets), self.nv)
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> ClusterMap:
-        posed = self._posed(parameters, q)
-        blocks = [
-            np.stack([(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)], axis=1)
-            for i in self.outlets
-        ]
+        posed, constants = self._posed(parameters, q), self._constants(parameters)
+        blocks = []
+        for i in self.outlets:
+            if self.inner[i].parent < 0:  # in its own coordinates, most entries are constants
+                blocks.append(self._own_map(i, constants) @ posed.G[i])
+            else:
+                columns = [(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)]
+                blocks.append(np.stack(columns, axis=1))
         return ClusterMap(stack(np.zeros(0), *blocks), len(self.outlets), self.nv)
+
+    def _own_map(self, i: int, constants: list[InnerConstants]) -> Array:
+        """Joint motions of an inner body in its own coordinates, (6, stage.nv)."""
+        stage = self.inner[i].stage
+        H = stage.joint_map(constants[i].own)
+        return _columns([H.column(c).data for c in range(stage.nv)])
 
     def inertia(self, parameters: Array, q: Array | None = None) -> ClusterInertia:
         posed, constants = self._posed(parameters, q), self._constants(parameters)
@@ -440,10 +449,17 @@ class ClusterKind:
     def armature(self, _parameters: Array) -> Array:
         return np.zeros(self.nv)  # part of N: that of a coupled joint acts on all rates that it follows
 
-    def coriolis(self, parameters: Array, q: Array | None, v: Array, _velocity: Array, carrier: Motion) -> Array:
-        posed = self._posed(parameters, q)
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
+        posed, constants = self._posed(parameters, q), self._constants(parameters)
         rates = self._rates(parameters, posed, v)
-        pushed = [(posed.inside.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))).data for i in self.outlets]
+        pushed = []
+        for slot, i in enumerate(self.outlets):
+            if self.inner[i].parent < 0:
+                S, V = self._own_map(i, constants), Motion(velocity[6 * slot : 6 * slot + 6])
+                own = V.cross(Motion(S @ (posed.G[i] @ v))) + Motion(S @ rates.g[i])
+            else:
+                own = posed.inside.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))
+            pushed.append(own.data)
         return stack(*pushed, np.zeros(6 + self.nv))
 
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
