@@ -115,9 +115,12 @@ def test_a_rollout_is_a_loop_of_steps(warm: bool) -> None:
     path = floor.rollout(q, v, steps=400, every=2)
     for i in (0, 3, 4):
         one, rate, info = q[i], v[i], None
+        residual = [0.0]
         for k in range(400):
             one, rate, info = floor.step(one, rate, start=info if warm else None)
+            residual.append(float(info.residual))
             if k % 2:
+                np.testing.assert_array_equal(path.residual[i, k // 2 + 1], max(residual[-2:]) if i != 3 else np.nan)
                 np.testing.assert_array_equal(path.q[i, k // 2 + 1], one)
                 np.testing.assert_array_equal(path.v[i, k // 2 + 1], rate)
     assert np.isfinite(np.delete(path.q, 3, axis=0)).all()
@@ -186,6 +189,8 @@ def test_a_light_foot_under_a_heavy_body() -> None:
             path = floor.rollout(many, rates, steps=3)
             assert np.isfinite(path.q).all()
             np.testing.assert_array_equal(floor.rollout(q, rates[3], steps=3).q, path.q[3])
+        worst = float(floor.rollout(q, v, steps=4, every=2).residual.max())
+        assert (worst > 1e-3) == (solver == "pgs")
     assert carried["pgs"] < 0.5
     assert residual["pgs"] > 1e-3
 

@@ -20,6 +20,8 @@ from kinetree.spatial.scalar import magnitude, select, sqrt
 
 #: β: fraction of a penetration that is corrected in each step.
 RECOVERY = 0.2
+#: Residuals are relative to the largest impulse, or to this one if all are smaller [N s].
+SMALLEST = 1e-12
 # Avoids division by zero for immobile rows; far below any inverse mass.
 _IMMOBILE = 1e-30
 
@@ -120,6 +122,29 @@ def contact_forces(
         off = [magnitude(p - c) for p, c in zip(part, cone, strict=True)]
         largest = select(off[0], off[1], off[1], off[0])
         error[n] = select(largest, off[2], off[2], largest)
+
+
+@algorithm(error=("rows",), impulse=("rows",), before=(), residual=(), outputs=("residual",))
+def contact_residual(tree: Tree, error: Indexed, impulse: Indexed, before: Indexed, residual: Indexed) -> None:
+    """The largest violation of (1), relative to the largest impulse.
+
+    Args:
+        tree: Has the rows.
+        error: As of `contact_forces`, (r,).
+        impulse: λ, (r,).
+        before: A residual that counts if it is larger.
+        residual: The larger of both.
+    """
+    worst, largest = tree.array("rows"), tree.array("rows")
+    for row in tree.task_rows():
+        worst[row], largest[row] = error[row], SMALLEST  # NaN stays NaN
+    for row in tree.task_rows():
+        for other in tree.task_rows():
+            for most, value in ((worst, error[row][()]), (largest, magnitude(impulse[row][()]))):
+                most[other] = select(most[other][()], value, value, most[other][()])
+    for row in tree.task_rows():
+        now = worst[row] / largest[row]
+        residual[...] = select(now, before[...][()], before[...][()], now)
 
 
 def _basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:

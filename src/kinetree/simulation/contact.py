@@ -26,6 +26,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from kinetree.algorithms.contact_points import after_impulses, contact_points, point_wrenches
+from kinetree.algorithms.contact_problem import contact_residual
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
@@ -36,7 +37,7 @@ from kinetree.operational_space.tasks import Task
 from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.simulation.joint_rows import JointRows, joined
 from kinetree.simulation.results import Impulses
-from kinetree.simulation.shapes import Plane, Shape, measured
+from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured
 from kinetree.simulation.solvers import admm_solver, joint_solver, sweeps_solver
 from kinetree.spatial.value import Array
 
@@ -85,6 +86,7 @@ class Contacts:
         size: Number of impulses: three for each pair of a shape and a point, then those of joints.
         fields: The results of a single step, besides velocities.
         lengths: Their lengths.
+        residual: Takes errors, impulses and another residual; returns the largest residual.
         is_compiled: Whether `record` can be used: nothing is held fixed, and all shapes are known to compiled steps.
     """
 
@@ -124,6 +126,7 @@ class Contacts:
             self._solve = sweeps_solver(self.rows // 3, sweeps, frictions.tobytes())
         else:
             self._solve = joint_solver(robot, self._free.sites * len(self._ground), sweeps, frictions, joints)
+        self.residual = bind(contact_residual, *contact_sites(self.rows // 3), "residual")
         self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Any) -> Impulses:

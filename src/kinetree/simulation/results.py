@@ -54,11 +54,14 @@ class Rollout(NamedTuple):
         time: (T + 1,) [s].
         q: Configurations, (…, T + 1, nq).
         v: Joint velocities, (…, T + 1, nv).
+        residual: Largest violation of the laws of contact in the steps since the state before, as of `StepInfo`,
+            (…, T + 1).
     """
 
     time: Array
     q: Array
     v: Array
+    residual: Array
 
 
 class Film(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.contact_problem import SMALLEST
 from kinetree.engines import arguments
 from kinetree.engines.native import pool
 from kinetree.engines.native.compiled import standard_arithmetic
@@ -34,8 +35,6 @@ from kinetree.spatial.value import Array
 
 # Servo times this close to a step coincide with it [s].
 _SOON = 1e-9
-# Residuals are relative to the largest impulse, or to this one if all are smaller [N s].
-_SMALL = 1e-12
 _SOLVERS = ("pgs", "admm")
 
 
@@ -231,7 +230,7 @@ class Simulator:
             return info
         info = info._replace(impulses=touched.impulses)
         if isinstance(self._contacts, Contacts):
-            largest = np.maximum(np.abs(touched.impulses).max(axis=-1), _SMALL)
+            largest = np.maximum(np.abs(touched.impulses[..., : self._contacts.rows]).max(axis=-1), SMALLEST)
             info = info._replace(
                 contact_forces=self._contacts.on_points(touched.forces) / self.dt,
                 residual=np.abs(touched.errors).max(axis=-1) / largest,
@@ -300,14 +299,17 @@ class Simulator:
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
         qs[..., 0, :], vs[..., 0, :] = q, v
         fill = self._steps.fill if self._is_compiled else self._fill_by_steps
-        fill(q, v, taus, steps is None, every, qs, vs)
-        return Rollout(self.dt * every * np.arange(records + 1), qs, vs)
+        residuals = np.zeros((*batch, records + 1))
+        fill(q, v, taus, steps is None, every, qs, vs, residuals)
+        return Rollout(self.dt * every * np.arange(records + 1), qs, vs, residuals)
 
-    def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
+    def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
+        qs, vs, residuals = results
         info = None
         for record in range(1, qs.shape[-2]):
             for i in range((record - 1) * every, record * every):
                 q, v, info = self.step(q, v, tau[..., i, :] if series else tau, start=info if self._warm else None)
+                residuals[..., record] = np.maximum(residuals[..., record], info.residual)
             qs[..., record, :], vs[..., record, :] = q, v
 
     def run(

@@ -37,6 +37,7 @@ class Steps:
 
     def __init__(self, plant: Plant, contacts: Contacts | JointRows | None, warm: bool) -> None:
         self._plant, self._contacts, self._warm = plant, contacts, warm
+        self._measured = isinstance(contacts, Contacts)
         self._lock = Lock()
         self._made: dict[Any, Compiled] = {}
 
@@ -68,7 +69,7 @@ class Steps:
         """The constants of a population, the last input of functions, if there is one."""
         return () if self._plant.population is None else (self._plant.population.constants,)
 
-    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array) -> None:
+    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
         """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
 
         Args:
@@ -77,14 +78,15 @@ class Steps:
             tau: Joint forces, (…, T, nv), or constant ones, (…, nv).
             series: Whether each step has its own joint forces.
             every: Steps from each state to the next.
-            qs: For the configurations, (…, T/every + 1, nq).
-            vs: For the velocities, (…, T/every + 1, nv).
+            results: For the configurations, (…, T/every + 1, nq), velocities, (…, T/every + 1, nv), and residuals of
+                contacts, (…, T/every + 1).
         """
+        qs, vs, residuals = results
         records = qs.shape[-2] - 1
         impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
         longest = max(1, _UNINTERRUPTED // max(1, math.prod(qs.shape[:-2])))
         if every > longest:
-            self._fill_one_by_one(q, v, tau, series, every, longest, qs, vs, impulses)
+            self._fill_one_by_one(q, v, tau, series, every, longest, results, impulses)
             return
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
         most = min(most, longest // every)
@@ -92,24 +94,28 @@ class Steps:
             stop = min(start + most, records)
             part = tau[..., start * every : stop * every, :] if series else tau
             after = slice(start + 1, stop + 1)
-            out = [qs[..., after, :], vs[..., after, :], *impulses[: self._warm]]
+            out = [qs[..., after, :], vs[..., after, :], *[residuals[..., after]][: self._measured]]
+            out += impulses[: self._warm]
             self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=tuple(out))
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
 
     def _fill_one_by_one(
-        self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int, qs: Array, vs: Array,
-        impulses: list[Array],
+        self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int,
+        results: tuple[Array, ...], impulses: list[Array],
     ) -> None:  # fmt: skip
         """Compute each state of a rollout by several calls, of as many steps as do not keep Ctrl-C waiting."""
+        qs, vs, residuals = results
         batch = qs.shape[:-2]
         for record in range(1, qs.shape[-2]):
             for first in range((record - 1) * every, record * every, longest):
                 stop = min(first + longest, record * every)
                 part = tau[..., first:stop, :] if series else tau
                 q_end, v_end = np.empty((*batch, 1, q.shape[-1])), np.empty((*batch, 1, v.shape[-1]))
-                out = (q_end, v_end, *impulses[: self._warm])
+                residual = np.zeros((*batch, 1))
+                out = (q_end, v_end, *[residual][: self._measured], *impulses[: self._warm])
                 self.function(1, stop - first, series)(q, v, part, *impulses, *self.constants, out=out)
                 q, v = q_end[..., 0, :], v_end[..., 0, :]
+                residuals[..., record] = np.maximum(residuals[..., record], residual[..., 0])
             qs[..., record, :], vs[..., record, :] = q, v
 
     def _record(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]) -> Compiled:
@@ -122,6 +128,7 @@ class Steps:
         contacts = self._contacts
         if contacts is not None:
             inputs.append(Operand("start", (contacts.size,)))
+            outputs += [Operand("residual", length)] if records is not None and self._measured else []
             kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
             outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
         population = plant.population
@@ -154,7 +161,11 @@ class Steps:
             return sequence.call(whole, q, v, plant.pushed(run, q, v, tau), plant.dt, *wrenches)
 
         state = [sequence.variable(place) for place in sequence.inputs[:2]]
+        worst = sequence.space(1)
+        measured = records is not None and isinstance(contacts, Contacts)
+        none = sequence.constant(0.0)
         with sequence.loop(count) as record:
+            sequence.copy(none, worst)
             with sequence.loop(every) as number:
                 tau = sequence.inputs[2]
                 tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
@@ -162,8 +173,11 @@ class Steps:
                     sequence.copy(after, place)
                 if touched and self._warm:
                     sequence.copy(touched[-1].impulses, start)
-            for place, result in zip(state, sequence.outputs, strict=False):
+                if measured and isinstance(contacts, Contacts):
+                    found = touched[-1].errors, touched[-1].impulses.part(0, contacts.rows)
+                    sequence.copy(sequence.call(contacts.residual, *found, worst), worst)
+            for place, result in zip([*state, worst][: 2 + measured], sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
-        for name, result in zip((operand.name for operand in outputs[2:]), sequence.outputs[2:], strict=True):
-            sequence.copy(getattr(touched[-1], name), result)
+        for operand, result in zip(outputs[2 + measured :], sequence.outputs[2 + measured :], strict=True):
+            sequence.copy(getattr(touched[-1], operand.name), result)
         return sequence.finish()
