@@ -3,8 +3,8 @@
 Unpacks Debian's Python for arm64 and manylinux wheels into a folder, runs them by QEMU and proot on the committed
 sources. The stages:
 
-    record     on this machine: a copy of the sources, the bits of all public functions (`tools.bits`), and kernels for
-               the emulated machine
+    record     on this machine: a copy of the sources, the bits of all public functions (`tools.bits`)
+    kernels    on this machine: the law tests, for their kernels
     bits       the same bits there
     parity     tests of signs of zero, and of engines that agree
     laws       laws of mechanics, for compiled code
@@ -46,7 +46,7 @@ STAGES = {
     "laws": ("pytest", "tests/laws", "-k", "not reference"),
     "reference": ("pytest", "tests/laws", "-k", "reference"),
 }
-NAMES = ("record", *STAGES)
+NAMES = ("record", "kernels", *STAGES)
 #: Prints the emulated processor, as LLVM describes it.
 TARGET = """
 from kinetree.engines.llvm.target import host
@@ -216,18 +216,16 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def record(folder: Path, words: list[str], environment: dict[str, str]) -> None:
-    """Compute the bits to compare with on this machine, and compile the kernels for the emulated one."""
-    target = run(*words, "/usr/bin/python3", "-c", TARGET, environment=environment).strip()
-    step(f"recording this machine's bits, and compiling for {target}")
-    here = os.environ | {
+def here(folder: Path, target: str, *command: str) -> None:
+    """Run a module on this machine that compiles its kernels for the emulated one, too."""
+    step(f"{' '.join(command)}, compiling also for {target}")
+    environment = os.environ | {
+        "KINETREE_ALSO_FOR": target,
         "KINETREE_CACHE_DIR": str(folder / "cache/kinetree"),
         "PYTHONPATH": os.pathsep.join((str(folder / "sources/src"), str(folder / "sources"))),
     }
-    file = str(folder / "record/bits.npz")
-    command = [sys.executable, "-m", "tools.bits", "record", file, f"--compile-for={target}"]
-    if subprocess.run(command, cwd=folder / "sources", env=here).returncode:
-        raise CheckFailed("this machine's bits could not be recorded")
+    if subprocess.run([sys.executable, "-m", *command], cwd=folder / "sources", env=environment).returncode:
+        raise CheckFailed(f"on this machine: {' '.join(command)}")
 
 
 def main() -> None:
@@ -247,8 +245,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         words, environment = emulation(folder, "record" in stages)
+        target = run(*words, "/usr/bin/python3", "-c", TARGET, environment=environment).strip()
         if "record" in stages:
-            record(folder, words, environment)
+            here(folder, target, "tools.bits", "record", str(folder / "record/bits.npz"))
+        if "kernels" in stages:
+            here(folder, target, *STAGES["laws"], "-q", "-n", str(options.jobs), "-p", "tools.cross_compile")
         failed = [name for name in STAGES if name in stages and not passes(name, words, environment, options.jobs)]
     except CheckFailed as failure:
         raise SystemExit(f"test-aarch64 failed: {failure}") from None

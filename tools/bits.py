@@ -25,7 +25,7 @@ import numpy as np
 import kinetree as kt
 from kinetree.cli.box import experiment, run
 from tests.parity.functions import FUNCTIONS
-from tools.cross_compile import also_for, described
+from tools.cross_compile import on_request
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -213,10 +213,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
-    parser.add_argument("--compile-for", metavar="TRIPLE|CPU|FEATURES|WIDTH", help="the processor to compare with")
     options = parser.parse_args()
-    if options.compile_for:
-        also_for(described(options.compile_for))
+    on_request()
     if options.action == "record":
         record(options.file)
     elif compare(options.file).differing:

@@ -3,7 +3,8 @@
 An emulated processor takes twenty times as long to compile, for the same bytes: a compiled kernel depends on the
 package's sources, the versions of NumPy and llvmlite, and the processor it is for, but not on the one that compiles it.
 
-As a plugin of pytest (`-p tools.cross_compile`), it compiles for the processor that `KINETREE_ALSO_FOR` describes.
+The environment variable `KINETREE_ALSO_FOR` describes the processor, for `tools.bits` and for tests, as a plugin of
+pytest: `-p tools.cross_compile`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ def described(text: str) -> target.Target:
 
 def pytest_configure() -> None:
     """Compile what the tests compile for a second processor, too."""
-    also_for(described(os.environ["KINETREE_ALSO_FOR"]))
+    on_request()
+
+
+def on_request() -> None:
+    """Compile for the processor that the environment describes, if it does."""
+    if text := os.environ.get("KINETREE_ALSO_FOR"):
+        also_for(described(text))
 
 
 def also_for(second: target.Target) -> None:
