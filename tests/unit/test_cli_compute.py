@@ -135,7 +135,11 @@ def test_a_killed_process_continues(robot: Path, data: Path, tmp_path: Path, how
     out = tmp_path / "out.zarr"
     journal = tmp_path / "out.zarr.journal"
     words = ["compute", "mass_matrix", str(robot), str(data), "--out", str(out), "--block", "5"]
-    program = "from kinetree.cli import main\nif __name__ == '__main__': main()"
+    # slow enough to be killed in the middle, on however busy a machine
+    program = (
+        "import time\nfrom kinetree.cli import job, main\nreal = job.Job.run\n"
+        "job.Job.run = lambda self, block: (time.sleep(0.03), real(self, block))[1]\nmain()"
+    )
     command = [sys.executable, "-c", program, *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         while running.poll() is None and (not journal.exists() or journal.stat().st_size < 30):
