@@ -334,7 +334,7 @@ def test_coupled_joints_are_refused_where_they_have_no_coordinate(robots: Any, t
     with pytest.raises(InputError, match="joint 'right_joint' follows 'left_joint' and differs by 0.2 from that"):
         robot.q_from_dict({"left_joint": 0.0, "right_joint": 0.3})
     with pytest.raises(UnsupportedError, match="'cluster of left, left_tip, right, lift' is a general node.*mimic="):
-        robot.tasks(["nail"]).inverse_inertia(robot.neutral())
+        robot.tasks(["nail"]).inverse_inertia_derivative(robot.neutral(), np.ones(robot.nv))
     with pytest.raises(UnsupportedError, match="export_c cannot export functions of frames for robots with loops"):
         robot.export_c(["pose"], tmp_path, frames=["nail"])
     with pytest.raises(UnsupportedError, match="body 'left' is part of a coupling, so its inertia"):

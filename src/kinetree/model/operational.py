@@ -39,6 +39,8 @@ class Operational:
 
     if TYPE_CHECKING:
         mechanism: Mechanism
+        clusters: tuple[Any, ...]
+        spanning_tree: Any
         bodies: tuple[Body, ...]
         joints: tuple[Joint, ...]
         _every_joint: tuple[Joint, ...]
@@ -101,7 +103,18 @@ class Operational:
         kept = None if key is None else self._kept_tasks.get(key)
         if kept is not None:
             return kept
-        robot = Robot(
+        tasks = Tasks(
+            self._of_tasks, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts
+        )
+        if key is not None:
+            if len(self._kept_tasks) >= _TASKS_KEPT:
+                self._kept_tasks.clear()
+            self._kept_tasks[key] = tasks
+        return tasks
+
+    @property
+    def _of_tasks(self) -> Robot:
+        return Robot(
             self,
             self.mechanism,
             self.site,
@@ -110,13 +123,12 @@ class Operational:
             self._generic_configurations,
             self._link_size,
             lambda: self.mass,
+            self._tree_of_tasks,
         )
-        tasks = Tasks(robot, frames, reference=reference, method=method, singular=singular, cut=cut, contacts=contacts)
-        if key is not None:
-            if len(self._kept_tasks) >= _TASKS_KEPT:
-                self._kept_tasks.clear()
-            self._kept_tasks[key] = tasks
-        return tasks
+
+    def _tree_of_tasks(self) -> Robot | None:
+        tree = self.spanning_tree if self.clusters else None
+        return None if tree is None or tree.mechanism.first_general is not None else tree._of_tasks
 
     @cached_property
     def _kept_tasks(self) -> dict[Any, Tasks]:

@@ -16,11 +16,13 @@ from kinetree.operational_space.derivative import InverseInertiaDerivative
 from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import METHODS
+from kinetree.operational_space.projected import ProjectedRecursions
 from kinetree.operational_space.recursions import Recursions, Robot
 from kinetree.operational_space.singular import require_policy
 from kinetree.operational_space.state import HeldState, TaskState
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.operational_space.tasks import AnyTask, read_tasks, sites_of, task_names
+from kinetree.recursion.mechanism import Site
 from kinetree.spatial.value import Array
 
 
@@ -75,9 +77,14 @@ class Tasks:
         tasks = read_tasks(frames, "frames")
         none = contacts is None or (isinstance(contacts, Sequence) and len(contacts) == 0)
         held = () if none else read_tasks(contacts, "contacts")
-        sites = tuple(site for task in (*held, *tasks) for site in sites_of(task, robot.site))
+        sites = _sites((*held, *tasks), robot)
         rows, held_rows = (sum(len(task.rows) for task in each) for each in (tasks, held))
-        recursions = Recursions(robot, sites, method, reference, engine)
+        tree = robot.tree()
+        recursions = (
+            Recursions(robot, sites, method, reference, engine)
+            if tree is None
+            else ProjectedRecursions(robot, tree, sites, _sites((*held, *tasks), tree), reference, engine)
+        )
         self.__dict__.update(
             tasks=tasks,
             contacts=held,
@@ -223,6 +230,10 @@ class Tasks:
 
     def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived:
         return Derived(self, self.core, name, inputs, kernels)
+
+
+def _sites(tasks: Sequence[AnyTask], robot: Robot) -> tuple[Site, ...]:
+    return tuple(site for task in tasks for site in sites_of(task, robot.site))
 
 
 def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Tasks:

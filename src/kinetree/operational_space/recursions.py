@@ -41,6 +41,7 @@ class Robot:
         configurations: Returns generic configurations, (n, nq).
         size: Returns a typical length of its links [m].
         mass: Returns the total mass [kg].
+        tree: Returns the spanning tree if all general nodes come from loops or coupled joints, otherwise None.
     """
 
     model: Any
@@ -51,6 +52,7 @@ class Robot:
     configurations: Callable[[], Array]
     size: Callable[[], float]
     mass: Callable[[], float]
+    tree: Callable[[], Robot | None]
 
 
 class Recursions:
