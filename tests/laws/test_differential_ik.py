@@ -73,7 +73,7 @@ def test_within_limits_it_is_the_quadratic_programme(seed: int) -> None:
     at_low, at_high = np.isclose(step, low, rtol=1e-9), np.isclose(step, high, rtol=1e-9)
     assert (at_low | at_high).any()
     scale = float(np.abs(slope).max())
-    np.testing.assert_allclose(slope[~at_low & ~at_high], 0.0, atol=1e-8 * scale)
+    np.testing.assert_allclose(slope[~at_low & ~at_high], 0.0, rtol=0.0, atol=1e-8 * scale)
     assert (slope[at_low] >= -1e-8 * scale).all()
     assert (slope[at_high] <= 1e-8 * scale).all()
 

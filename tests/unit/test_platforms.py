@@ -61,7 +61,9 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
 
     def library(name: str | None) -> SimpleNamespace:
         opened.append(name)
-        has = {"ntdll": ("__chkstk",), "libm.so.6": ()}.get(name or "", (*libraries._LIBC, *libraries._LIBM, "bzero"))
+        has = {"ntdll": ("__chkstk",), "libm.so.6": ()}.get(
+            name or "", (*libraries._LIBC, *libraries._LIBM, "bzero", "sched_yield")
+        )
         return SimpleNamespace(**dict.fromkeys(has, ctypes.c_void_p(1)))
 
     monkeypatch.setattr(ctypes, "CDLL", library)

@@ -587,3 +587,10 @@ def test_angles_too_large_to_mean_anything() -> None:
     text = links + '<joint name="j" type="fixed"><parent link="a"/><child link="b"/>'
     with pytest.raises(LoadError, match="an angle is too large to be meaningful; write one between −π and π"):
         kt.load(text + '<origin rpy="0 1e30 0"/></joint></robot>')
+
+
+def test_errors_have_no_cause_that_cannot_be_pickled() -> None:
+    """Dask pickles errors together with what they were raised from."""
+    with pytest.raises(LoadError, match="broken XML") as refused:
+        quiet("<robot")
+    assert refused.value.__context__ is None

@@ -50,7 +50,7 @@ def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("gone.urdf",), "LoadError: gone.urdf: there is no such file"),
-        (("--package-root", "gone"), "is no directory"),
+        (("--package-root", "gone"), "is not a directory"),
         (("--film", "gone/film.html"), "cannot be written: No such file or directory"),
         (("--port", "70000"), "65535"),
     ],

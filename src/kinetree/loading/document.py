@@ -62,9 +62,10 @@ class Document:
         except etree.XMLSyntaxError as error:
             what = " ".join(_DETAILS.sub("", error.msg or "not well-formed").split())
             line = error.lineno or 1
-            if "xacro" in what:
-                raise self.xacro(line) from None
-            raise LoadError(f"broken XML: {what[:200]}; fix it, or export the file again", self.file, line) from None
+        # outside the handler: lxml's error cannot be pickled, and Dask pickles errors with what they were raised from
+        if "xacro" in what:
+            raise self.xacro(line)
+        raise LoadError(f"broken XML: {what[:200]}; fix it, or export the file again", self.file, line)
 
     def error(self, element: Element, problem: str) -> LoadError:
         """An error at the line of an element."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from threading import Thread, local
 
@@ -94,7 +94,8 @@ def set_threads(count: int | None) -> None:
         raise InputError(f"set_threads: the number of threads must be an integer of at least 1, got {count!r}")
     with _lock:
         _count = count
-        get_threads()  # for compiled code
+        with suppress(InputError):  # a bad setting is reported when the number is needed
+            get_threads()  # for compiled code
         pool, _pool = _pool, None
         if pool is not None:
             pool.shutdown()

@@ -48,7 +48,9 @@ def _parsed(data: bytes) -> _Element:
     try:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise LoadError(f"is not a valid COLLADA file: {str(error)[:200]}; export it again") from None
+        root, problem = None, str(error)[:200]
+    if root is None:  # outside the handler, since lxml's error cannot be pickled
+        raise LoadError(f"is not a valid COLLADA file: {problem}; export it again")
     for element in root.iter(etree.Element):
         element.tag = element.tag.rpartition("}")[2]
     if root.tag != "COLLADA":
