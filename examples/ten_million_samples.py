@@ -75,7 +75,7 @@ if __name__ == "__main__":
         main()
     else:
         cluster = distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address=None
+            n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address="127.0.0.1:0"
         )
         with cluster, distributed.Client(cluster) as client:  # Dask arrays are computed there from now on
             identify(int(sys.argv[1]))

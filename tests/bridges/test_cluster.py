@@ -20,8 +20,8 @@ da = oracle("dask.array")
 distributed = oracle("distributed")
 zarr = oracle("zarr")
 
-SAMPLES, CHUNK = 6_400_000, 100_000
-LIMIT = 290 * 2**20  # of which an idle worker takes 80 MB
+SAMPLES, CHUNK = 9_600_000, 100_000
+LIMIT = 420 * 2**20  # at four fifths of it, a worker takes no more work
 NAMES = ("q", "v", "tau")
 
 
@@ -55,7 +55,7 @@ def data(robot: kt.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client() -> Iterator[Any]:
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -104,7 +104,19 @@ def test_the_death_of_a_worker_changes_no_bit(client: Any, robot: kt.Model, data
     assert max(peaks) < LIMIT
 
 
-def test_the_command_takes_the_address_of_a_scheduler(client: Any, robot: kt.Model, tmp_path: Path) -> None:
+@pytest.fixture
+def other() -> Iterator[Any]:
+    """A scheduler whose workers have done nothing yet."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_the_command_takes_the_address_of_a_scheduler(other: Any, robot: kt.Model, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
@@ -118,7 +130,7 @@ def test_the_command_takes_the_address_of_a_scheduler(client: Any, robot: kt.Mod
     zarr.open_group(str(path), mode="w")
     write(path / "q", q)
     words = ["compute", "mass_matrix", tmp_path / "arm.urdf", path, "--out", tmp_path / "out.zarr", "--block", 100]
-    done = CliRunner().invoke(app, [str(word) for word in (*words, "--scheduler", client.scheduler.address)])
+    done = CliRunner().invoke(app, [str(word) for word in (*words, "--scheduler", other.scheduler.address)])
     assert done.exit_code == 0, done.output
     result = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")["mass_matrix"][...]
     assert result.tobytes() == kt.load(tmp_path / "arm.urdf").mass_matrix(q).tobytes()

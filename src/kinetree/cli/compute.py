@@ -89,7 +89,7 @@ def _runner(workers: int | None, scheduler: str | None, memory_limit: str) -> It
         return
     try:
         cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=None
+            n_workers=workers, threads_per_worker=1, memory_limit=memory_limit, dashboard_address="127.0.0.1:0"
         )
     except ValueError as error:
         raise InputError(f"--memory-limit {memory_limit}: {error}") from None
