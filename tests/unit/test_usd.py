@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import InputError, LoadError, ModelWarning
+from kinetree.errors import LoadError, ModelWarning
 from kinetree.loading import usd
 from tests.fuzz.usd import outcome, read, spoilt
 from tests.oracle import oracle
@@ -284,7 +284,7 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refused(tmp_path / "pipe.usd", "is not a regular file")
     held = stage(BASE, hinge(kind="Fixed", ends="rel physics:body1 = </arm/base>"))
     refused(write(tmp_path, held), "holds the robot to the world, so it cannot float", floating_base=True)
-    with pytest.raises(InputError, match="this is the content of a USD file; save it in one"):
+    with pytest.raises(LoadError, match="this is the content of a USD file; save it in one"):
         kt.load(stage(BASE))
     monkeypatch.setattr("kinetree.loading.usd._PATIENCE", 0.001)
     refused(write(tmp_path, stage(BASE)), "takes more than 0.001 s to read")

@@ -96,7 +96,7 @@ def usd_file(given: Any) -> Path | None:
     if isinstance(given, (bytes, bytearray, memoryview, str)):
         start = bytes(given[:8]) if not isinstance(given, str) else given[:8].encode("utf-8", "replace")
         if start.startswith((b"#usda", b"PXR-USDC")):
-            raise InputError("this is the content of a USD file; save it in one, and pass its path")
+            raise LoadError("this is the content of a USD file; save it in one, and pass its path")
     if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("<")):
         return None
     if isinstance(given, (str, os.PathLike)):
