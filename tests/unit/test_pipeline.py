@@ -13,7 +13,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
-from kinetree.algorithms.operational_space import control_law, differential_step, load_sharing
+from kinetree.algorithms.operational_space import control_step, differential_step, load_sharing, task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
@@ -62,8 +62,8 @@ FRAMES = list(ROBOT.frames)
 #: Tasks of all kinds, and recursions that are made for the kinds of tasks present.
 TASKS = (Task(FRAMES[-1]), Task(FRAMES[2], (3, 5)), RelativeTask(FRAMES[-2], FRAMES[3], (2,)), CenterOfMassTask())
 MADE = {
-    "control_step": lambda parts: control_law.control_step("efpa", parts),
-    "task_residual": control_law.task_residual,
+    "control_step": lambda parts: control_step.control_step("efpa", parts),
+    "task_residual": task_residual.task_residual,
     "differential_step": differential_step.differential_step,
     "load_sharing": lambda parts: load_sharing.load_sharing(parts, True, False),
     "load_sharing_between": lambda parts: load_sharing.load_sharing(parts, False, True),

@@ -183,7 +183,6 @@ def _step(
     for _ in range(CLAMPINGS):
         for one in tree.task_rows():
             rest[one] = e[one]
-            x[one] = 0.0
             for other in tree.task_rows(one):
                 A[one, other] = 0.0
             A[one, one] = damping
@@ -197,13 +196,7 @@ def _step(
                     A[one, other] = A[one, other] + entry * J[other, c]
             step[c] = held
         inversion.sweep(tree, A)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                A[other, one] = A[one, other]
-        for one in tree.task_rows():
-            entry = rest[one]
-            for other in tree.task_rows():
-                x[other] = x[other] - A[one, other] * entry
+        inversion.solve(tree, A, rest, x)
         for row in tree.task_rows():
             entry = x[row]
             for c in tree.columns():

@@ -11,11 +11,13 @@ import numpy as np
 
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
-from kinetree.algorithms.operational_space.control_law import control_law, control_step, task_residual
+from kinetree.algorithms.operational_space.control_law import control_law
+from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_drift
 from kinetree.algorithms.operational_space.load_sharing import load_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
+from kinetree.algorithms.operational_space.task_residual import task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.function import Function
 from kinetree.operational_space.methods import chosen

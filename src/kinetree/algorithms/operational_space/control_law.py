@@ -17,7 +17,7 @@ the rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a�
 Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed: J a₀ + J̇v
 is the acceleration of the frame.
 
-`control_step` is what a controller runs: it also computes a₀ from a posture, and checks that targets are poses.
+`control_step.py` is what a controller runs: it also computes a₀ from a posture, and checks that targets are poses.
 
 [K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
       Automation 3, 1987.
@@ -34,28 +34,24 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
 from kinetree.algorithms.kinematics import VIEWS, seen_rate
 from kinetree.algorithms.operational_space import ALGORITHMS, inversion, task_space
+from kinetree.algorithms.operational_space.pose_error import luh
 from kinetree.algorithms.operational_space.task_space import Parts, between
 from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.roles import FrameRole
+from kinetree.recursion.roles import FrameRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.scalar import arctan2, select, sqrt
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross
 
 # Methods for Λ⁻¹ that leave `k.inertia`.
 _KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
-# Half a turn away, the axis is lost in rounding: cos²(θ/2) is not smaller than this.
-_HALF_TURN = 1e-12
-# sin²(θ/2) below which a series is exact to rounding, and what keeps a square root differentiable.
-_SMALL, _TINY = 1e-5, 2.0**-400
 
 
-def _control_law(method: str, parts: Parts) -> Callable[..., None]:
+def law_by(method: str, parts: Parts) -> Callable[..., None]:
+    """The law with one of the methods for Λ⁻¹."""
     view = VIEWS["local_world_aligned"]
     inverse_inertia = ALGORITHMS[method](view, parts)
 
@@ -84,28 +80,17 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
             weight[row] = weight[row] * cut[row]
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                B[other, one] = B[one, other]
 
         motion(tree, v, a0, method in _KEEP_INERTIAS)
         task_space.rows(tree, view, tips, parts)
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
-                c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
-                r = wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
-                lacking[row] = r
-                residual[row] = r
+                lacking[row] = residual[row] = residual_of(row, feed, gains, error, velocity, rate)
 
         rows_of_motion(tree, parts, target, lack)
 
-        for one in tree.task_rows():
-            along[one] = 0.0
-        for one in tree.task_rows():
-            x = lacking[one]
-            for other in tree.task_rows():
-                along[other] = along[other] - B[one, other] * x
+        inversion.solve(tree, B, lacking, along)
         for one in tree.task_rows():
             force[one] = along[one]
 
@@ -121,6 +106,12 @@ def _control_law(method: str, parts: Parts) -> Callable[..., None]:
             parent.push += k.push
 
     return control_law
+
+
+def residual_of(row: RowRole, feed: Indexed, gains: Indexed, error: Any, velocity: Any, rate: Any) -> Any:
+    """b − (J a₀ + J̇v) of a row of a task, with b from (1)."""
+    c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
+    return wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
 
 
 def motion(tree: Tree, v: Indexed | Zeros, a0: Indexed | Zeros, inertias: bool = False) -> None:
@@ -162,7 +153,7 @@ def rows_of_motion(
         put: Takes the results.
         turn: The error of an orientation, from the rotation between it and its target; Luh's by default.
     """
-    turn = turn or _luh
+    turn = turn or luh
     view = VIEWS["local_world_aligned"]
     for frame, carrier in tree.frames("frame"):
         C = frame.X @ carrier.C
@@ -220,11 +211,6 @@ def lift(tree: Tree, along: Indexed) -> None:
         k.push = k.push + k.inertia @ k.lifted
 
 
-def _luh(E: Array) -> Array:
-    """½ Σ sᵢ × s_dᵢ from the rotation R_d Rᵀ between two orientations."""
-    return np.array([0.5 * (E[2, 1] - E[1, 2]), 0.5 * (E[0, 2] - E[2, 0]), 0.5 * (E[1, 0] - E[0, 1])])
-
-
 @cache
 def control_law(method: str, parts: Parts) -> Algorithm:
     """τ, f along the rows, the residual of the rows, and the `spread` of Λ⁻¹, for rows in world axes.
@@ -263,144 +249,4 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         outputs=("tau", "force", "residual", "spread"),
         sparse=("spread",),
     )
-    return replace(declare(_control_law(method, parts)), name=f"control_law_{method}{parts.suffix}")
-
-
-def rotation_vector(E: Array) -> Array:
-    """θ times the axis of a rotation, from 2 sin(θ/2) of it."""
-    cosine = 0.25 * (1.0 + E[0, 0] + E[1, 1] + E[2, 2])  # cos²(θ/2)
-    half = sqrt(select(cosine, _HALF_TURN, _HALF_TURN, cosine))
-    double = _luh(E) / half
-    square = 0.25 * (double @ double)  # sin²(θ/2)
-    sine = sqrt(square + _TINY)
-    # θ/2 / sin(θ/2), by its series close to no rotation
-    ratio = select(square, _SMALL, 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), arctan2(sine, half) / sine)
-    vector: Array = double * ratio
-    return vector
-
-
-@cache
-def task_residual(parts: Parts) -> Algorithm:
-    """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
-
-    Args:
-        parts: The kinds of tasks present.
-
-    Inputs are those of `control_law`.
-    """
-
-    def task_residual(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        residual: Indexed,
-        fault: Indexed,
-    ) -> None:
-        tree_frame.start(tree)
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-        motion(tree, v, Zeros())
-
-        def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
-            for row in frame.rows():
-                c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
-                residual[row] = wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
-
-        rows_of_motion(tree, parts, target, lack)
-        for frame, _ in tree.frames():
-            fault[...] = fault[...] + fault_of(target[frame])
-
-    declare = algorithm(
-        q=("q",),
-        v=("v",),
-        target=("frames", 4, 4),
-        feed=("rows", 2),
-        gains=("rows", 2),
-        residual=("rows",),
-        fault=(),
-        outputs=("residual", "fault"),
-        sparse=("fault",),
-    )
-    return replace(declare(task_residual), name=f"task_residual{parts.suffix}")
-
-
-def _control_step(method: str, parts: Parts) -> Callable[..., None]:
-    law = _control_law(method, parts)
-
-    def control_step(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        posture: Indexed,
-        stiffness: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        reach: Indexed,
-        cut: Indexed,
-        tau: Indexed,
-        force: Indexed,
-        residual: Indexed,
-        spread: Indexed,
-        a0: Indexed,
-        fault: Indexed,
-    ) -> None:
-        for k, _ in tree.scatter():
-            pull = stiffness[k]
-            a0[k] = pull[:, 0] * k.manifold.difference(q[k], posture[k]) - pull[:, 1] * v[k]
-        for frame, _ in tree.frames():
-            fault[...] = fault[...] + fault_of(target[frame])
-        law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
-
-    return control_step
-
-
-def fault_of(T: Array) -> Any:
-    """How far a matrix is from a pose: squares of what RᵀR − 1, det R − 1 and the last row should be zero in."""
-    R, last = T[:3, :3], T[3]
-    x, y, z = R[:, 0], R[:, 1], R[:, 2]
-    off = [x @ y, y @ z, z @ x, x @ x - 1.0, y @ y - 1.0, z @ z - 1.0, cross(x, y) @ z - 1.0, *last[:3], last[3] - 1.0]
-    return sum(entry * entry for entry in off)
-
-
-@cache
-def control_step(method: str, parts: Parts) -> Algorithm:
-    """The law with a₀ = kp (q_ref ⊖ q) − kd v, and a check of the targets.
-
-    Args:
-        method: As of `control_law`.
-        parts: As of `control_law`.
-
-    Inputs and outputs are those of `control_law`, with these in the place of a0:
-
-        posture     q_ref, a configuration
-        stiffness   kp and kd of each degree of freedom, (nv, 2)
-
-    and these outputs in addition:
-
-        a0          accelerations of the posture, (nv,)
-        fault       sum of squares of what should be zero of the targets, if they are poses
-    """
-    declare = algorithm(
-        q=("q",),
-        v=("v",),
-        posture=("q",),
-        stiffness=("v", 2),
-        target=("frames", 4, 4),
-        feed=("rows", 2),
-        gains=("rows", 2),
-        reach=("rows",),
-        cut=("rows",),
-        tau=("v",),
-        force=("rows",),
-        residual=("rows",),
-        spread=(),
-        a0=("v",),
-        fault=(),
-        outputs=("tau", "force", "residual", "spread", "a0", "fault"),
-        sparse=("spread", "a0", "fault"),
-    )
-    return replace(declare(_control_step(method, parts)), name=f"control_step_{method}{parts.suffix}")
+    return replace(declare(law_by(method, parts)), name=f"control_law_{method}{parts.suffix}")

@@ -21,7 +21,8 @@ from typing import Any
 from kinetree.algorithms.choices import between, less, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import inversion
-from kinetree.algorithms.operational_space.control_law import fault_of, motion, rotation_vector, rows_of_motion
+from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
+from kinetree.algorithms.operational_space.pose_error import fault_of, rotation_vector
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
@@ -68,7 +69,6 @@ def _differential_step(parts: Parts) -> Callable[..., None]:
         for k, _ in tree.scatter():
             pull[k] = k.manifold.difference(q[k], posture[k])
         for one in tree.task_rows():
-            y[one] = 0.0
             for other in tree.task_rows(one):
                 A[one, other] = 0.0
             A[one, one] = softness[one]
@@ -80,13 +80,7 @@ def _differential_step(parts: Parts) -> Callable[..., None]:
                 for other in tree.task_rows(one):
                     A[one, other] = A[one, other] + entry * J[other, c]
         inversion.sweep(tree, A)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                A[other, one] = A[one, other]
-        for one in tree.task_rows():
-            entry = rest[one]
-            for other in tree.task_rows():
-                y[other] = y[other] - A[one, other] * entry
+        inversion.solve(tree, A, rest, y)
         for row in tree.task_rows():
             entry = y[row]
             for c in tree.columns():

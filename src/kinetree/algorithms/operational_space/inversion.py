@@ -95,6 +95,25 @@ def sweep(tree: Tree, B: Indexed) -> None:
                 B[one, other] = B[one, other] - sum(x * y[other] for x, y in zip(entries, turned, strict=False))
 
 
+def solve(tree: Tree, B: Indexed, right: Indexed, x: Indexed) -> None:
+    """x = Λ r from the upper triangle of B = −Λ, whose other triangle is filled.
+
+    Args:
+        tree: Provides the rows.
+        B: From `sweep`, (r, r).
+        right: r, (r,).
+        x: Another array, (r,).
+    """
+    for one in tree.task_rows():
+        x[one] = 0.0
+        for other in tree.task_rows(one):
+            B[other, one] = B[one, other]
+    for one in tree.task_rows():
+        entry = right[one]
+        for other in tree.task_rows():
+            x[other] = x[other] - B[one, other] * entry
+
+
 def distrust(tree: Tree, B: Indexed, weight: Indexed, spread: Indexed) -> None:
     """Accumulate `spread`, which starts at zero."""
     squares = tree.array("rows")

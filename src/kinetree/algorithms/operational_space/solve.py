@@ -30,17 +30,10 @@ def solve_symmetric(tree: Tree, A: Indexed, b: Indexed, weight: Indexed, x: Inde
     B, w, total = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
     for one in tree.task_rows():
         w[one] = weight[one]
-        total[one] = 0.0
         for other in tree.task_rows():
             B[one, other] = A[one, other]
     inversion.sweep(tree, B)
     inversion.distrust(tree, B, w, spread)
-    for one in tree.task_rows():
-        for other in tree.task_rows(one):
-            B[other, one] = B[one, other]
-    for one in tree.task_rows():
-        entry = b[one]
-        for other in tree.task_rows():
-            total[other] = total[other] - B[one, other] * entry
+    inversion.solve(tree, B, b, total)
     for one in tree.task_rows():
         x[one] = total[one]
