@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 
 import kinetree as kt
 from kinetree.cli import compute
-from kinetree.cli.job import Output, plan
+from kinetree.cli.job import Job, Output, plan
+from kinetree.errors import InputError
 from tests.oracle import oracle
 
 da = oracle("dask.array")
@@ -109,11 +111,45 @@ def other() -> Iterator[Any]:
     """A scheduler whose workers have done nothing yet."""
     with (
         distributed.LocalCluster(
-            n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0", silence_logs=50
+            n_workers=1,
+            processes=False,
+            protocol="tcp",
+            memory_limit=0,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def planned(robot: kt.Model, tmp_path: Path) -> Any:
+    """A job of nine blocks."""
+    zarr.open_group(str(tmp_path / "data.zarr"), mode="w")
+    write(tmp_path / "data.zarr" / "q", np.random.default_rng(0).standard_normal((900, 2)))
+    return plan(robot, "mass_matrix", tmp_path / "data.zarr", tmp_path / "out.zarr", {}, 100)
+
+
+def test_workers_that_die_are_reported(other: Any, planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any) -> int:
+        raise distributed.KilledWorker("block", SimpleNamespace(address="tcp://worker"), 3)
+
+    monkeypatch.setattr(Job, "run", die)
+    with pytest.raises(InputError, match="samples 0 to 99: one worker after another died .* raise --memory-limit or"):
+        list(compute.on_cluster(other, planned, [0]))
+
+
+def test_workers_that_take_no_work_are_reported(other: Any, planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask pauses workers that are short of memory, for ever if it is not given back."""
+
+    def pause(dask_worker: Any) -> None:
+        dask_worker.status = distributed.Status.paused
+
+    other.run(pause)
+    monkeypatch.setattr(compute, "_PATIENCE", 0.2)
+    with pytest.raises(InputError, match="all workers are short of memory and take no more work; raise --memory-limit"):
+        list(compute.on_cluster(other, planned, [0, 1]))
 
 
 def test_the_command_takes_the_address_of_a_scheduler(other: Any, robot: kt.Model, tmp_path: Path) -> None:

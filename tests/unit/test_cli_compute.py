@@ -229,15 +229,6 @@ def test_errors_in_a_block_name_its_samples(
     words = ("energy", robot, data, "--out", tmp_path / "out.zarr", "--block", 100)
     refused(InputError, "samples 0 to 99: no", *words)
 
-    class KilledWorker(Exception):
-        """As that of distributed, which need not be installed."""
-
-    def die(self: job.Job, block: int) -> int:
-        raise KilledWorker
-
-    monkeypatch.setattr(job.Job, "run", die)
-    refused(InputError, "samples 0 to 99: one worker after another died computing them; if they ran out of", *words)
-
 
 def test_a_scheduler_that_does_not_answer_is_named(
     robot: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

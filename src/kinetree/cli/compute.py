@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,6 +19,9 @@ from kinetree.errors import InputError, KinetreeError
 _INTERRUPTED = 130
 #: Blocks that wait in the queue of each worker, so that none is idle while the next one is sent.
 _AHEAD = 2
+#: Seconds without a result after which workers are asked whether they still work.
+_PATIENCE = 5.0
+_MORE_MEMORY = "raise --memory-limit or choose a smaller --block"
 
 #: Runs blocks, and yields the number of each as it is completed.
 Runner = Callable[[Job, list[int]], Iterator[int]]
@@ -104,24 +107,43 @@ def _here(job: Job, blocks: list[int]) -> Iterator[int]:
 
 def on_cluster(client: Any, job: Job, blocks: list[int]) -> Iterator[int]:
     """Keep a few blocks per worker in flight, so that memory and the scheduler's work are bounded."""
-    from distributed import as_completed
+    import distributed
 
     waiting = iter(blocks)
-    pending: dict[str, int] = {}
+    pending: dict[Any, int] = {}
 
-    def submit(count: int) -> Iterable[Any]:
+    def submit(count: int) -> None:
         for _, block in zip(range(count), waiting):
-            future = client.submit(_run, job, block, pure=False)
-            pending[future.key] = block
-            yield future
+            pending[client.submit(_run, job, block, pure=False)] = block
 
-    first = list(submit(_AHEAD * max(1, len(client.nthreads()))))
-    completed = as_completed(first)
-    for future in completed:
-        block = pending.pop(future.key)
-        yield _located(job, block, partial(_gathered, future))
-        for another in submit(1):
-            completed.add(another)
+    submit(_AHEAD * max(1, len(client.nthreads())))
+    while pending:
+        try:
+            distributed.wait(list(pending), timeout=_PATIENCE, return_when="FIRST_COMPLETED")
+        except distributed.TimeoutError:
+            _require_awake(client)
+            continue
+        for future in [each for each in pending if each.done()]:
+            block = pending.pop(future)
+            try:
+                yield _located(job, block, partial(_gathered, future))
+            except distributed.KilledWorker:
+                raise InputError(
+                    f"{_samples(job, block)}: one worker after another died computing them; if they ran out of memory, "
+                    f"{_MORE_MEMORY}"
+                ) from None
+            submit(1)
+
+
+def _require_awake(client: Any) -> None:
+    """Raise if no worker takes work: Dask pauses those that use four fifths of their memory."""
+    states = client.run_on_scheduler(_states)
+    if states and all(state == "paused" for state in states):
+        raise InputError(f"all workers are short of memory and take no more work; {_MORE_MEMORY}")
+
+
+def _states(dask_scheduler: Any) -> list[str]:
+    return [worker.status.name for worker in dask_scheduler.workers.values()]
 
 
 def _run(job: Job, block: int) -> int:
@@ -133,18 +155,14 @@ def _gathered(future: Any, _: int) -> int:
     return block
 
 
+def _samples(job: Job, block: int) -> str:
+    extent = job.extent(block)
+    return f"samples {extent.start} to {extent.stop - 1}"
+
+
 def _located(job: Job, block: int, result: Callable[[int], int]) -> int:
     """The result for a block; errors name its samples."""
-    extent = job.extent(block)
-    samples = f"samples {extent.start} to {extent.stop - 1}"
     try:
         return result(block)
     except KinetreeError as error:
-        raise InputError(f"{samples}: {error}") from None
-    except Exception as error:
-        if type(error).__name__ != "KilledWorker":
-            raise
-        raise InputError(
-            f"{samples}: one worker after another died computing them; if they ran out of memory, raise "
-            "--memory-limit or choose a smaller --block"
-        ) from None
+        raise InputError(f"{_samples(job, block)}: {error}") from None
