@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"))
     options = parser.parse_args()
     options.keep.mkdir(parents=True, exist_ok=True)
-    usd._read = read  # type: ignore[assignment]
+    mock.patch.object(usd, "_read", read).start()
     rng, seen = random.Random(options.seed), Counter[str]()
     for number in range(options.count):
         path = options.keep / f"{number}.usda"  # USD keeps layers by their path

@@ -228,7 +228,7 @@ def test_shapes_of_ones_own() -> None:
     v = np.array([0.1, 0.2, 0.3, 1.0, 0.0, 0.0])
     own = world(ground=Floor()).rollout(START, v, steps=50)
     np.testing.assert_allclose(own.q, world().rollout(START, v, steps=50).q, rtol=0.0, atol=1e-12)
-    with pytest.raises(NotImplementedError, match="Shape has no gap"):
+    with pytest.raises(InputError, match=r"Shape has no gap\(points\); define it"):
         simulation.Shape().gap(np.zeros(3))
 
 

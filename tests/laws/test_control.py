@@ -427,7 +427,8 @@ def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
         full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))
         tau, forces = sharing(q, full)
         dense_tau, dense_forces = sharing._dense(q, full)
-        J = controller.constraints.jacobian(q)  # type: ignore[union-attr]
+        assert controller.constraints is not None
+        J = controller.constraints.jacobian(q)
         limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
         assert_close(forces, dense_forces, limit)
         assert_close(tau, dense_tau, limit)

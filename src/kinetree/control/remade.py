@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 
@@ -13,9 +11,10 @@ class Remade:
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _engine = "native"
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.__init__ = _keeping(cls.__init__)  # type: ignore[method-assign]
+    def __new__(cls, *positional: Any, **named: Any) -> Any:
+        made = super().__new__(cls)
+        made._arguments = positional, named
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), *self._arguments, self._engine)
@@ -25,15 +24,6 @@ class Remade:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self
-
-
-def _keeping(init: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(init)
-    def keeping(self: Remade, *positional: Any, **named: Any) -> None:
-        init(self, *positional, **named)
-        self._arguments = positional, named
-
-    return keeping
 
 
 def _again(cls: type[Any], positional: tuple[Any, ...], named: dict[str, Any], engine: str) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 _LAYERS = (".usd", ".usda", ".usdc", ".usdz")
@@ -174,14 +175,12 @@ def _joint(prim: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(ImportError, ValueError):  # where there are no such limits
         import resource
 
         _MEMORY = 4 * 2**30
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError):  # where there are no such limits
-        resource = None  # type: ignore[assignment]
     answer: dict[str, Any]
     try:
         answer = {"stage": describe(sys.argv[1], sys.argv[2])}

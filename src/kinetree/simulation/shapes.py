@@ -40,7 +40,9 @@ class Shape:
         Shapes of your own override this; they are measured by Python code in each step.
         """
         if self.algorithm is None:
-            raise NotImplementedError(f"{type(self).__name__} has no gap(points)")
+            raise InputError(
+                f"{type(self).__name__} has no gap(points); define it, to return signed distances and outward normals"
+            )
         normals, heights = measured(self.algorithm, 1)(np.asarray(points)[..., None, :], self.numbers)
         return heights[..., 0, 2], normals[..., 0, :]
 
