@@ -1,6 +1,7 @@
 """The relations of [J11] between spatial operators, on trees of nodes of many dimensions and on robots.
 
-Printed relations are corrected where the paper's are misprints: (36), second form, and (37).
+Printed relations are corrected where the paper's are misprints: (36), second form, and (37). Relations between blocks,
+and the recursions, are in `test_operator_elements.py`.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -8,50 +9,20 @@ Printed relations are corrected where the paper's are misprints: (36), second fo
 from __future__ import annotations
 
 import pickle
-from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.model.singularity import require_invertible
 from kinetree.operators import Operator, Operators
+from tests.laws.operator_cases import CASES, abstract, case, of_robot
 from tests.tolerance import assert_close
-from tests.unit.dense_nodes import abstract_model
-from tests.unit.test_general_nodes import on_a_track
-
-CHAIN = ((-1, 5, 2), (0, 7, 1), (1, 4, 3), (2, 9, 2), (3, 6, 1))
-RIGID = kt.zoo.random_tree(3, kinds=("revolute", "prismatic"), seed=5).mechanism
 
 
-def abstract(seed: int, plan: Any = None, rigid: Any = None, engine: str = "reference") -> Operators:
-    """Operators of nodes of dimensions 2 to 9, weights singular and non-square, everything dependent on q."""
-    options = {} if plan is None else {"plan": plan}
-    mechanism = abstract_model(seed, rigid, moving=True, **options)
-    robot = SimpleNamespace(mechanism=mechanism, name="abstract")
-    q = np.random.default_rng(seed).normal(size=mechanism.nq)
-    return Operators(robot, q, {}, require_invertible, engine)
-
-
-def of_robot(robot: kt.Model, engine: str = "reference") -> Operators:
-    return robot.operators(robot.random_configuration(1), engine=engine)
-
-
-CASES = {
-    "abstract tree": lambda: abstract(0),
-    "abstract on rigid": lambda: abstract(1, rigid=RIGID),
-    "abstract chain": lambda: abstract(2, CHAIN),
-    "rigid tree": lambda: of_robot(kt.zoo.random_tree(4, seed=2)),
-    "node of a user": lambda: of_robot(on_a_track()),
-}
-
-
-@pytest.fixture(params=CASES, scope="module")
+@pytest.fixture(params=CASES)
 def o(request: Any) -> Operators:
-    made: Operators = CASES[request.param]()
-    return made
+    return case(request.param)
 
 
 def same(left: Operator, right: Operator, tolerance: float = 1e-9) -> None:
@@ -133,49 +104,10 @@ def test_lemma_11_factorisation_and_inverse(o: Operators) -> None:
     same(o.mass_inverse @ o.mass, o.I_dof, 1e-7)
 
 
-def test_corollary_6_1_determinant(o: Operators) -> None:
-    assert_close(np.linalg.slogdet(o.mass.dense())[1], np.linalg.slogdet(o.D.dense())[1], 1e-9)
-
-
 def test_equations_59_and_60_operational_space(o: Operators) -> None:
     B = np.random.default_rng(2).normal(size=(o.A.shape[0], 4))
     J_transposed = o.H @ o.A @ B
     assert_close(B.T @ (o.Omega @ B), J_transposed.T @ (o.mass_inverse @ J_transposed), 1e-7)
-
-
-def test_lemma_5_diagonal_blocks_of_omega(o: Operators) -> None:
-    """Y(k) = H D⁻¹ Hᵀ + ψᵀ Y(p) ψ, from base to tips."""
-    starts, parents = o._mechanism.m_starts, o._mechanism.parents
-    X, E_psi, omega = ((o.H.T @ o.D_inverse @ o.H).dense(), o.E_psi.dense(), o.Omega.dense())
-    found: list[Any] = []
-    for k, p in enumerate(parents):
-        own, block = slice(starts[k], starts[k + 1]), X
-        Y = block[own, own]
-        if p >= 0:
-            w = E_psi[starts[p] : starts[p + 1], own]
-            Y = Y + w.T @ found[p] @ w
-        found.append(Y)
-        assert_close(omega[own, own], Y, 1e-7, float(np.abs(omega).max()))
-
-
-@pytest.mark.parametrize(("plan", "holds"), [(CHAIN, True), (None, False)], ids=["chain", "tree"])
-def test_lemma_6_holds_on_chains_only(plan: Any, holds: bool) -> None:
-    o = abstract(4, plan)
-    omega, starts = o.Omega.dense(), o._mechanism.m_starts
-    Y = np.zeros_like(omega)
-    for start, stop in pairwise(starts):
-        Y[start:stop, start:stop] = omega[start:stop, start:stop]
-    strict = (o.psi - o.I).dense()
-    error = np.abs(omega - (Y + strict.T @ Y + Y @ strict)).max() / np.abs(omega).max()
-    assert (error < 1e-9) if holds else (error > 1e-4)
-
-
-def test_lemma_12_forward_dynamics() -> None:
-    robot = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=8)
-    rng = np.random.default_rng(0)
-    q, v, tau = robot.random_configuration(rng), rng.normal(size=robot.nv), rng.normal(size=robot.nv)
-    o = robot.operators(q)
-    assert_close(o.mass_inverse @ (tau - robot.bias_forces(q, v)), robot.forward_dynamics(q, v, tau), 1e-10)
 
 
 @pytest.mark.parametrize("engine", ["reference", "native"])
