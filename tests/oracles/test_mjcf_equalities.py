@@ -100,7 +100,7 @@ def test_compiled_models_can_be_embedded_too(robot: kt.Model) -> None:
         other = kt.from_mujoco(model, loops="embed")
     assert other.nv == robot.nv
     assert_close(other.neutral(), robot.neutral(), 1e-12)
-    with pytest.raises(InputError, match="loops='soft' is not known; choose one of 'embed', 'ignore'"):
+    with pytest.raises(InputError, match="loops='soft' is not known; choose one of 'embed', 'multipliers', 'ignore'"):
         kt.from_mujoco(model, loops="soft")
 
 
@@ -121,7 +121,37 @@ def test_what_cannot_be_embedded_is_refused() -> None:
         LoadError, match=":18: equality constraint '<tendon>' has no exact counterpart; delete it, or load"
     ):
         quiet(tendon, loops="embed")
-    with pytest.raises(InputError, match="loops='soft' is not known; choose one of 'embed', 'ignore'"):
+    with pytest.raises(InputError, match="loops='soft' is not known; choose one of 'embed', 'multipliers', 'ignore'"):
         kt.load(FILE, loops="soft")
     apart = FILE.replace('anchor=".9 0 0"', 'anchor="9 0 0"')
     assert quiet(apart, loops="embed").nv == quiet(FILE, loops="embed").nv  # anchors coincide at the reference
+
+
+def test_multipliers_agree_with_embedding_and_with_the_rows_of_mujoco(robot: kt.Model) -> None:
+    """Open tree and constraint forces: the same accelerations, and rows that span those of MuJoCo."""
+    tree = quiet(FILE, loops="multipliers")
+    assert tree.nv == 10
+    assert len(tree.equalities) == 4
+    rng, order = np.random.default_rng(5), robot.tree_order
+    q, v, forces = robot.neutral(), rng.normal(size=robot.nv), rng.normal(size=len(order))
+    a = robot.joint_accelerations(q, v, robot.forward_dynamics(q, v, robot.joint_forces(q, forces)))
+    names = [joint.name for joint in robot.joints]
+    _, into = tree.joint_indices(names)  # the joint that is held is not among them
+    state = np.zeros(tree.nq), np.zeros(tree.nv), np.zeros(tree.nv)
+    values = {**robot.q_to_dict(q), "held": 0.7}
+    state[0][:] = tree.q_from_dict(values)
+    for array, given in zip(state[1:], (robot.joint_rates(q, v), forces), strict=True):
+        array[into] = given
+    found = tree.constrained_dynamics(*state, tree.equalities)
+    assert_close(found.acceleration[into], a, 1e-10)
+    assert abs(found.acceleration[tree.joint("held").v_slice]) < 1e-12
+    held = tree.constraints(tree.equalities)
+    assert np.abs(held.error(state[0])).max() < 1e-12
+    model = mujoco.MjModel.from_xml_string(FILE)
+    data = at(robot, model, q, robot.joint_rates(q, v))
+    theirs = data.efc_J.reshape(data.nefc, model.nv)[: data.ne]
+    columns = [model.joint(joint.name).dofadr[0] for joint in tree.joints]
+    ours, theirs = held.jacobian(state[0]), theirs[:, columns]
+    both = np.concatenate([ours, theirs])
+    ranks = [np.linalg.matrix_rank(rows, 1e-9) for rows in (ours, theirs, both)]
+    assert ranks[0] == ranks[1] == ranks[2] == tree.nv - robot.nv

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.constraints import Constraints, Weld
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.tasks import RelativeTask
 from kinetree.spatial.value import Array
@@ -24,11 +24,11 @@ def presses(
         if constraints is None or tree not in objects:
             raise InputError(f"squeeze: {name!r} is no frame of an object without motors that constraints hold")
         frames, parts, signs, axes = [], [], [], []
-        for one, part in zip(constraints.constraints, constraints.slices, strict=True):
-            first, second = ends(one)
+        for one, task, part in zip(constraints.constraints, constraints.tasks.tasks, constraints.slices, strict=True):
+            first, second = ends(task)
             if "world" in (first, second) or (tree_of(robot, first) == tree) == (tree_of(robot, second) == tree):
                 continue
-            rows = [part.start + i for i, row in enumerate(one.rows) if row in (3, 4, 5)]
+            rows = [part.start + i for i, row in enumerate(task.rows) if row in (3, 4, 5)]
             if len(rows) != 3:
                 raise InputError(f"squeeze: the {one} does not hold all three directions, so it cannot press")
             # the force acts on `first`, in the axes of `second`; the object is to be pressed inwards
@@ -76,11 +76,11 @@ def objects(robot: Model, driven: Array) -> set[str]:
     return {root for root, any_ in motors.items() if not any_}
 
 
-def ends(constraint: Any) -> tuple[str, str]:
+def ends(task: Any) -> tuple[str, str]:
     """The frame on which the force acts, and the one on which its reaction acts."""
-    if isinstance(constraint, RelativeTask):
-        return constraint.frame_b, constraint.frame_a
-    return constraint.frame, constraint.other if isinstance(constraint, Weld) else "world"
+    if isinstance(task, RelativeTask):
+        return task.frame_b, task.frame_a
+    return task.frame, "world"
 
 
 def driven_columns(robot: Model, undriven: Any) -> Array:

@@ -34,7 +34,7 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import composed, solved, spectrum
 from kinetree.operational_space.task_function import TaskFunction
-from kinetree.operational_space.tasks import RelativeTask
+from kinetree.operational_space.tasks import RelativeTask, chosen_rows
 from kinetree.spatial.value import Array
 
 #: Lever arm that relates moments to forces [m].
@@ -67,10 +67,11 @@ class Sharing:
         self._grasps: list[int] = []
         self._supports: list[int] = []
         if constraints is not None:
-            for one, part in zip(constraints.constraints, constraints.slices, strict=True):
-                touched = any(tree_of(robot, name) in self._objects for name in ends(one))
+            tasks = constraints.tasks.tasks
+            for task, part in zip(tasks, constraints.slices, strict=True):
+                touched = any(tree_of(robot, name) in self._objects for name in ends(task))
                 (self._grasps if touched else self._supports).extend(range(part.start, part.stop))
-            components = [row for task in constraints.tasks.tasks for row in task.rows]
+            components = [row for task in tasks for row in chosen_rows(task, task.rows)]
             moments = np.array([components[i] < 3 for i in self._grasps], dtype=bool)
             self._Q = np.where(moments, 1.0 / _ARM**2, 1.0)
         effort = robot.effort_limits[self._motors]

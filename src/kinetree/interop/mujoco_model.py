@@ -15,6 +15,7 @@ from kinetree.interop.mujoco_equalities import add_equalities, start
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.body import Frame
 from kinetree.model.builder import Builder
+from kinetree.model.coupling import LinearCoupling
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
 from kinetree.model.placement import pose
@@ -43,7 +44,8 @@ def from_mujoco(model: Any, *, loops: str = "ignore") -> Model:
     Args:
         model: A `mujoco.MjModel`. It is copied, so it may be changed afterwards.
         loops: "embed" turns active equality constraints into exact couplings and loops, closed near the first keyframe
-            or `qpos0`; "ignore" leaves them out.
+            or `qpos0`; "multipliers" keeps the open tree, and makes them exact constraints, `robot.equalities`, for
+            `constrained_dynamics` and `Simulator`; "ignore" leaves them out.
 
     Raises:
         InputError: If it is not a `mujoco.MjModel`.
@@ -89,7 +91,7 @@ class Unmodelled:
 
 
 #: What can become of equality constraints.
-LOOPS = ("embed", "ignore")
+LOOPS = ("embed", "multipliers", "ignore")
 
 
 def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = "ignore") -> tuple[Model, list[str]]:
@@ -123,7 +125,12 @@ def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = 
         if loops == "ignore" or not model.neq:
             return builder.build(), _notes(model, names, unmodelled)
         count, held = add_equalities(builder, model, names)
-        robot = builder.build(near=start(model, names))
+        if loops == "multipliers":
+            for joint, position in held.items():
+                builder.add_coupling(LinearCoupling((joint,), np.ones(1), position))
+            robot, held = builder.build(loops="multipliers"), {}
+        else:
+            robot = builder.build(near=start(model, names))
         notes = _notes(model, names, replace(unmodelled, equalities=unmodelled.equalities - count))
         notes.append(f"slack of equality constraints, which hold exactly here ({count})")
         return robot.reduced(held) if held else robot, notes

@@ -42,7 +42,8 @@ def load(
             q and v. "independent" gives them coordinates of their own; "lock" fixes them at the position that follows
             from the neutral or locked position of the joints they mimic.
         loops: What becomes of MuJoCo's equality constraints: "embed" makes them exact, as couplings and closed loops,
-            which start from the file's first keyframe; "ignore" leaves them out.
+            which start from the file's first keyframe; "multipliers" keeps the open tree, and makes them constraints,
+            `robot.equalities`, for `constrained_dynamics` and `Simulator`; "ignore" leaves them out.
         lock: Joints to fix, by name, with their configurations.
         joint_order: Names of moving joints in the desired order of their coordinates. Coordinates are ordered depth
             first, so only whole branches can be reordered; an order that would split a branch is refused

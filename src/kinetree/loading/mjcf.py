@@ -41,8 +41,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
         options: The options of `load`. There are no mimic joints.
         findings: Collects what Kinetree does not model.
     """
-    embed = options.loops == "embed"
-    reduction = Reduction(source, Directory(source, options.directory), findings, equalities=embed)
+    reduction = Reduction(source, Directory(source, options.directory), findings, equalities=options.loops != "ignore")
     try:
         model, notes = converted(compiled(reduction, findings), reduction.unmodelled, loops=options.loops)
     except LoadError:
@@ -111,7 +110,7 @@ def _joints(model: Model) -> list[Joint]:
 def _remade(model: Model, name: str, bodies: Sequence[Body], joints: Sequence[Joint]) -> Model:
     """The model with other bodies and joints."""
     given = name, model.gravity, bodies, joints, model.extra_frames
-    return Model(*given, model.joint_constraints, model.independent, model.near)
+    return Model(*given, model.joint_constraints, model.independent, model.near, model.equalities)
 
 
 def _based(joint: Joint, kind: str, name: str) -> Joint:

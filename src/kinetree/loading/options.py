@@ -15,7 +15,7 @@ from kinetree.errors import InputError
 #: Values of `load(mimic=…)`.
 MIMIC = ("couple", "independent", "lock")
 #: Values of `load(loops=…)`.
-LOOPS = ("embed", "ignore")
+LOOPS = ("embed", "multipliers", "ignore")
 
 
 @dataclass(frozen=True)

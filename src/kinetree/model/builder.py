@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.errors import ModelError, ModelWarning, UnknownNameError
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Body, Frame
 from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.flexible import FlexibleBody
@@ -365,6 +365,11 @@ class Builder:
         self._loops.append(loop)
         return self
 
+    def add_coupling(self, coupling: Coupling) -> Builder:
+        """Internal: add a coupling from a file; one of a single joint holds it, and needs `loops="multipliers"`."""
+        self._couplings.append(coupling)
+        return self
+
     def _placed(self, loop: Loop) -> Loop:
         """A loop between bodies, from one between frames."""
         ends = []
@@ -436,12 +441,15 @@ class Builder:
         names = tuple(self._named_joint(name, f"the coupling {coupling}").name for name in coupling.joints)
         return replace(coupling, joints=names)
 
-    def build(self, near: Mapping[str, Any] | None = None) -> Model:
+    def build(self, near: Mapping[str, Any] | None = None, *, loops: str = "embed") -> Model:
         """Create the model, numbered depth first, siblings in the order in which they were added.
 
         Args:
             near: Coordinates of joints, by name, near which loops are closed; others start at zero. The result is
                 `neutral()`.
+            loops: "embed" builds couplings and loops into the coordinates: v has the independent velocities only.
+                "multipliers" gives every joint its own coordinates, and keeps couplings and loops in `equalities`, as
+                constraints for `constrained_dynamics` and `Simulator`.
 
         Raises:
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
@@ -459,7 +467,12 @@ class Builder:
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
         start = [self._near(name, values) for name, values in (near or {}).items()]
         frames = tuple(self._frames.values())
-        return Model(self.name, self.gravity, bodies, joints, frames, constraints, independent, start)
+        given = self.name, self.gravity, bodies, joints, frames
+        if loops == "multipliers":
+            return Model(*given, equalities=constraints)
+        if loops != "embed":
+            raise InputError(f'loops={loops!r} is not known; choose "embed" or "multipliers"')
+        return Model(*given, constraints, independent, start)
 
     def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
         joint = self._named_joint(name, "build(near=…)")

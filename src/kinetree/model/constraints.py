@@ -1,4 +1,4 @@
-"""Constrained dynamics: frames welded to the world or to each other, and task rows that are held fixed.
+"""Constrained dynamics: frames welded to the world or to each other, task rows that are held, couplings and loops.
 
 Rows J v = 0 of contacts, grasps and loop closures are enforced by forces λ along them:
 
@@ -14,26 +14,38 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
     q ← q ⊕ (−J̄ φ)               v ← v − J̄ J v                                                  (3)
 
 φ is the error: rotation vector and displacement of the held pose, in the axes of the rows.
+
+If all rows are components of motions of frames, one kernel solves (2). With rows of joints, distances or hinges among
+them, J, J̇v and M⁻¹ come from kernels, and (2) is solved in NumPy.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from kinetree.engines import arguments
+from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
+from kinetree.model.constraint_rows import DistanceRow, Rows, RowSet, loop_task, placed, row_set
+from kinetree.model.coupling import FunctionCoupling, LinearCoupling, PolynomialCoupling
+from kinetree.model.loop import Loop
+from kinetree.operational_space import singular
+from kinetree.operational_space.core import Core
 from kinetree.operational_space.law import Law
+from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.products import product, times
-from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, chosen_rows
+from kinetree.operational_space.tasks import CenterOfMassTask, LoopTask, RelativeTask, Task, chosen_rows
 from kinetree.spatial.value import Array
 
 #: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
 REDUNDANT = 1e-10
+_AXES = "local_world_aligned"
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,37 @@ class Weld:
         return RelativeTask(self.other, self.frame, self.rows)
 
 
+@dataclass(frozen=True)
+class Distance:
+    """The distance between the origins of two frames: a rod without mass, a taut rope.
+
+    Attributes:
+        frame: Name of the first frame.
+        other: Name of the second one.
+        length: Their distance [m]; None for that at the configuration `at` of the constraints.
+    """
+
+    frame: str
+    other: str
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.frame, self.other):
+            if not isinstance(name, str):
+                raise InputError(f"a Distance takes names of frames, got {type(name).__name__}")
+        if self.length is not None and not (isinstance(self.length, (int, float)) and 0.0 < self.length < np.inf):
+            raise InputError(f"{self}: length is positive [m]; got {self.length!r}")
+
+    def __str__(self) -> str:
+        return f"distance between frames {self.frame!r} and {self.other!r}"
+
+
+#: Constraints that are no rows of tasks, and say themselves what they hold.
+_Own = Loop | LinearCoupling | PolynomialCoupling | FunctionCoupling
+_OWN = (Loop, LinearCoupling, PolynomialCoupling, FunctionCoupling)
+_Read = Weld | Task | RelativeTask | Distance | _Own
 #: Anything accepted as a constraint. A frame name means a weld to the world.
-AnyConstraint = str | Weld | Task | RelativeTask
+AnyConstraint = str | _Read
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -97,32 +138,44 @@ class Constraints:
         names: Name of each in results: the welded frame, or a description of the task.
         slices: The rows of each constraint.
         rows: Number of rows, c.
-        tasks: The rows as `robot.tasks`.
     """
 
     def __init__(self, robot: Any, constraints: Iterable[AnyConstraint], at: Any = None) -> None:
         self.robot = robot
         self.constraints = read_constraints(constraints)
-        held = [one.task if isinstance(one, Weld) else one for one in self.constraints]
-        self.tasks = robot.tasks(held, reference="local_world_aligned", singular="truncated", cut=REDUNDANT)
+        at = None if at is None else _configuration(robot, at)
+        sets = [_row_set(robot, one, at) for one in self.constraints]
+        held = [_task(one) for one, other in zip(self.constraints, sets, strict=True) if other is None]
+        self._tasks: Tasks | None = (
+            robot.tasks(held, reference=_AXES, singular="truncated", cut=REDUNDANT) if held else None
+        )
         self.names = _names(self.constraints)
-        stops = np.cumsum([len(task.rows) for task in held]).tolist()
-        self.slices = tuple(slice(stop - len(task.rows), stop) for stop, task in zip(stops, held, strict=True))
+        lengths = iter([len(task.rows) for task in held])
+        stops = np.cumsum([next(lengths) if one is None else one.count for one in sets]).tolist()
+        self.slices = tuple(map(slice, [0, *stops[:-1]], stops))
         self.rows = int(stops[-1])
-        self.law = Law(self.tasks.core.recursions, np.full(self.rows, REDUNDANT * self.rows), self._solve)
-        self._ends = [_ends(one) for one in held]
-        self._at = None if at is None else self._held(_configuration(robot, at))
-        self._target = np.tile(np.eye(4), (self.law.sites(), 1, 1)) if self._at is None else self._at
-        self._rest = np.zeros((self.rows, 2))
-        self._stiff = np.tile([1.0, 0.0], (self.rows, 1))  # gains for which b is −φ
+        self._others = [(part, one) for part, one in zip(self.slices, sets, strict=True) if one is not None]
+        parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
+        self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
+        #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
+        self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
+        rows = len(self._of_tasks)
+        self._rest = np.zeros((rows, 2))
+        self._stiff = np.tile([1.0, 0.0], (rows, 1))  # gains for which b is −φ
+        if self._tasks is not None:
+            self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
+            self._target = _held(robot, held, at)
 
     def __repr__(self) -> str:
         return f"<{len(self.constraints)} constraints of {self.robot.name}: {self.rows} rows>"
 
     def jacobian(self, q: Any) -> Array:
         """J, (…, c, nv)."""
-        result: Array = self.tasks.jacobian(q)
-        return result
+        if self._tasks is not None and not self._others:
+            result: Array = self._tasks.jacobian(q)
+            return result
+        q = arguments.numbers("constraints", "q", q)
+        return self._at(q, np.zeros((*q.shape[:-1], self.robot.nv)), False).J
 
     def forward_dynamics(
         self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
@@ -139,13 +192,15 @@ class Constraints:
         """
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
+        if stabilization is not None:
+            self._require_at()
+        if self._others:
+            return self._constrained(q, v, free, wanted, stabilization)
         feed = self._rest
         if wanted is not None:
             feed = np.zeros((*np.shape(wanted), 2))
             feed[..., 1] = wanted
         gains = self._rest if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-        if stabilization is not None:
-            self._require_at()
         motion = self.law(q, v, free, self._target, feed, gains)
         return ConstrainedDynamics(self.robot.forward_dynamics(q, v, motion.tau), motion.force)
 
@@ -159,6 +214,8 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("error", q=q)
+        if self._others:
+            return self._at(*self._states(q)).error
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
 
@@ -174,6 +231,11 @@ class Constraints:
         _refuse_lazy("project", q=q, v=v)
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
+            if self._others:
+                with standard_arithmetic():
+                    found = self._at(*self._states(q))
+                    q = robot.integrate(q, self._moved(q, found.J, -found.error)[0])
+                continue
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
         return q, self.project_velocity(q, v)
@@ -181,18 +243,109 @@ class Constraints:
     def project_velocity(self, q: Any, v: Any) -> Array:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
+        if self._others:
+            q, v = self._states(q, v)
+            J = self._at(q, v, False).J
+            with standard_arithmetic():
+                projected: Array = v + self._moved(q, J, -times(J, v))[0]
+            return projected
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)
         return result
 
     def _solve(self, A: Array, residual: Array) -> tuple[Array, Array]:
-        core = self.tasks.core
+        core = self._core
         of = core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
         return times(core.inertia(of, None), residual), of.values.min(axis=-1) / REDUNDANT
 
+    @property
+    def tasks(self) -> Tasks:
+        """The rows as `robot.tasks`.
+
+        Raises:
+            InputError: Some of them are rows of joints, distances or hinges, which are no components of the motion of a
+                frame.
+        """
+        if self._tasks is None or self._others:
+            one = next(
+                one for one, part in zip(self.constraints, self.slices, strict=True) if part == self._others[0][0]
+            )
+            raise InputError(
+                f"{one} is no component of the motion of a frame; build it into the model, with couple(), distance() "
+                'or hinge() of a Builder, or load with loops="embed"'
+            )
+        return self._tasks
+
+    @property
+    def _core(self) -> Core:
+        return cast(Tasks, self._tasks).core
+
+    def _states(self, q: Any, v: Any = None) -> tuple[Array, Array]:
+        """States with the same leading axes; at rest if there is no velocity."""
+        names, sizes = ("q", "v"), (self.robot.nq, self.robot.nv)
+        arrays = [arguments.numbers("constraints", name, x) for name, x in zip(names, (q, 0.0 if v is None else v))]
+        if v is None:
+            arrays[1] = np.zeros((*arrays[0].shape[:-1], self.robot.nv))
+        for name, array, size in zip(names, arrays, sizes, strict=True):
+            arguments.require_shape(f"constraints: {name}", array.shape, (size,))
+        batch = arguments.common_batch("constraints", names, [array.shape[:-1] for array in arrays])
+        q, v = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
+        return q, v
+
+    def _at(self, q: Array, v: Array, errors: bool = True) -> Rows:
+        """All rows at states with the same leading axes; errors of tasks are zero unless they are needed."""
+        batch = q.shape[:-1]
+        J, drift, error = (np.zeros((*batch, self.rows, *more)) for more in ((self.robot.nv,), (), ()))
+        with standard_arithmetic():
+            if self._tasks is not None:
+                of = self._of_tasks
+                J[..., of, :], drift[..., of] = self._tasks.jacobian(q), self._tasks.jacobian_dot_v(q, v)
+                if errors:
+                    still = np.zeros(self.robot.nv)
+                    found, _ = self._core.recursions.residual(q, still, self._target, self._rest, self._stiff)
+                    error[..., of] = -found
+            for part, one in self._others:
+                J[..., part, :], drift[..., part], error[..., part] = one(q, v)
+        return Rows(J, drift, error)
+
+    def _constrained(self, q: Any, v: Any, free: Array, wanted: Any, stabilization: Any) -> ConstrainedDynamics:
+        """Solve (2) with rows that are not those of tasks."""
+        batch = free.shape[:-1]
+        q, v = (np.broadcast_to(np.asarray(x, dtype=float), (*batch, np.shape(x)[-1])) for x in (q, v))
+        found = self._at(q, v, stabilization is not None)
+        with standard_arithmetic():
+            lacking = -found.drift - times(found.J, free)
+            if wanted is not None:
+                lacking = lacking + wanted
+            if stabilization is not None:
+                kp, kd = np.moveaxis(np.broadcast_to(stabilization, (self.rows, 2)), -1, 0)
+                lacking = lacking - kp * found.error - kd * times(found.J, v)
+            moved, force = self._moved(q, found.J, lacking)
+            return ConstrainedDynamics(free + moved, force)
+
+    def _moved(self, q: Array, J: Array, residual: Array) -> tuple[Array, Array]:
+        """M⁻¹Jᵀλ and λ with Λ⁻¹ λ = residual."""
+        response = product(self.robot.mass_matrix_inverse(q), np.swapaxes(J, -1, -2))
+        A = product(J, response)
+        of = singular.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), *self._weights)
+        force = times(singular.inverted(of, "truncated", REDUNDANT), residual)
+        return times(response, force), force
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Means and reach of all rows, as `kinetree.operational_space.singular` defines them."""
+        groups, reach = np.zeros(self.rows, dtype=int), np.zeros(self.rows)
+        for i, (part, one) in enumerate(self._others):
+            own, reach[part] = one.scale
+            groups[part] = own + 2 * (i + 1 + self.rows)  # apart from those of other constraints
+        if self._tasks is not None:
+            of = self._core.recursions
+            groups[self._of_tasks], reach[self._of_tasks] = of.groups, of.reach
+        return singular.means(groups), np.where(np.isfinite(reach), reach, 0.0)
+
     def _require_at(self) -> None:
-        if self._at is None:
+        if not self.holds:
             raise InputError("these constraints know no pose to hold: make them with robot.constraints(…, at=q)")
 
     @property
@@ -204,16 +357,44 @@ class Constraints:
         """Split values of all rows, (…, c), by constraint name."""
         return {name: rows[..., part] for name, part in zip(self.names, self.slices, strict=True)}
 
-    def _held(self, q: Array) -> Array:
-        """The poses that are held, as targets of the law, (m, 4, 4)."""
-        found = []
-        for frame, other, offset in self._ends:
-            T = product(self.robot.pose(q, frame), offset)
+
+def _held(robot: Any, tasks: Sequence[Task | RelativeTask], q: Array | None) -> Array:
+    """The poses that are held, as targets of the law, (m, 4, 4); identities if they are unknown."""
+    found = []
+    for task in tasks:
+        frame, other, offset = _ends(task)
+        T = np.eye(4)
+        if q is not None and not isinstance(task, LoopTask):
+            T = product(robot.pose(q, frame), offset)
             if other != "world":
-                T = product(_inverse(self.robot.pose(q, other)), T)
-                found.append(np.eye(4))
-            found.append(T)
-        return np.array(found)
+                T = product(_inverse(robot.pose(q, other)), T)
+        if isinstance(task, RelativeTask):
+            found.append(np.eye(4))
+        found.append(T)
+    return np.array(found)
+
+
+def _task(one: Any) -> Task | RelativeTask:
+    """The rows of a constraint between frames."""
+    if isinstance(one, Weld):
+        return one.task
+    if isinstance(one, Loop):
+        rows = (3, 4, 5) if one.kind == "connect" else (0, 1, 2, 3, 4, 5)
+        return loop_task(one, rows, one.first, one.second)
+    return cast(Task | RelativeTask, one)
+
+
+def _row_set(robot: Any, one: Any, at: Array | None) -> RowSet | None:
+    """The rows of a constraint, unless they are those of a task."""
+    if isinstance(one, Distance):
+        length, zero = one.length, np.zeros(3)
+        if length is None and at is None:
+            raise InputError(f"{one}: give its length, or the configuration whose distance is held, at=q")
+        if length is None:
+            apart = placed(robot.pose(at, one.other), zero) - placed(robot.pose(at, one.frame), zero)
+            length = math.sqrt(sum(x * x for x in apart.tolist()))
+        return DistanceRow(robot, (one.frame, one.other), (zero, zero), length, str(one))
+    return row_set(robot, one) if isinstance(one, _OWN) else None
 
 
 def constrained_dynamics(
@@ -236,7 +417,7 @@ class _Constrained:
     """`Model.constrained_dynamics` for given constraints, as a function that can be pickled."""
 
     robot: Any
-    constraints: tuple[Weld | Task | RelativeTask, ...]
+    constraints: tuple[_Read, ...]
     name: ClassVar[str] = "constrained_dynamics"
 
     def __call__(self, **given: Any) -> ConstrainedDynamics:
@@ -244,13 +425,13 @@ class _Constrained:
 
 
 @lru_cache(maxsize=32)
-def _kept(robot: Any, constraints: tuple[Weld | Task | RelativeTask, ...]) -> Constraints:
+def _kept(robot: Any, constraints: tuple[_Read, ...]) -> Constraints:
     return Constraints(robot, constraints)
 
 
-def read_constraints(given: Any) -> tuple[Weld | Task | RelativeTask, ...]:
+def read_constraints(given: Any) -> tuple[_Read, ...]:
     """Normalise the user's constraints."""
-    if isinstance(given, (str, Weld, Task, RelativeTask)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, Weld, Task, RelativeTask, Distance, *_OWN)) or not isinstance(given, Iterable):
         raise InputError("constraints is a sequence of Weld, names of frames and tasks; for one of them write [it]")
     if isinstance(given, (set, frozenset)):
         raise InputError("constraints is a set, which has no order, but rows have one; pass a list")
@@ -258,17 +439,26 @@ def read_constraints(given: Any) -> tuple[Weld | Task | RelativeTask, ...]:
     if not found:
         raise InputError("constraints is empty; use forward_dynamics")
     for one in found:
-        if isinstance(one, CenterOfMassTask) or not isinstance(one, (Weld, Task, RelativeTask)):
+        if isinstance(one, CenterOfMassTask) or not isinstance(one, (Weld, Task, RelativeTask, Distance, *_OWN)):
             raise InputError(
-                f"constraints holds Weld, Task, RelativeTask and names of frames; got {type(one).__name__}"
+                "constraints holds Weld, Distance, Task, RelativeTask, couplings, loops and names of frames; got "
+                f"{type(one).__name__}"
             )
     return found
 
 
-def _names(constraints: Sequence[Weld | Task | RelativeTask]) -> tuple[str, ...]:
-    """The welded frame, if that distinguishes the constraints; otherwise a full description."""
-    short = [one.frame_b if isinstance(one, RelativeTask) else one.frame for one in constraints]
+def _names(constraints: Sequence[_Read]) -> tuple[str, ...]:
+    """The welded frame or the loop's name, if that distinguishes the constraints; otherwise a full description."""
+    short = [_short(one) for one in constraints]
     return tuple(name if short.count(name) == 1 else str(one) for name, one in zip(short, constraints, strict=True))
+
+
+def _short(one: _Read) -> str:
+    if isinstance(one, RelativeTask):
+        return one.frame_b
+    if isinstance(one, Loop):
+        return one.name
+    return one.frame if isinstance(one, (Weld, Task)) else str(one)
 
 
 def _ends(task: Task | RelativeTask) -> tuple[str, str, Array]:

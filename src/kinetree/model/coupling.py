@@ -29,6 +29,11 @@ class LinearCoupling(Record):
     offset: float = 0.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "joints", tuple(self.joints))
+        if np.shape(self.coefficients) != (len(self.joints),):
+            raise InputError(
+                f"a coupling of {', '.join(self.joints)} has one coefficient for each; got {self.coefficients!r}"
+            )
         object.__setattr__(self, "coefficients", frozen(self.coefficients, (len(self.joints),)))
 
     def expressed(self) -> Follows:
@@ -38,6 +43,8 @@ class LinearCoupling(Record):
         return Follows.linearly(slopes, self.offset / own)
 
     def __str__(self) -> str:
+        if len(self.joints) == 1:
+            return f"{self.joints[0]} = {self.offset / self.coefficients[0]:g}"
         first, *others = (f"{c:g}·{joint}" for joint, c in zip(self.joints, self.coefficients, strict=True))
         if self.coefficients[0] == 1.0:
             terms = [f"{-c:g}·{joint}" for joint, c in zip(self.joints[1:], self.coefficients[1:], strict=True)]

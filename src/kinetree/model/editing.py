@@ -149,6 +149,7 @@ def _variant(
         robot.joint_constraints,
         robot.independent,
         robot.near,
+        robot.equalities,
     )
 
 

@@ -16,7 +16,7 @@ from kinetree.model.assembly import assemble, displaced
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import clustered
 from kinetree.model.coordinates import Coordinates, numbers
-from kinetree.model.coupling import Coupling, reduced_couplings
+from kinetree.model.coupling import Coupling, LinearCoupling, reduced_couplings
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
@@ -44,6 +44,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         joint_constraints: Couplings between joints, and loops.
         independent: Rates of joints that do not follow others, as far as there was a choice.
         near: Coordinates of joints with closed loops.
+        equalities: Couplings and loops that the model does not embed: constraints for `constrained_dynamics`.
         mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
         clusters: Internal. Bodies whose joints depend on each other.
         sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
@@ -58,6 +59,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     joint_constraints: tuple[Constraint, ...]
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
+    equalities: tuple[Constraint, ...]
     mechanism: Mechanism
     sites: tuple[Site, ...]
     clusters: tuple[Cluster, ...]
@@ -75,6 +77,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         constraints: Sequence[Constraint] = (),
         independent: Sequence[Rate] = (),
         near: Sequence[tuple[str, tuple[float, ...]]] = (),
+        equalities: Sequence[Constraint] = (),
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -87,6 +90,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             constraints: Couplings between joints, and loops.
             independent: Rates of joints that must not follow others.
             near: Coordinates of joints near which loops are closed.
+            equalities: Couplings and loops that are not embedded.
         """
         given = {joint.child: joint for joint in joints}
         clusters, closed = clustered(bodies, given, constraints, independent, dict(near))
@@ -124,6 +128,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             # with what was chosen here, so that variants of this model have the same velocities and the same neutral q
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
             near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.q.items()}}.items()),
+            equalities=tuple(equalities),
             mechanism=mechanism,
             sites=sites,
             clusters=found,
@@ -136,7 +141,7 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def _definition(self) -> tuple[Any, ...]:
         own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
-        return *own, self.joint_constraints, self.independent, self.near
+        return *own, self.joint_constraints, self.independent, self.near, self.equalities
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -150,7 +155,7 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model, (*parts, self.joint_constraints, self.independent, self.near)
+        return Model, (*parts, self.joint_constraints, self.independent, self.near, self.equalities)
 
     def __copy__(self) -> Model:
         return self
@@ -331,12 +336,13 @@ class Model(Dynamics, Operational, Loops, Editing):
         return np.array(iq, dtype=np.intp), np.array(iv, dtype=np.intp)
 
     def _opened(self) -> Model:
-        """The same bodies without constraints."""
-        return Model(self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames)
+        """The same bodies without embedded constraints."""
+        parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
+        return Model(*parts, equalities=self.equalities)
 
     def _with_independent(self, rates: Sequence[Rate]) -> Model:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model(*parts, self.joint_constraints, rates, self.near)
+        return Model(*parts, self.joint_constraints, rates, self.near, self.equalities)
 
     # -- other models -------------------------------------------------------------------------------------------------
 
@@ -363,10 +369,13 @@ class Model(Dynamics, Operational, Loops, Editing):
                 if loop is not None and joint.name in lock and joint.child in cluster.bodies:
                     raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
         couplings, lock = reduced_couplings(self.couplings, lock)
+        equal, held = reduced_couplings([one for one in self.equalities if not isinstance(one, Loop)], lock)
+        ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
         joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
         constraints = [*couplings, *(one for one in self.joint_constraints if isinstance(one, Loop))]
         kept = [rate for rate in self.independent if rate[0] not in lock]
-        return Model(self.name, self.gravity, self.bodies, joints, self.extra_frames, constraints, kept, self.near)
+        given = self.name, self.gravity, self.bodies, joints, self.extra_frames, constraints, kept, self.near
+        return Model(*given, [*equal, *ties, *(one for one in self.equalities if isinstance(one, Loop))])
 
     def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.

@@ -138,8 +138,9 @@ class Operational:
         """Constraints prepared for hot loops: constrained accelerations and forces, constraint error, projection.
 
         Args:
-            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held fixed.
-            at: Configuration, (nq,), whose poses are held; without it, only motions are constrained.
+            constraints: `Weld`, `Distance`, names of frames (welded to the world), tasks whose rows are held fixed,
+                couplings and loops, such as `robot.equalities`.
+            at: Configuration, (nq,), whose poses are held; without it, only motions of frames are constrained.
         """
         return Constraints(self, constraints, at)
 
@@ -155,7 +156,8 @@ class Operational:
             q: Configuration, (…, nq).
             v: Joint velocities that satisfy the constraints, (…, nv).
             tau: Joint forces, (…, nv) [N m or N].
-            constraints: `Weld`, names of frames (welded to the world), and tasks whose rows are held fixed.
+            constraints: `Weld`, `Distance`, names of frames (welded to the world), tasks whose rows are held fixed,
+                couplings and loops, such as `robot.equalities`.
             f_ext: External forces on frames, as for `forward_dynamics`.
 
         Returns:

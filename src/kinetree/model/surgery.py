@@ -35,6 +35,7 @@ class Parts(Protocol):
         constraints: Sequence[Constraint],
         independent: Sequence[Rate],
         near: Sequence[tuple[str, tuple[float, ...]]],
+        equalities: Sequence[Constraint],
     ) -> None: ...
 
     name: str
@@ -46,6 +47,7 @@ class Parts(Protocol):
     joint_constraints: tuple[Constraint, ...]
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
+    equalities: tuple[Constraint, ...]
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -109,6 +111,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
         ],
         [*robot.independent, *((prefix + name, component) for name, component in other.independent)],
         [*robot.near, *((prefix + name, values) for name, values in other.near)],
+        [*robot.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
     )
 
 
@@ -150,7 +153,8 @@ def subtree(robot: _Model, body: str) -> _Model:
     frames = [one for one in robot.extra_frames if one.body in kept]
     names = {joint.name for joint in joints}
     constraints = [one for one in robot.joint_constraints if _touches(one, names, kept)]
-    for constraint in constraints:
+    equalities = [one for one in robot.equalities if _touches(one, names, kept)]
+    for constraint in (*constraints, *equalities):
         whole = names.issuperset(constraint.joints) if not isinstance(constraint, Loop) else kept.issuperset(
             constraint.bodies
         )  # fmt: skip
@@ -161,7 +165,7 @@ def subtree(robot: _Model, body: str) -> _Model:
             raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
     independent = [rate for rate in robot.independent if rate[0] in names]
     near = [one for one in robot.near if one[0] in names]
-    return type(robot)(body, robot.gravity, bodies, joints, frames, constraints, independent, near)
+    return type(robot)(body, robot.gravity, bodies, joints, frames, constraints, independent, near, equalities)
 
 
 def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
@@ -170,8 +174,8 @@ def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool
     return bool(joints.intersection(constraint.joints))
 
 
-def _constrained(robot: Parts) -> tuple[Any, Any, Any]:
-    return robot.joint_constraints, robot.independent, robot.near
+def _constrained(robot: Parts) -> tuple[Any, Any, Any, Any]:
+    return robot.joint_constraints, robot.independent, robot.near, robot.equalities
 
 
 def _renamed(

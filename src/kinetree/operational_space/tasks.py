@@ -73,6 +73,21 @@ class RelativeTask:
 
 
 @dataclass(frozen=True)
+class LoopTask(RelativeTask):
+    """Internal. A relative task of frames that are placed on the named ones, for a loop that has a name of its own.
+
+    Attributes:
+        name: Name of the loop.
+        placement_a: The first 12 numbers of the pose of the reference frame in `frame_a`.
+        placement_b: The same for the moving frame in `frame_b`.
+    """
+
+    name: str = ""
+    placement_a: tuple[float, ...] = ()
+    placement_b: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class CenterOfMassTask:
     """The velocity of the centre of mass of all moving bodies, in world axes.
 
@@ -159,11 +174,19 @@ def sites_of(task: AnyTask, find: Callable[[str], Site]) -> tuple[Site, ...]:
         near, far = (find(frame) for frame in (task.frame_a, task.frame_b))
         if near.node == far.node:
             raise InputError(f"{task}: they are fixed to the same body, so neither moves relative to the other")
+        if isinstance(task, LoopTask):
+            near, far = _placed(near, task.placement_a), _placed(far, task.placement_b)
         return replace(near, rows=rows, part="near"), replace(far, rows=rows, part="far")
     site = find(task.frame)
     place = Transform(site.placement)
     moved = Transform.of(place.E, place.r + place.E.T @ np.array(task.offset))
     return (Site(site.name, site.node, moved.data, rows),)
+
+
+def _placed(site: Site, pose: tuple[float, ...]) -> Site:
+    """A site on a frame, given its pose there."""
+    T = np.array(pose).reshape(3, 4)
+    return replace(site, placement=(Transform.of(T[:, :3].T, T[:, 3]) @ Transform(site.placement)).data)
 
 
 def task_names(tasks: Sequence[AnyTask]) -> str:

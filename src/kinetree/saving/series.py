@@ -33,6 +33,11 @@ def unfolded(model: Model) -> Model:
             raise ModelError(
                 f"neither URDF nor MJCF can describe {cluster.constraints[0]} as it is here, without slack"
             )
+    if model.equalities:
+        raise ModelError(
+            f"neither URDF nor MJCF can describe {model.equalities[0]} as it is here, without slack; save a robot "
+            'loaded with loops="ignore"'
+        )
     for joint in model.joints:
         if joint.node is not None:
             raise ModelError(f"{joint.name!r} is a general node, which neither URDF nor MJCF can describe")
@@ -67,7 +72,7 @@ def unfolded(model: Model) -> Model:
             joints.append(part)
             parent, placement = child, np.eye(4)
     own = model.name, model.gravity, bodies, joints, model.extra_frames
-    return Model(*own, model.joint_constraints, model.independent, model.near)
+    return Model(*own, model.joint_constraints, model.independent, model.near, model.equalities)
 
 
 def _axis(joint: Joint, part: int) -> Array:

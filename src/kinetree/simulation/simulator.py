@@ -44,8 +44,9 @@ class Simulator:
     Args:
         robot: The robot, or a scene of several (`robot.attach("world", box)`); or `robot.population(…)`, robots that
             differ in masses and gravity, a sample each.
-        constraints: `Weld`, frame names and tasks that are held fixed.
-        at: Configuration, (nq,), whose poses the constraints hold.
+        constraints: `Weld`, `Distance`, frame names and tasks that are held fixed, couplings and loops, such as
+            `robot.equalities`.
+        at: Configuration, (nq,), whose poses the constraints hold; not needed for couplings, loops and lengths.
         dt: Time step [s].
         method: "midpoint", "semi_implicit_euler", "rk4" or "implicit_midpoint", see `integrators`.
         damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
@@ -98,8 +99,6 @@ class Simulator:
             "rest": rest, "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
             "sweeps": sweeps, "solver": solver, "warm_start": warm_start, "project": project,
         }  # fmt: skip
-        if given and at is None:
-            raise InputError("constraints hold poses: say at which configuration, with at=q")
         self._population = robot if isinstance(robot, Population) else None
         robot = robot.robot if isinstance(robot, Population) else robot
         self.robot, self.dt, self.method = robot, float(dt), method
@@ -107,6 +106,8 @@ class Simulator:
         self._zero = np.zeros(robot.nv)
         self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest, self._population)
         self.constraints = Constraints(plant.robot, given, at) if given else None
+        if self.constraints is not None and not self.constraints.holds:
+            raise InputError("constraints hold poses: say at which configuration, with at=q")
         dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
         rows = bool(dry.any() or limits)
         for what, wanted in (("contacts", points), ("dry friction and joint stops", rows)):
@@ -122,7 +123,7 @@ class Simulator:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
         if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
             raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
-        held = self.constraints.tasks.tasks if self.constraints else ()
+        held = self.constraints.tasks.tasks if self.constraints and points else ()
         varied = self._population is not None
         joints = JointRows(plant.robot, self.dt, dry, limits, sweeps, varied) if rows else None
         self._contacts: Contacts | JointRows | None = joints

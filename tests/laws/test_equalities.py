@@ -1,0 +1,153 @@
+"""Couplings, distances and hinges as constraints with multipliers: the dynamics of the same robot with all embedded."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, ModelError, UnknownNameError
+from tests.mechanisms import NEAR, four_bar
+from tests.tolerance import assert_close
+
+
+def builder() -> kt.Builder:
+    """A four-bar closed by a hinge, with a lever on a rod of constant length, a gear, and a valve driven by a cam."""
+    built = four_bar()
+    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
+    built.add_body("lever", parent="coupler", axis=(0, 0, 1), placement=(np.eye(3), (0.2, 0.1, 0.0)), **solid)
+    built.add_body("wheel", parent="lever", axis=(1, 0, 0), **solid)
+    built.add_body("gear", parent="crank", axis=(0, 1, 0), **solid)
+    built.add_body("valve", parent="rocker", joint="prismatic", axis=(0, 1, 0), **solid)
+    built.add_frame("end", body="lever", placement=(np.eye(3), (0.3, 0.0, 0.0)))
+    built.hinge("tip", "pin", axis=(0, 0, 1), name="hinge")
+    built.distance("end", "rocker", length=0.6, name="rod")
+    built.couple("gear", to="crank", ratio=-2.0, offset=0.1)
+    built.couple("valve", to="wheel", poly=[0.1, 0.2, 0.3])
+    return built
+
+
+@cache
+def pair() -> tuple[kt.Model, kt.Model]:
+    return builder().build(near={**NEAR, "lever": 0.4}), builder().build(loops="multipliers")
+
+
+def states(count: int = 3) -> tuple[Any, Any, Any, Any]:
+    """States of the tree that satisfy the constraints, forces, and accelerations of the robot with all embedded."""
+    robot, tree = pair()
+    rng, order = np.random.default_rng(3), robot.tree_order
+    q = np.stack([robot.integrate(robot.neutral(), rng.uniform(-0.3, 0.3, robot.nv)) for _ in range(count)])
+    v, forces = rng.normal(size=(count, robot.nv)), rng.normal(size=(count, tree.nv))
+    rates, tau, dynamics, accelerations = (
+        getattr(robot, name).engine("reference")
+        for name in ("joint_rates", "joint_forces", "forward_dynamics", "joint_accelerations")
+    )
+    a = accelerations(q, v, dynamics(q, v, tau(q, forces[:, np.argsort(order)])))[:, order]
+    return robot.to_tree(q), rates(q, v)[:, order], forces, a
+
+
+def test_accelerations_are_those_of_the_embedded_robot() -> None:
+    robot, tree = pair()
+    q, v, tau, a = states()
+    assert (robot.nv, tree.nv, len(tree.equalities)) == (2, 7, 4)
+    found = tree.constrained_dynamics(q, v, tau, tree.equalities)
+    assert_close(found.acceleration, a, 1e-10)
+    for i in range(3):
+        alone = tree.constrained_dynamics(q[i], v[i], tau[i], tree.equalities)
+        assert np.array_equal(alone.acceleration, found.acceleration[i])
+        assert np.array_equal(alone.forces, found.forces[i])
+    # what a model embeds is a list of constraints for its spanning tree, too
+    again = robot.spanning_tree.constrained_dynamics(q, v, tau, robot.joint_constraints)
+    assert_close(again.acceleration, a, 1e-10)
+
+
+def test_rows_are_the_derivative_of_the_error_and_forces_act_along_them() -> None:
+    _, tree = pair()
+    held = tree.constraints(tree.equalities)
+    assert held.names == (
+        "gear_joint = -2·crank_joint + 0.1",
+        "valve_joint = polynomial of wheel_joint",
+        "hinge",
+        "rod",
+    )
+    q, v, tau, _ = states(1)
+    q, v, tau = q[0], v[0], tau[0]
+    J, h = held.jacobian(q), 1e-6
+    slopes = [(held.error(q + h * e) - held.error(q - h * e)) / (2 * h) for e in np.eye(tree.nv)]
+    assert_close(J, np.transpose(slopes), 1e-8)
+    a, force = held.forward_dynamics(q, v, tau)
+    assert_close(tree.inverse_dynamics(q, v, a), tau + J.T @ force, 1e-10)
+    # with φ = 0 and J v = 0, stabilisation adds nothing; elsewhere it pulls back
+    assert_close(held.forward_dynamics(q, v, tau, stabilization=(400.0, 40.0)).acceleration, a, 1e-9)
+    off = q + 1e-4 * np.arange(tree.nq)
+    pulled = held.forward_dynamics(off, v, tau, stabilization=(400.0, 40.0)).acceleration
+    plain = held.forward_dynamics(off, v, tau, wanted=np.zeros(held.rows)).acceleration
+    J = held.jacobian(off)
+    assert_close(J @ (pulled - plain), -400.0 * held.error(off) - 40.0 * J @ v, 1e-8)
+    near, rate = held.project(off, v, rounds=4)
+    assert np.abs(held.error(near)).max() < 1e-12
+    assert np.abs(held.jacobian(near) @ rate).max() < 1e-12
+    assert np.array_equal(pickle.loads(pickle.dumps(tree)).equalities, tree.equalities)
+
+
+def test_simulation_stays_on_the_constraints_and_keeps_energy() -> None:
+    _, tree = pair()
+    q, v, _, _ = states(1)
+    simulator = kt.simulation.Simulator(tree, constraints=tree.equalities, dt=1e-3, method="rk4")
+    q, v = q[0], 0.3 * v[0]
+    before = sum(tree.energy(q, v))
+    for _ in range(50):
+        q, v, info = simulator.step(q, v)
+    assert np.abs(simulator.constraints.error(q)).max() < 1e-10
+    assert abs(sum(tree.energy(q, v)) - before) < 1e-7
+    assert set(info.constraint_forces) == set(simulator.constraints.names)
+
+
+def test_couplings_of_joints_that_are_coupled_already() -> None:
+    """Rows of joints take the coordinates of robots with clusters as well: the follower is expressed by its leader."""
+    open_ = four_bar().connect("tip", "pin").build(near=NEAR)
+    tie = kt.LinearCoupling(("rocker_joint",), (1.0,), float(open_.q_to_dict(open_.neutral())["rocker_joint"]))
+    still = open_.constrained_dynamics(open_.neutral(), np.zeros(1), np.ones(1), [tie])
+    assert_close(still.acceleration, np.zeros(1), 1e-12)
+
+
+def test_surgery_keeps_equalities() -> None:
+    _, tree = pair()
+    assert tree.with_gravity((0, 0, 0)).equalities == tree.equalities
+    assert len(tree.reduced({"wheel_joint": 0.5}).equalities) == 4
+    assert str(tree.reduced({"wheel_joint": 0.5}).equalities[1]) == "valve_joint = 0.275"
+    twice = tree.attach("world", tree, prefix="b_")
+    assert [str(one) for one in twice.equalities[4:5]] == ["b_gear_joint = -2·b_crank_joint + 0.1"]
+    with pytest.raises(InputError, match=r"would cut gear_joint = -2·crank_joint \+ 0.1"):
+        tree.subtree("gear")
+    with pytest.raises(ModelError, match='can describe gear_joint = .* loaded with loops="ignore"'):
+        kt.to_urdf(tree)
+
+
+def test_bad_constraints() -> None:
+    _, tree = pair()
+    q, v = np.zeros(tree.nq), np.zeros(tree.nv)
+    with pytest.raises(UnknownNameError, match=r"moving joint \(needed for the coupling wing = 2\)"):
+        tree.constraints([kt.LinearCoupling(("wing",), (1.0,), 2.0)])
+    with pytest.raises(InputError, match="has one coefficient for each; got"):
+        kt.LinearCoupling(("crank_joint",), (1.0, 2.0))
+    with pytest.raises(InputError, match=r"give its length, or the configuration whose distance is held, at=q"):
+        tree.constrained_dynamics(q, v, v, [kt.Distance("end", "pin")])
+    assert_close(tree.constraints([kt.Distance("end", "pin")], at=q).error(q), np.zeros(1), 1e-12)
+    with pytest.raises(InputError, match="length is positive"):
+        kt.Distance("end", "pin", -1.0)
+    with pytest.raises(InputError, match="a Distance takes names of frames, got int"):
+        kt.Distance("end", 3)
+    with pytest.raises(InputError, match="so it is positive; got 0"):
+        tree.constraints([kt.Distance("crank", "crank")], at=q)
+    with pytest.raises(InputError, match="is no component of the motion of a frame; build it into the model"):
+        _ = tree.constraints(tree.equalities).tasks
+    with pytest.raises(InputError, match='choose "embed" or "multipliers"'):
+        builder().build(loops="soft")
+    free = kt.Builder("free").add_body("box", joint="floating", mass=1.0, inertia=np.eye(3)).build()
+    with pytest.raises(InputError, match="joint 'box_joint' is floating; couple joints with one coordinate"):
+        free.constraints([kt.LinearCoupling(("box_joint",), (1.0,))])
