@@ -11,8 +11,8 @@ recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call.
 
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
 effect. Gradient steps leave the unit quaternions; `robot.normalize` projects back. For derivatives along the tangent,
-use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives exist for robots without quaternions and planar joints,
-without wrenches; elsewhere they raise `SecondDerivativeError`.
+use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (double backward, `torch.func.hessian`) run the O(n)
+recursion of `hvp`; third derivatives raise `SecondDerivativeError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from kinetree.model.differentiable import (
     frames_of,
     refuse,
     refuse_complex,
-    refuse_second_derivatives,
     refuse_third_derivatives,
 )
 from kinetree.model.model import Model
@@ -141,7 +140,7 @@ def _real(name: str, given: Any) -> Any:
 #     value(q, v, x, *wrenches)                              the function itself
 #     gradients(q, v, x, *wrenches, weights)                 of the weighted value, with respect to each argument
 #     change(q, v, x, *wrenches, dq, dv, dx, *pushes)        of the value along a direction
-#     curvature(q, v, x, weights, dq, dv, dx)                change of the gradients along a direction
+#     curvature(q, v, x, *wrenches, weights, dq, …)          change of the gradients along a direction
 
 _LIBRARY = torch.library.Library("kinetree", "DEF")
 _LIBRARY.define("value(int function, Tensor[] arrays) -> Tensor")
@@ -180,8 +179,9 @@ def _like_arguments(_number: int, tensors: list[Any]) -> list[Any]:
     return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors[:-1]]
 
 
-def _like_states(_number: int, tensors: list[Any]) -> list[Any]:
-    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors[:3]]
+def _like_directions(_number: int, tensors: list[Any]) -> list[Any]:
+    arguments = tensors[: len(tensors) // 2]  # of 2n + 1 arrays
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in arguments]
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 - PyTorch calls by these names
@@ -197,18 +197,26 @@ def _backward_of_gradients(ctx: Any, directions: Any) -> Any:
     """Gradients are linear in the weights; their derivative with respect to the arguments is the curvature."""
     *arguments, weights = ctx.saved_tensors
     _REGISTERED[ctx.number].require_curvature()
-    steps = [torch.zeros_like(a) if d is None else d for d, a in zip(directions, arguments, strict=True)]
+    steps = _filled(directions, arguments)
     by_arguments = _OPERATIONS.curvature(ctx.number, [*arguments, weights, *steps])
     return None, [*by_arguments, _OPERATIONS.change(ctx.number, [*arguments, *steps])]
+
+
+def _backward_of_change(ctx: Any, weights: Any) -> Any:
+    half = len(ctx.saved_tensors) // 2
+    arguments, directions = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
+    _REGISTERED[ctx.number].require_curvature()
+    by_arguments = _OPERATIONS.curvature(ctx.number, [*arguments, weights, *directions])
+    return None, [*by_arguments, *_OPERATIONS.gradients(ctx.number, [*arguments, weights])]
 
 
 torch.library.register_fake("kinetree::value", _like_velocities)
 torch.library.register_fake("kinetree::change", _like_velocities)
 torch.library.register_fake("kinetree::gradients", _like_arguments)
-torch.library.register_fake("kinetree::curvature", _like_states)
+torch.library.register_fake("kinetree::curvature", _like_directions)
 torch.library.register_autograd("kinetree::value", _backward_of_value, setup_context=_keep)
 torch.library.register_autograd("kinetree::gradients", _backward_of_gradients, setup_context=_keep)
-torch.library.register_autograd("kinetree::change", refuse_second_derivatives, setup_context=_keep)
+torch.library.register_autograd("kinetree::change", _backward_of_change, setup_context=_keep)
 torch.library.register_autograd("kinetree::curvature", refuse_third_derivatives, setup_context=_keep)
 
 
@@ -216,7 +224,7 @@ torch.library.register_autograd("kinetree::curvature", refuse_third_derivatives,
 
 
 class _Kernel(torch.autograd.Function):  # type: ignore[misc]
-    """Base of the three functions below: vmapped axes become leading batch axes."""
+    """Base of the functions below: vmapped axes become leading batch axes."""
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, registered: _Registered, *tensors: Any) -> Any:
@@ -233,8 +241,6 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    backward = jvp = staticmethod(refuse_second_derivatives)
-
 
 class _Value(_Kernel):
     @staticmethod
@@ -247,9 +253,7 @@ class _Value(_Kernel):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
-        given = zip(directions, ctx.saved_tensors, strict=True)
-        steps = (torch.zeros_like(tensor) if step is None else step for step, tensor in given)
-        return _Change.apply(ctx.registered, *ctx.saved_tensors, *steps)
+        return _Change.apply(ctx.registered, *ctx.saved_tensors, *_filled(directions, ctx.saved_tensors))
 
 
 class _Gradients(_Kernel):
@@ -257,11 +261,64 @@ class _Gradients(_Kernel):
     def forward(registered: _Registered, *tensors: Any) -> Any:
         return tuple(_OPERATIONS.gradients(registered.number, tensors))
 
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        *arguments, weights = ctx.saved_tensors
+        ctx.registered.function.require_curvature()
+        steps = _filled(directions, arguments)
+        by_arguments = _Curvature.apply(ctx.registered, *arguments, weights, *steps)
+        return None, *by_arguments, _Change.apply(ctx.registered, *arguments, *steps)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
+        *arguments, _weights = ctx.saved_tensors
+        ctx.registered.function.require_curvature()
+        *steps, dweights = _filled(directions, ctx.saved_tensors)
+        bent = _Curvature.apply(ctx.registered, *ctx.saved_tensors, *steps)
+        added = _Gradients.apply(ctx.registered, *arguments, dweights)
+        return tuple(one + other for one, other in zip(bent, added, strict=True))
+
 
 class _Change(_Kernel):
     @staticmethod
     def forward(registered: _Registered, *tensors: Any) -> Any:
         return _OPERATIONS.change(registered.number, tensors)
+
+    @staticmethod
+    def backward(ctx: Any, weights: Any) -> Any:
+        half = len(ctx.saved_tensors) // 2
+        arguments, directions = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
+        ctx.registered.function.require_curvature()
+        by_arguments = _Curvature.apply(ctx.registered, *arguments, weights, *directions)
+        return None, *by_arguments, *_Gradients.apply(ctx.registered, *arguments, weights)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
+        """Component by component, since the curvature is that of a weighted sum: n calls in a batch."""
+        half = len(ctx.saved_tensors) // 2
+        arguments, along = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
+        ctx.registered.function.require_curvature()
+        steps = _filled(directions, ctx.saved_tensors)
+        v = arguments[1]
+        units = torch.eye(v.shape[-1], dtype=v.dtype).reshape(-1, *(1 for _ in v.shape[:-1]), v.shape[-1])
+        repeated = [tensor.expand(v.shape[-1], *tensor.shape) for tensor in (*arguments, *steps[:half])]
+        weights = units.expand(v.shape[-1], *v.shape)
+        bent = _Curvature.apply(ctx.registered, *repeated[:half], weights, *repeated[half:])
+        components = sum((part * d).sum(dim=-1) for part, d in zip(bent, along, strict=True))
+        return components.movedim(0, -1) + _Change.apply(ctx.registered, *arguments, *steps[half:])
+
+
+class _Curvature(_Kernel):
+    @staticmethod
+    def forward(registered: _Registered, *tensors: Any) -> Any:
+        return tuple(_OPERATIONS.curvature(registered.number, tensors))
+
+    backward = jvp = staticmethod(refuse_third_derivatives)
+
+
+def _filled(directions: Any, tensors: Any) -> list[Any]:
+    """Directions, with zeros for missing ones."""
+    return [torch.zeros_like(t) if d is None else d for d, t in zip(directions, tensors, strict=True)]
 
 
 def _array(tensor: Any) -> Any:

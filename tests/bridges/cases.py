@@ -30,6 +30,14 @@ def singular() -> kt.Model:
     return builder.add_body("b", parent="a").build()
 
 
+def pulley() -> kt.Model:
+    """Two links with coupled joints, a node that is not a rigid body."""
+    builder = kt.Builder()
+    builder.add_body("a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
+    builder.add_body("b", parent="a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
+    return builder.couple("b", to="a", ratio=2.0).build()
+
+
 @dataclass(frozen=True)
 class Sample:
     """Arguments of the dynamics. Batch axes are (2,), (), (3, 1) and (3, 2): they broadcast."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kinetree as kt
 from kinetree import zoo
 from kinetree.errors import InputError, SecondDerivativeError, UnknownNameError
 from tests.bridges.cases import robot
@@ -57,23 +58,67 @@ def test_both_modes_against_differences(name: str) -> None:
     check_grads(bridge, (q,), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6)
 
 
-def test_second_derivatives_of_the_mass_matrix() -> None:
-    """They are those of inverse dynamics."""
-    model = zoo.double_pendulum()
-    function = module.mass_matrix(model)
-    q, h = np.array([0.3, 0.4]), 1e-5
-    slope = jax.jacrev(function)
-    ahead, behind = (jax.vmap(slope)(q + sign * h * np.eye(2)) for sign in (1, -1))
-    differences = np.moveaxis(np.asarray(ahead - behind) / (2 * h), 0, -1)
-    np.testing.assert_allclose(np.asarray(jax.jacfwd(slope)(q)), differences, rtol=0, atol=1e-9)
+@pytest.mark.parametrize("name", ["mass_matrix", "poses"])
+def test_second_derivatives(name: str) -> None:
+    """Of a robot with quaternions: central differences of the first."""
+    model = robot()
+    bridge, _ = functions(model)[name]
+    rng = np.random.default_rng(4)
+    q, h = model.random_configuration(rng), 1e-5
+    weights = rng.uniform(-1.0, 1.0, bridge(q).shape)
+
+    def total(q: Any) -> Any:
+        return (bridge(q) * weights).sum()
+
+    gradient, steps = jax.jit(jax.vmap(jax.grad(total))), h * np.eye(model.nq)
+    differences = np.asarray(gradient(q + steps) - gradient(q - steps)) / (2 * h)
+    for twice in (jax.hessian(total), jax.jacrev(jax.jacfwd(total))):
+        np.testing.assert_allclose(np.asarray(jax.jit(twice)(q)), differences, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("name", ["jacobian", "inverse_inertia"])
 def test_second_derivatives_are_refused(name: str) -> None:
     model = zoo.double_pendulum()
     bridge, _ = functions(model)[name]
     with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again\. .*hvp"):
         jax.hessian(lambda q: bridge(q).sum())(np.array([0.3, 0.4]))
+
+
+def test_second_derivatives_of_integration() -> None:
+    """Also for steps so small that the closed forms of their rotations cancel."""
+    model = robot()
+    rng = np.random.default_rng(5)
+    q, unit = model.random_configuration(rng), rng.uniform(-1.0, 1.0, model.nv)
+    weights, h = rng.uniform(-1.0, 1.0, model.nq), 1e-5
+    function = module.integrate(model)
+
+    def total(point: Any) -> Any:
+        return function(point[: model.nq], point[model.nq :]) @ weights
+
+    steps = h * np.eye(model.nq + model.nv)
+    gradient, hessian = jax.jit(jax.vmap(jax.grad(total))), jax.jit(jax.hessian(total))
+    for size in (1.0, 1e-9, 1e-14, 0.0):
+        point = np.concatenate([q, size * unit])
+        differences = np.asarray(gradient(point + steps) - gradient(point - steps)) / (2 * h)
+        np.testing.assert_allclose(np.asarray(hessian(point)), differences, rtol=0, atol=1e-8)
+
+
+def test_second_derivatives_of_a_rollout() -> None:
+    """The Hessian of a loss at the end of ten steps of a floating robot."""
+    model = robot()
+    rng = np.random.default_rng(6)
+    q0, (v0, tau) = model.random_configuration(rng), rng.uniform(-1.0, 1.0, (2, model.nv))
+    step = module.step(model)
+
+    def loss(tau: Any) -> Any:
+        (q, v), _ = jax.lax.scan(lambda state, _: (step(*state, tau, 1e-2), None), (q0, v0), None, length=10)
+        return (q**2).sum() + (v**2).sum()
+
+    gradient, h = jax.jit(jax.vmap(jax.grad(loss))), 1e-4
+    steps = h * np.eye(model.nv)
+    differences = np.asarray(gradient(tau + steps) - gradient(tau - steps)) / (2 * h)
+    hessian = np.asarray(jax.jit(jax.hessian(loss))(tau))
+    np.testing.assert_allclose(hessian, differences, rtol=0, atol=1e-7 * np.abs(differences).max())
 
 
 def test_integrate() -> None:
@@ -86,6 +131,21 @@ def test_integrate() -> None:
     function = module.integrate(model)
     np.testing.assert_array_equal(np.asarray(function(q, v, 0.1)), model.integrate(q, v * 0.1))
     check_grads(function, (q, v, 0.1), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6)
+
+
+def test_integrate_moves_the_joints_of_a_loop() -> None:
+    """Joints that follow have derivatives, too."""
+    inertia = np.diag([1e-4, 0.02, 0.02])
+    builder = kt.Builder().add_body("crank", mass=0.3, com=(0.15, 0.0, 0.0), inertia=inertia)
+    builder.add_body("rod", parent="crank", placement=(np.eye(3), (0.3, 0.0, 0.0)), mass=0.9, inertia=inertia)
+    builder.add_frame("tip", body="rod", placement=(np.eye(3), (0.9, 0.0, 0.0)))
+    builder.add_frame("post", placement=(np.eye(3), (1.0, 0.5, 0.0)))
+    model = builder.distance("tip", "post", length=0.2).independent("crank").build(near={"crank": 0.8})
+    q, v, h = model.neutral(), np.array([2.0]), 1e-5
+    slope = jax.jacfwd(module.integrate(model), argnums=1)(q, v, 0.1)
+    differences = (model.integrate(q, v + h, 0.1) - model.integrate(q, v - h, 0.1)) / (2 * h)
+    np.testing.assert_allclose(np.asarray(slope)[:, 0], differences, rtol=0, atol=1e-9)
+    assert abs(differences[1]) > 1e-3
 
 
 def test_a_step_is_the_model_s() -> None:

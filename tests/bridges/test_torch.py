@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from kinetree import zoo
-from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
-from tests.bridges.cases import FUNCTIONS, robot, sample, singular
+from kinetree.errors import (
+    InputError,
+    SecondDerivativeError,
+    SingularMechanismError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
 from tests.oracle import oracle
 
 torch = oracle("torch")
@@ -163,8 +169,14 @@ def test_what_cannot_be_done() -> None:
     with pytest.raises(UnknownNameError, match="'nope'"):
         function(q, v, x, {"nope": torch.zeros(6)})
     (gradient,) = torch.autograd.grad(function(q, v, x).sum(), q, create_graph=True)
-    with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again\. .*hvp"):
-        gradient.sum().backward()
+    (twice,) = torch.autograd.grad((gradient**2).sum(), q, create_graph=True)
+    with pytest.raises(SecondDerivativeError, match="second derivatives of dynamics cannot"):
+        twice.sum().backward()
+    model = pulley()
+    q, v, x = (torch.ones(1, dtype=torch.float64) for _ in range(3))
+    function = bridge("forward_dynamics", model)
+    with pytest.raises(UnsupportedError, match=r"forward_dynamics\.hvp exists for trees of rigid bodies only"):
+        torch.func.jacfwd(torch.func.jacfwd(function))(q, v, x)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -182,6 +194,27 @@ def test_double_backward(name: str) -> None:
     twice = torch.autograd.grad(along, (q, v, x))
     for actual, expected in zip(twice, getattr(model, name).hvp(*arrays, *directions), strict=True):
         np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives_with_quaternions_and_wrenches(name: str) -> None:
+    """Double backward against differences, and all combinations of `torch.func` against it."""
+    model = robot()
+    q, v, x, f_ext = tensors(model)
+    point = torch.cat([q[0], v, x[0, 0], f_ext["tip0"]])
+    sizes = [model.nq, model.nv, model.nv, 6]
+    function, w = bridge(name, model), torch.linspace(-1.0, 1.0, model.nv, dtype=torch.float64)
+
+    def total(point: Any) -> Any:
+        q, v, x, wrench = torch.split(point, sizes)
+        return function(q, v, x, {"tip0": wrench}) @ w
+
+    assert torch.autograd.gradgradcheck(total, (point.requires_grad_(),))
+    expected = torch.autograd.functional.hessian(total, point)
+    jacfwd, jacrev, point = torch.func.jacfwd, torch.func.jacrev, point.detach()
+    for outer in (jacfwd, jacrev):
+        for inner in (jacfwd, jacrev):
+            torch.testing.assert_close(outer(inner(total))(point), expected, rtol=1e-11, atol=1e-11)
 
 
 def test_operations_are_what_pytorch_expects() -> None:

@@ -7,6 +7,7 @@ its own formulas (`recursion.node.Manifold`). Derivatives are along tangents, an
 from __future__ import annotations
 
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.forward_mode import coordinate_derivative, gradients
 from kinetree.recursion.tree import Indexed, Tree
 
 
@@ -116,3 +117,52 @@ def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
     """
     for k, _ in tree.scatter():
         unit[k] = k.manifold.normalize(q[k])
+
+
+# Derivatives with respect to the components of q, for automatic differentiation by other libraries.
+
+
+@algorithm(q=("q",), g=("v",), by_q=("q",), outputs=("by_q",), any_node=True)
+def component_gradient(tree: Tree, q: Indexed, g: Indexed, by_q: Indexed) -> None:
+    """The gradient with respect to the components of q, from that along the tangent.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        g: Gradient along the tangent, (nv,).
+        by_q: Gradient with respect to the components, (nq,).
+    """
+    for k, _ in tree.scatter():
+        by_q[k] = k.manifold.tangent_map(q[k]).T @ g[k]
+
+
+#: Its change along a change dq of the components, for a constant g.
+component_gradient_change = coordinate_derivative(component_gradient, "component_gradient_change", {"dq": "q"}, ("h",))
+
+#: The change of `tangent_map` along a change of the components of q.
+tangent_map_change = coordinate_derivative(tangent_map, "tangent_map_change", {"dq": "q"}, ("dT",))
+
+#: The change of `integrate` along changes of the components of q and of v.
+integrate_change = coordinate_derivative(integrate, "integrate_change", {"dq": "q", "dv": "v"}, ("change",))
+
+
+@algorithm(q=("q",), v=("v",), w=("q",), by_q=("q",), by_v=("v",), outputs=("by_q", "by_v"), any_node=True)
+def integrate_gradients(tree: Tree, q: Indexed, v: Indexed, w: Indexed, by_q: Indexed, by_v: Indexed) -> None:
+    """Gradients of wᵀ(q ⊕ v) with respect to the components of q and v.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Velocities, (nv,).
+        w: Weights, (nq,).
+        by_q: With respect to q, (nq,).
+        by_v: With respect to v, (nv,).
+    """
+    for k, _ in tree.scatter():
+        by_q[k], by_v[k] = gradients(k.manifold.integrate, (q[k], v[k]), w[k])
+
+
+#: Their change along changes of q and v.
+integrate_curvature = coordinate_derivative(
+    integrate_gradients, "integrate_curvature", {"dq": "q", "dv": "v"}, ("hq", "hv")
+)

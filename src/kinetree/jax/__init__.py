@@ -14,8 +14,8 @@ rounded at the end.
 
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
 effect. Gradient steps leave the unit quaternions; `integrate` and `step` never do. For derivatives along the tangent,
-use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives exist for the dynamics without wrenches, of robots
-without quaternions and planar joints; elsewhere they raise `SecondDerivativeError`.
+use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (`hessian`, in any combination of modes) exist for all
+functions but `jacobian` and `inverse_inertia`, where they raise `SecondDerivativeError`.
 """
 
 from kinetree.jax.configuration import integrate, inverse_inertia, jacobian, mass_matrix, pose, step

@@ -6,20 +6,31 @@ Each is one kernel call, and so are the terms of its derivative:
     mass_matrix        dM column by column, as the change of inverse dynamics M a along dq: n calls in a batch
     jacobian           dJ as the rate of J along each velocity: n calls in a batch
     inverse_inertia    dΛ⁻¹ = dJ M⁻¹Jᵀ + (dJ M⁻¹Jᵀ)ᵀ − J M⁻¹ dM M⁻¹Jᵀ, from the two above
-    integrate          the Jacobians of `Model.dintegrate`
+    integrate          recursions on dual numbers, in `algorithms/manifold.py`
 
-`Model.tangent_map` maps changes of the components of q to tangents.
+`Model.tangent_map` maps changes of the components of q to tangents. Second derivatives follow where the terms are
+differentiable themselves: dM is made of derivatives of inverse dynamics, and dT of `jacobian` and `tangent_map`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from kinetree.algorithms.manifold import (
+    integrate_change,
+    integrate_curvature,
+    integrate_gradients,
+    tangent_map_change,
+)
 from kinetree.engines.arguments import common_batch, require_shape
+from kinetree.engines.function import Function
 from kinetree.errors import InputError
-from kinetree.jax.dynamics import CHANGE, common, forward_dynamics, real, result_type
-from kinetree.jax.ffi import JAX, jax, jnp, run
+from kinetree.jax.derivatives import CHANGE, VALUE
+from kinetree.jax.dynamics import common, forward_dynamics, real, result_type
+from kinetree.jax.ffi import JAX, run
+from kinetree.jax.primitives import ad, jax, jnp, primitive
 from kinetree.model.differentiable import Differentiable
 from kinetree.model.model import Model
 
@@ -29,26 +40,26 @@ _JAX = JAX()
 def mass_matrix(robot: Model) -> Callable[..., Any]:
     """`f(q)`: the joint-space inertia M, (…, nv, nv), as `Model.mass_matrix`."""
     _require_model("mass_matrix", robot)
-    return _function("mass_matrix", robot, lambda q: run(robot.mass_matrix.bound(), q), _mass_change(robot))
+    return _function("mass_matrix", robot, _Core(robot.mass_matrix.bound(), _mass_change(robot)))
 
 
 def pose(robot: Model, frames: str | Sequence[str]) -> Callable[..., Any]:
     """`f(q)`: poses of frames in the world, (…, 4, 4) or (…, m, 4, 4), as `Model.pose`."""
     _require_model("pose", robot)
-    value, jacobian_of = robot.pose.bound(frames), robot.jacobian.bound(frames, "local")
+    jacobian_of, tangent_map = _jacobian(robot, frames, "local"), _tangent_map(robot)
 
     def change(q: Any, dq: Any) -> Any:
-        twist = jnp.einsum("...ij,...j->...i", run(jacobian_of, q), _along(_tangent(robot, q, dq), frames))
-        return run(value, q) @ _hat(twist)
+        tangent = _JAX.apply(tangent_map(q), dq)
+        return core(q) @ _hat(_JAX.apply(jacobian_of(q), _along(tangent, frames)))
 
-    return _function("pose", robot, lambda q: run(value, q), change)
+    core = _Core(robot.pose.bound(frames), change)
+    return _function("pose", robot, core)
 
 
 def jacobian(robot: Model, frames: str | Sequence[str], reference: str = "local") -> Callable[..., Any]:
     """`f(q)`: Jacobians of frames, (…, 6, nv) or (…, m, 6, nv), as `Model.jacobian`."""
     _require_model("jacobian", robot)
-    value, rate = robot.jacobian.bound(frames, reference), robot.jacobian_rate.bound(frames, reference)
-    return _function("jacobian", robot, lambda q: run(value, q), _by_directions(robot, rate))
+    return _function("jacobian", robot, _jacobian(robot, frames, reference))
 
 
 def inverse_inertia(robot: Model, frames: str | Sequence[str], reference: str = "local") -> Callable[..., Any]:
@@ -69,31 +80,19 @@ def inverse_inertia(robot: Model, frames: str | Sequence[str], reference: str = 
         one_sided = J_change @ response - 0.5 * _JAX.transpose(response) @ mass_change(q, dq) @ response
         return one_sided + _JAX.transpose(one_sided)
 
-    return _function("inverse_inertia", robot, lambda q: run(value, q), change)
+    return _function("inverse_inertia", robot, _Core(value, change))
 
 
 def integrate(robot: Model) -> Callable[..., Any]:
     """`f(q, v, dt=1.0)`: the configuration reached at constant velocity, (…, nq), as `Model.integrate`."""
     _require_model("integrate", robot)
-    value, derivative = robot.integrate.bound(), robot.dintegrate.bound()
-
-    @jax.custom_jvp  # type: ignore[untyped-decorator]
-    def core(q: Any, step: Any) -> Any:
-        return run(value, q, step, jnp.ones(q.shape[:-1], q.dtype))
-
-    @core.defjvp  # type: ignore[untyped-decorator]
-    def _(arrays: Any, directions: Any) -> Any:
-        (q, step), (dq, dstep) = arrays, directions
-        end = core(q, step)
-        by_q, by_step = run(derivative, q, step, jnp.ones(q.shape[:-1], q.dtype))
-        tangent = _JAX.apply(by_q, _tangent(robot, q, dq)) + _JAX.apply(by_step, dstep)
-        return end, _rate(robot, end, tangent)
+    function = _Integration(robot)
 
     @jax.jit  # type: ignore[untyped-decorator]
     def compiled(q: Any, v: Any, dt: Any) -> Any:
         step = v * dt[..., None]
         batch = common_batch("integrate", ("q", "v"), (q.shape[:-1], step.shape[:-1]))
-        return core(*common((q, step), batch)).astype(result_type((q, step)))
+        return VALUE.bind(*common((q, step), batch), function=function).astype(result_type((q, step)))
 
     def integrate(q: Any, v: Any, dt: Any = 1.0) -> Any:
         """The configuration reached, (…, nq)."""
@@ -117,18 +116,37 @@ def step(robot: Model) -> Callable[..., Any]:
     return step
 
 
-def _function(
-    name: str, robot: Model, value: Callable[[Any], Any], change: Callable[[Any, Any], Any]
-) -> Callable[..., Any]:
-    """A function of q alone, from its value and its change due to a change of q's components, in which it is linear."""
+@dataclass(frozen=True, eq=False)
+class _Core:
+    """A function of q alone, for arrays with batch axes.
 
-    @jax.custom_jvp  # type: ignore[untyped-decorator]
-    def core(q: Any) -> Any:
-        return value(q)
+    Args:
+        kernel: Computes its value.
+        change: Its change due to a change of q's components, in which it is linear.
+    """
 
-    @core.defjvp  # type: ignore[untyped-decorator]
-    def _(arrays: Any, directions: Any) -> Any:
-        return core(*arrays), change(*arrays, *directions)
+    kernel: Any
+    change: Callable[[Any, Any], Any]
+
+    def __call__(self, q: Any) -> Any:
+        return _CORE.bind(q, function=self)
+
+
+_CORE = primitive(
+    "core", lambda core, q: run(core.kernel, q), lambda core, q: [(*q[:-1], *core.kernel.binding.outputs[0].shape)]
+)
+
+
+def _differentiated(arrays: Any, steps: Any, function: _Core) -> Any:
+    (q,), (step,) = arrays, steps
+    return function(q), function.change(q, ad.instantiate_zeros(step))
+
+
+ad.primitive_jvps[_CORE] = _differentiated
+
+
+def _function(name: str, robot: Model, core: _Core) -> Callable[..., Any]:
+    """A function of q for arguments of any kind."""
 
     @jax.jit  # type: ignore[untyped-decorator]
     def compiled(q: Any) -> Any:
@@ -160,30 +178,73 @@ def _mass_change(robot: Model) -> Callable[[Any, Any], Any]:
     return change
 
 
+def _jacobian(robot: Model, frames: str | Sequence[str], reference: str) -> Any:
+    """The Jacobians of frames."""
+    value, rate = robot.jacobian.bound(frames, reference), robot.jacobian_rate.bound(frames, reference)
+    return _Core(value, _by_directions(robot, rate))
+
+
+def _tangent_map(robot: Model) -> Any:
+    """`Model.tangent_map`."""
+    value = robot.tangent_map.bound()
+    rate = Function[..., Any](tangent_map_change.name, robot.mechanism, tangent_map_change).bound()
+
+    def change(q: Any, dq: Any) -> Any:
+        return _combined(rate, q, jnp.eye(robot.nq, dtype=q.dtype), dq)
+
+    return _Core(value, change)
+
+
 def _by_directions(robot: Model, rate: Any) -> Callable[[Any, Any], Any]:
     """The change of a function of q from a kernel `rate(q, velocity)`, along all unit velocities at once."""
 
     def change(q: Any, dq: Any) -> Any:
-        units = jnp.broadcast_to(jnp.eye(robot.nv, dtype=q.dtype), (*q.shape[:-1], robot.nv, robot.nv))
-        repeated = jnp.broadcast_to(q[..., None, :], (*q.shape[:-1], robot.nv, robot.nq))
-        rates = run(rate, repeated, units)  # (…, nv, *shape)
-        tangent = _tangent(robot, q, dq)
-        rates = rates.reshape(*tangent.shape, -1)
-        total = jnp.einsum("...k,...kx->...x", tangent, rates)
-        return total.reshape(*q.shape[:-1], *rate.binding.outputs[0].shape)
+        return _combined(rate, q, jnp.eye(robot.nv, dtype=q.dtype), _tangent(robot, q, dq))
 
     return change
+
+
+def _combined(rate: Any, q: Any, units: Any, direction: Any) -> Any:
+    """`rate(q, direction)`, which is linear in the direction, from all unit directions; JAX can transpose it."""
+    batch, count = q.shape[:-1], len(units)
+    repeated = jnp.broadcast_to(q[..., None, :], (*batch, count, q.shape[-1]))
+    rates = run(rate, repeated, jnp.broadcast_to(units, (*batch, count, count)))  # (…, count, *shape)
+    total = jnp.einsum("...k,...kx->...x", direction, rates.reshape(*batch, count, -1))
+    return total.reshape(*batch, *rate.binding.outputs[0].shape)
+
+
+class _Integration:
+    """`Model.integrate` of the components of q and a step, by kernels."""
+
+    def __init__(self, robot: Model) -> None:
+        recursions = (integrate_change, integrate_gradients, integrate_curvature)
+        self.sizes, self.size = (robot.nq, robot.nv), robot.nq
+        self._value = robot.integrate.bound()
+        self._change, self._gradients, self._curvature = (
+            Function[..., Any](each.name, robot.mechanism, each) for each in recursions
+        )
+
+    def value(self, *arrays: Any) -> Any:
+        q, step = arrays
+        return run(self._value, q, step, jnp.ones(q.shape[:-1], q.dtype))
+
+    def change(self, *arrays: Any) -> Any:
+        q, step, dq, dstep = arrays
+        return run(self._change.bound(), q, step, jnp.ones(q.shape[:-1], q.dtype), dq, dstep)
+
+    def gradients(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(run(self._gradients.bound(), *arrays))
+
+    def curvature(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(run(self._curvature.bound(), *arrays))
+
+    def require_curvature(self) -> None:
+        """All robots have second derivatives."""
 
 
 def _tangent(robot: Model, q: Any, dq: Any) -> Any:
     """The tangent for a change of q's components."""
     return _JAX.apply(_JAX.tangent_map(robot, q), dq)
-
-
-def _rate(robot: Model, q: Any, tangent: Any) -> Any:
-    """The change of q's components along a tangent. The tangent map has orthogonal rows, so it inverts easily."""
-    rows = _JAX.tangent_map(robot, q)
-    return _JAX.apply(_JAX.transpose(rows), tangent / jnp.sum(rows * rows, axis=-1))
 
 
 def _along(tangent: Any, frames: str | Sequence[str]) -> Any:

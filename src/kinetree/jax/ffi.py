@@ -10,18 +10,11 @@ from typing import Any
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.xla import Handler
+from kinetree.jax.primitives import ad, jax, jnp, primitive
 from kinetree.model.differentiable import refuse_second_derivatives
 from kinetree.model.model import Model
 
-try:
-    import jax
-    import jax.numpy as jnp
-    from jax.extend.core import Primitive
-    from jax.interpreters import ad, batching, mlir
-except ImportError as error:
-    raise ImportError('kinetree.jax needs JAX: pip install "kinetree[jax]"') from error
-
-__all__ = ["JAX", "Primitive", "ad", "batching", "jax", "jnp", "mlir", "run"]
+__all__ = ["JAX", "run"]
 
 #: Handlers by their name in XLA. XLA cannot unregister one, so they live as long as the process.
 _handlers: dict[str, Handler] = {}
@@ -33,13 +26,23 @@ def run(compiled: Compiled, *arrays: Any) -> Any:
 
     JAX cannot differentiate it; differentiable functions use it for their values and derivatives.
     """
-    binding = compiled.binding
+    return compiled.binding.bundled(tuple(_KERNEL.bind(*arrays, function=compiled)))
+
+
+def _called(compiled: Compiled, *arrays: Any) -> Any:
     dtype = arrays[0].dtype
-    batch = arrays[0].shape[: arrays[0].ndim - len(binding.inputs[0].shape)]
-    shapes = [jax.ShapeDtypeStruct((*batch, *operand.shape), dtype) for operand in binding.outputs]
-    call = jax.custom_jvp(jax.ffi.ffi_call(_registered(compiled, dtype.name), shapes, vmap_method="broadcast_all"))
-    call.defjvp(refuse_second_derivatives)
-    return binding.bundled(tuple(call(*arrays)))
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in _shapes(compiled, *(array.shape for array in arrays))]
+    return jax.ffi.ffi_call(_registered(compiled, dtype.name), shapes)(*arrays)
+
+
+def _shapes(compiled: Compiled, first: tuple[int, ...], *_: Any) -> list[tuple[int, ...]]:
+    binding = compiled.binding
+    batch = first[: len(first) - len(binding.inputs[0].shape)]
+    return [(*batch, *operand.shape) for operand in binding.outputs]
+
+
+_KERNEL = primitive("kernel", _called, _shapes, several=True)
+ad.primitive_jvps[_KERNEL] = refuse_second_derivatives
 
 
 def _registered(compiled: Compiled, scalar: str) -> str:

@@ -13,7 +13,9 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from kinetree.algorithms.manifold import component_gradient_change
 from kinetree.engines.arguments import require_shape
+from kinetree.engines.function import Function
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.model.model import Model
 from kinetree.model.quiet import quiet
@@ -92,6 +94,11 @@ class Differentiable:
         """Lengths of the last axes of its arguments."""
         return (self.robot.nq, self.robot.nv, self.robot.nv, *(6 for _ in self.frames))
 
+    @property
+    def size(self) -> int:
+        """Length of the last axis of its value."""
+        return self.robot.nv
+
     def arguments(
         self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None, converted: Callable[[str, Any], Any]
     ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -128,10 +135,9 @@ class Differentiable:
         half = len(arrays) // 2
         q, v, x, *wrenches = arrays[:half]
         dq, dv, dx, *pushes = arrays[half:]
-        tangent = self._arrays.apply(self._arrays.tangent_map(self.robot, q), dq)
-        added = sum((self._force(q, frame, push) for frame, push in zip(self.frames, pushes, strict=True)), start=0.0)
+        added = self._forces(q, pushes)
         inverse = self.name == "inverse_dynamics"
-        direction = (tangent, dv, dx if inverse else dx + added)
+        direction = (self._tangent(q, dq), dv, dx if inverse else dx + added)
         change = self._run(self._function.jvp, (q, v, x, *direction), wrenches)
         return change - added if inverse else change
 
@@ -140,26 +146,81 @@ class Differentiable:
         """Gradients of the weighted value with respect to each argument; takes the arguments, then the weights."""
         q, v, x, *wrenches, weights = arrays
         by_q, by_v, by_x = self._run(self._function.vjp, (q, v, x, weights), wrenches)
-        by_q = self._arrays.apply(self._arrays.transpose(self._arrays.tangent_map(self.robot, q)), by_q)
         lever = -weights if self.name == "inverse_dynamics" else by_x
-        by_wrenches = [self._arrays.run(self.robot.velocity.bound(frame), q, lever) for frame in self.frames]
-        return by_q, by_v, by_x, *by_wrenches
+        return self._by_components(q, by_q), by_v, by_x, *(self._velocity(q, lever, frame) for frame in self.frames)
 
+    @quiet
     def curvature(self, *arrays: Any) -> tuple[Any, ...]:
-        """Directional derivatives of the gradients; takes the arguments of `gradients`, then directions."""
-        self.require_curvature()
-        return tuple(self._run(self._function.hvp, arrays, ()))
+        """Directional derivatives of the gradients; takes the arguments of `gradients`, then a direction for each.
+
+        The weighted value depends on the wrenches f through leverᵀ Jᵀ f, where the lever is −w for inverse dynamics and
+        M⁻¹w for forward dynamics.
+        """
+        half = len(arrays) // 2
+        q, v, x, *wrenches = arrays[:half]
+        weights = arrays[half]
+        dq, dv, dx, *pushes = arrays[half + 1 :]
+        inverse = self.name == "inverse_dynamics"
+        tangent = self._tangent(q, dq)
+        direction = (tangent, dv, dx if inverse else dx + self._forces(q, pushes))
+        by_q, by_v, by_x = self._run(self._function.hvp, (q, v, x, weights, *direction), wrenches)
+        if self._is_plain and not self.frames:
+            return by_q, by_v, by_x
+        slope, _, lever = self._run(self._function.vjp, (q, v, x, weights), wrenches)
+        if inverse:
+            lever = -weights
+        if self.frames:
+            by_q = by_q + self._lever_slope(q, v, x, lever, pushes)
+        by_wrenches = []
+        for frame in self.frames:
+            rate = self._arrays.run(self.robot.jacobian_rate.bound(frame, "local"), q, tangent)
+            turned = self._arrays.apply(rate, lever)
+            by_wrenches.append(turned if inverse else turned + self._velocity(q, by_x, frame))
+        by_components = self._by_components(q, by_q)
+        if not self._is_plain:  # the tangent map changes as well
+            by_components = by_components + self._arrays.run(self._basis_change, q, slope, dq)
+        return by_components, by_v, by_x, *by_wrenches
 
     def require_curvature(self) -> None:
-        """Raise unless the components of q are tangents and there are no wrenches."""
-        if self.frames or not self._is_plain:
-            refuse_second_derivatives()
+        """Raise unless there are second derivatives."""
+        self._function.hvp.require()
+
+    def _tangent(self, q: Any, dq: Any) -> Any:
+        """The tangent for a change of the components of q."""
+        return dq if self._is_plain else self._arrays.apply(self._arrays.tangent_map(self.robot, q), dq)
+
+    def _by_components(self, q: Any, by_q: Any) -> Any:
+        """The gradient with respect to the components of q, from that along the tangent."""
+        if self._is_plain:
+            return by_q
+        return self._arrays.apply(self._arrays.transpose(self._arrays.tangent_map(self.robot, q)), by_q)
 
     @cached_property
     def _is_plain(self) -> bool:
         """Whether the components of q are tangents: no quaternions or planar joints."""
         q = self.robot.random_configuration(0)
         return self.robot.nq == self.robot.nv and np.array_equal(self.robot.tangent_map(q), np.eye(self.robot.nv))
+
+    @cached_property
+    def _basis_change(self) -> Any:
+        """The change of `tangent_map(q)ᵀ g` with q."""
+        name = component_gradient_change.name
+        return Function[..., Any](name, self.robot.mechanism, component_gradient_change).bound()
+
+    def _lever_slope(self, q: Any, v: Any, x: Any, lever: Any, pushes: Sequence[Any]) -> Any:
+        """Gradient of leverᵀ Jᵀ f along the tangent: what wrenches add to that of inverse dynamics."""
+        gradient, state = self.robot.inverse_dynamics.vjp, (q, v, x, -lever)
+        with_wrenches, *_ = self._run(gradient, state, pushes)
+        without, *_ = self._arrays.run(gradient.bound(), *state)
+        return with_wrenches - without
+
+    def _velocity(self, q: Any, lever: Any, frame: str) -> Any:
+        """J times a lever."""
+        return self._arrays.run(self.robot.velocity.bound(frame), q, lever)
+
+    def _forces(self, q: Any, pushes: Sequence[Any]) -> Any:
+        """Joint forces due to wrenches on all frames."""
+        return sum((self._force(q, frame, push) for frame, push in zip(self.frames, pushes, strict=True)), start=0.0)
 
     def _run(self, function: Any, arrays: Sequence[Any], wrenches: Sequence[Any]) -> Any:
         stacked = (self._arrays.stack(wrenches),) if wrenches else ()
@@ -197,9 +258,9 @@ def refuse_complex(name: str) -> InputError:
 def refuse_second_derivatives(*_: Any, **__: Any) -> NoReturn:
     """Raise where a library would differentiate a derivative that is not differentiable."""
     raise SecondDerivativeError(
-        "this derivative cannot be differentiated again. Second derivatives are there for inverse and forward dynamics "
-        "without wrenches, of robots without quaternions and planar joints; along tangents, use "
-        "robot.inverse_dynamics.hvp or robot.forward_dynamics.hvp"
+        "this derivative cannot be differentiated again. Second derivatives exist for inverse and forward dynamics, "
+        "the mass matrix, poses, integration and steps; along tangents, use robot.inverse_dynamics.hvp or "
+        "robot.forward_dynamics.hvp"
     )
 
 

@@ -10,7 +10,7 @@ Applies to algorithms that use only `scatter`, `gather` and `frames`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from kinetree.recursion.contract import Increment, addable, components, describe
 from kinetree.recursion.roles import SUPPLIED, FrameRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
+from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array, Value
 
 
@@ -55,6 +56,54 @@ def directional_derivative(
         algorithm.run(_Tree(tree, arrays[tangent]), *taken, *(_Rates(arrays[r.name]) for r in results))
 
     return Algorithm(name, run, inputs, results, algorithm.any_node)
+
+
+def coordinate_derivative(
+    algorithm: Algorithm, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]
+) -> Algorithm:
+    """Differentiate an algorithm along changes of the components of q, four for a quaternion, and of other inputs.
+
+    Applies to algorithms that use nothing of a node but its manifold.
+
+    Args:
+        algorithm: The algorithm.
+        name: Name of the derivative.
+        directions: Names of the directions, each with the input it belongs to; the other inputs are constant.
+        outputs: Names of the rates of change of the outputs.
+
+    Returns:
+        An algorithm with the same inputs, followed by the directions.
+    """
+    own = algorithm.inputs
+    sizes = {argument.name: argument.dimensions for argument in own}
+    inputs = (*own, *(Argument(d, sizes[of]) for d, of in directions.items()))
+    results = tuple(
+        Argument(new, old.dimensions, old.symmetric, old.sparse)
+        for new, old in zip(outputs, algorithm.outputs, strict=True)
+    )
+
+    def run(tree: Tree, *arguments: Indexed) -> None:
+        arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
+        rates = {of: arrays[d] for d, of in directions.items()}
+        taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
+        algorithm.run(tree, *taken, *(_Rates(arrays[r.name]) for r in results))
+
+    return Algorithm(name, run, inputs, results, algorithm.any_node)
+
+
+def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
+    """Gradients of a weighted sum of the components of `formula(*arrays)` with respect to each array.
+
+    Meant for the few components of one node: differentiates along each of them. Arrays may be dual themselves.
+    """
+    sizes = [len(array) for array in arrays]
+    found = []
+    for unit in np.eye(sum(sizes)):
+        directions = np.split(unit, np.cumsum(sizes)[:-1])
+        moved = formula(*(_joined(x, dx, level=1) for x, dx in zip(arrays, directions, strict=True)))
+        rates = np.array([x.rate if isinstance(x, Dual) and x.level == 1 else 0.0 for x in moved])
+        found.append(dot(weights, rates))
+    return np.split(np.array(found), np.cumsum(sizes)[:-1])
 
 
 class _Tree:
@@ -175,9 +224,9 @@ def _rate_of(name: str) -> str:
     return f"{name}'"
 
 
-def _joined(value: Any, rate: Any) -> Any:
+def _joined(value: Any, rate: Any, level: int = 0) -> Any:
     """A dual value from a plain value and its rate."""
-    pairs = [Dual(x, dx) for x, dx in zip(components(value), components(rate), strict=True)]
+    pairs = [Dual(x, dx, level) for x, dx in zip(components(value), components(rate), strict=True)]
     scalars = np.empty(len(pairs), dtype=object)
     scalars[:] = pairs
     return rebuild(describe(value), scalars)

@@ -110,3 +110,32 @@ class Dual:
 
 scalar.sincos.register(Dual, lambda x: (x.sin(), x.cos()))
 scalar.sqrt.register(Dual, lambda x: x.sqrt())
+
+
+@scalar.select.register(Dual)
+def _select(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """Where a < b is decided by the values; the rate is that of the branch taken."""
+    a, b = _value(a), _value(b)
+    levels = [each.level for each in (x, y) if isinstance(each, Dual)]
+    if not levels:
+        return scalar.select(a, b, x, y)
+    top = max(levels)
+    (x, dx), (y, dy) = _split(x, top), _split(y, top)
+    return Dual(_either(a, b, x, y), _either(a, b, dx, dy), top)
+
+
+def _either(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """`select` with a plain a and b, for duals of any level."""
+    return _select(a, b, x, y) if isinstance(x, Dual) or isinstance(y, Dual) else scalar.select(a, b, x, y)
+
+
+def _value(x: Any) -> Any:
+    """The plain scalar, without the rates of any level."""
+    while isinstance(x, Dual):
+        x = x.value
+    return x
+
+
+def _split(x: Any, level: int) -> tuple[Any, Any]:
+    """The value of a scalar and its rate at a level."""
+    return (x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0)

@@ -20,11 +20,13 @@ traced symbols. Quaternions w, x, y, z need not be normalised; a zero quaternion
 
 from __future__ import annotations
 
+from functools import singledispatch
 from math import factorial
 from typing import Any
 
 import numpy as np
 
+from kinetree.spatial.dual import Dual
 from kinetree.spatial.scalar import arctan2, magnitude, select, sincos, sqrt
 from kinetree.spatial.value import Array
 
@@ -43,6 +45,7 @@ def _signed(terms: Any) -> tuple[float, ...]:
 _C = _signed(1.0 / factorial(2 * k + 3) for k in range(_TERMS))
 _DB = _signed(-(k + 1.0) / factorial(2 * k + 4) for k in range(_TERMS))
 _DC = _signed(-(k + 1.0) / factorial(2 * k + 5) for k in range(_TERMS))
+_DHALF = _signed(-(k + 1.0) / (2.0 ** (2 * k + 3) * factorial(2 * k + 3)) for k in range(_TERMS))
 _DDB = _signed((k + 1.0) * (k + 2.0) / factorial(2 * k + 6) for k in range(_TERMS))
 
 
@@ -64,9 +67,7 @@ class Angle:
     def of(cls, w: Array) -> Angle:
         """The angle of a rotation vector."""
         square = dot(w, w)
-        angle = sqrt(square + _TINY)
-        sine, cosine = sincos(0.5 * angle)
-        return cls(square, sine / angle, cosine)
+        return cls(square, *_half_angle(square))
 
     def _either(self, coefficients: tuple[float, ...], numerator: Any) -> Any:
         """A series for small angles, and numerator over s for all others."""
@@ -74,6 +75,10 @@ class Angle:
         for coefficient in reversed(coefficients[:-2]):
             series = series * self.square + coefficient
         return select(self.square, _SMALL, series, numerator() / (self.square + _TINY))
+
+    @property
+    def dhalf(self) -> Any:
+        return self._either(_DHALF, lambda: 0.25 * self.cosine - 0.5 * self.half)
 
     @property
     def dA(self) -> Any:
@@ -96,6 +101,25 @@ class Angle:
     def dD(self) -> Any:
         second = self._either(_DDB, lambda: 0.5 * (self.dA - 4.0 * self.dB))
         return self.D * self.D - second / self.B
+
+
+@singledispatch
+def _half_angle(square: Any) -> tuple[Any, Any]:
+    """sin ½θ / θ and cos ½θ, from θ²."""
+    angle = sqrt(square + _TINY)
+    sine, cosine = sincos(0.5 * angle)
+    return sine / angle, cosine
+
+
+@_half_angle.register
+def _(square: Dual) -> tuple[Any, Any]:
+    # differentiating the quotient would lose all digits at small angles
+    half, cosine = _half_angle(square.value)
+    slope = Angle(square.value, half, cosine).dhalf
+    return (
+        Dual(half, slope * square.rate, square.level),
+        Dual(cosine, -0.25 * half * square.rate, square.level),
+    )
 
 
 def within_half_turn(angle: Any) -> Any:
