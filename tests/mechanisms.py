@@ -72,19 +72,25 @@ def built(name: str) -> kt.Model:
 
 
 def four_bar(
-    crank: float = 0.3, coupler: float = 0.9, rocker: float = 0.7, ground: float = 1.0, armature: float = 0.0
+    crank: float = 0.3,
+    coupler: float = 0.9,
+    rocker: float = 0.7,
+    ground: float = 1.0,
+    armature: float = 0.0,
+    turn: Any = None,
 ) -> kt.Builder:
     """A crank-rocker in the x-y plane, to be closed between "tip" of the coupler and "pin" of the rocker.
 
-    The armature is the rocker's.
+    The armature is the rocker's; `turn` is a rotation of the plane, and of gravity with it.
     """
-    builder = kt.Builder("four-bar", gravity=(0.0, -9.81, 0.0))
+    R = np.eye(3) if turn is None else turn
+    builder = kt.Builder("four-bar", gravity=R @ (0.0, -9.81, 0.0))
     lengths = {"crank": crank, "coupler": coupler, "rocker": rocker}
     places = {"crank": ("world", 0.0), "coupler": ("crank", crank), "rocker": ("world", ground)}
     for name, length in lengths.items():
         parent, x = places[name]
         inertia = length**2 / 12.0 * np.diag([1e-3, 1.0, 1.0])
-        at = np.eye(3), (x, 0.0, 0.0)
+        at = (R, R @ (x, 0.0, 0.0)) if parent == "world" else (np.eye(3), (x, 0.0, 0.0))
         rotor = armature if name == "rocker" else 0.0
         solid = {"mass": 1.0, "com": (length / 2, 0.01, 0.0), "inertia": inertia}
         builder.add_body(name, parent=parent, placement=at, armature=rotor, **solid)

@@ -211,9 +211,15 @@ class _Assembly:
             if isinstance(node.kind, ExitKind) and inertias[k].any():  # bodies are fixed to an outlet
                 nodes[k] = node._replace(kind=replace(node.kind, loaded=True))
         constants: dict[int, Array] = {}
+        alike: dict[ClusterKind, list[_Built]] = {}
         for built in self._clusters:
             own = inertias[first[built] : first[built] + len(built.stages)]
-            kind, constants[built.node] = built.finished(own)
+            general, constants[built.node] = built.finished(own)
+            alike.setdefault(general, []).append(built)
+        kinds: dict[_Built, ClusterKind] = {}
+        for general, group in alike.items():
+            kinds |= zip(group, general.specialized([constants[built.node] for built in group]), strict=True)
+        for built, kind in kinds.items():
             nodes[built.node] = nodes[built.node]._replace(kind=kind)
             for slot, index in enumerate(kind.outlets):
                 k = built.exits[index]
@@ -268,7 +274,7 @@ class _Built:
 
     def finished(self, inertias: Array) -> tuple[ClusterKind, Array]:
         """Its kind and constants, given the inertias of its bodies."""
-        placements = _transforms([each.at for each in self.stages])
+        placements = [_rounded(at[:9], at[9:]) for at in _transforms([each.at for each in self.stages])]
         place = {each.joint.name: i for i, each in enumerate(self.stages)}
         inner, constants = [], []
         for each, placement, inertia in zip(self.stages, placements, inertias, strict=True):
@@ -296,10 +302,22 @@ class _Built:
         """The formulas of a constraint, and their numbers."""
         if isinstance(constraint, Loop):
             (a, first), (b, second) = (self.placed[body] for body in constraint.bodies)
-            return constraint.closure(a, b), constraint.constants(first, second)
+            return constraint.closure(a, b), _rounded(constraint.constants(first, second))
         how = constraint.expressed()
         leaders = tuple(place[leader] for leader in how.leaders)
         return Coupled(place[constraint.joints[0]], how.formula, leaders), np.array(how.constants)
+
+
+def _rounded(*parts: Array) -> Array:
+    """Numbers in one array; in each part, what differs from 0, 1 or −1 by rounding errors only is replaced by that."""
+    found = []
+    for part in parts:
+        close = 4.0 * np.finfo(float).eps * np.array([np.abs(part).max(initial=0.0), 1.0, 1.0])
+        numbers = np.array(part)
+        for value, tolerance in zip((0.0, 1.0, -1.0), close, strict=True):
+            numbers[np.abs(numbers - value) <= tolerance] = value
+        found.append(numbers)
+    return np.concatenate(found)
 
 
 def displaced(joint: Joint, q: Array) -> Array:

@@ -48,6 +48,9 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import stack
 
+#: Kinds compiled for clusters that differ only in which of their constants are 0, 1 or −1.
+_MOST_PATTERNS = 4
+
 
 @dataclass(frozen=True)
 class Inner:
@@ -135,12 +138,15 @@ class ClusterKind:
         outlets: Those whose bodies carry something, or whose frames are needed, in order.
         closures: Constraints that close loops. If there are any, no joint is coupled explicitly.
         independent: With closures, the indices of the independent joint rates, in order.
+        known: Positions of constants that are 0, 1 or −1, with their values. Axes of linkages are mostly parallel or
+            at right angles, and operations with such numbers are left out of the compiled formulas.
     """
 
     inner: tuple[Inner, ...]
     outlets: tuple[int, ...]
     closures: tuple[Closure, ...] = ()
     independent: tuple[int, ...] = ()
+    known: tuple[tuple[int, float], ...] = ()
 
     moving: ClassVar[bool] = True
     rigid: ClassVar[bool] = False
@@ -152,6 +158,7 @@ class ClusterKind:
             self.outlets,
             tuple(closure.key for closure in self.closures),
             self.independent,
+            self.known,
         ))  # fmt: skip
         return f"cluster_of_{len(self.inner)}_{sha256(structure.encode()).hexdigest()[:16]}"
 
@@ -211,7 +218,37 @@ class ClusterKind:
             parts += [given.own, given.follower]
         return np.concatenate([*parts, *closures]).astype(float)
 
+    def specialized(self, clusters: Sequence[Array]) -> tuple[ClusterKind, ...]:
+        """The kind of each cluster with these constants: numbers of its geometry that are 0, 1 or −1 become known.
+
+        Each kind is compiled, so if there would be too many, all have those numbers known that they have in common.
+        """
+        places: list[int] = []
+        start = 0
+        for each in self.inner:
+            places += range(start, start + Transform.size)
+            start += _count(each)
+        places += range(start, self.parameter_count)
+        patterns = [
+            tuple((i, value) for i in places for value in (0.0, 1.0, -1.0) if constants[i] == value)
+            for constants in clusters
+        ]
+        if len(set(patterns)) > _MOST_PATTERNS:
+            common = frozenset(patterns[0]).intersection(*patterns)
+            patterns = [tuple(sorted(common))] * len(patterns)
+        return tuple(replace(self, known=pattern) for pattern in patterns)
+
+    def _numbers(self, parameters: Array) -> Array:
+        """The constants, known ones as plain numbers."""
+        if not self.known:
+            return parameters
+        numbers = list(parameters)
+        for i, value in self.known:
+            numbers[i] = value
+        return np.array(numbers)
+
     def _constants(self, parameters: Array) -> list[InnerConstants]:
+        parameters = self._numbers(parameters)
         found, start = [], 0
 
         def take(count: int) -> Array:
@@ -296,7 +333,7 @@ class ClusterKind:
 
     def closure_constants(self, parameters: Array) -> Iterator[tuple[Closure, Array]]:
         """The constraints that close loops, each with its constants."""
-        start = sum(_count(each) for each in self.inner)
+        parameters, start = self._numbers(parameters), sum(_count(each) for each in self.inner)
         for closure in self.closures:
             yield closure, parameters[start : start + closure.constants]
             start += closure.constants
