@@ -468,3 +468,46 @@ def test_a_warm_start_changes_no_bit() -> None:
         np.testing.assert_array_equal(alone.tau, cold.tau[3])
     with pytest.raises(InputError, match="active has shape .* pass the state of a command of this controller"):
         arm(q, v, state=control.ControllerState({}, np.zeros(3)))
+
+
+def test_one_compiled_function_is_the_law_step_by_step() -> None:
+    """Limits, constraints and loads in one call: the same as law, active set and sharing one after another."""
+    controller = with_box(bounds=control.Bounds(position=15.0))
+    robot, start = scene()
+    q, v = np.repeat(start[None], 6, axis=0), np.zeros((6, robot.nv))
+    q[1:, robot.joint("waist_pitch").q_start] = 1.19
+    v[:, robot.joint("waist_pitch").v_start] = 0.0, np.nan, 3.0, 2.0, 1.0, -1.0
+    wanted = controller._targets.read(None, None, 0.0)
+    assert controller._compiled is not None
+    whole, sure = controller._compiled.together(q, v, wanted, None)
+    assert sure.all()
+    sure[1] = False  # NaN
+    steps = controller._pipeline(q, v, controller._pull, wanted, None, fixed=False)
+    assert whole.active is not None
+    assert steps.active is not None
+    assert whole.active[sure].any()
+    np.testing.assert_array_equal(whole.active[sure], steps.active[sure])
+    for name in ("tau", "a", "force", "constraint_force", "margin"):
+        one, other = getattr(whole, name)[sure], getattr(steps, name)[sure]
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-8 * float(np.abs(other).max()))
+
+
+def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
+    """A stretched elbow, NaN and ordinary samples, some at limits: each as if it were alone; and no sample at all."""
+    robot, start = model("humanoid24"), standing()
+    arm = control.OperationalSpace(
+        robot, HANDS, posture=control.Posture(start, kp=400.0), bounds=control.Bounds(position=15.0), cut=1e-3
+    )
+    q, v = state(robot, start, 9, (5,))
+    q[1, [robot.joint(f"{side}_elbow").q_start for side in ("left", "right")]] = 0.0
+    v[3, 0] = np.nan
+    command = arm(q, v)
+    assert command.margin[1] < 1.0
+    assert command.limited.any()
+    np.testing.assert_array_equal(np.isnan(command.tau).any(axis=1), [False, False, False, True, False])
+    for i in range(len(q)):
+        alone = arm(q[i], v[i])
+        np.testing.assert_array_equal(alone.tau, command.tau[i])
+        np.testing.assert_array_equal(alone.acceleration, command.acceleration[i])
+        np.testing.assert_array_equal(alone.limited, command.limited[i])
+    assert arm(q[:0], v[:0]).tau.shape == (0, robot.nv)

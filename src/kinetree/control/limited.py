@@ -81,7 +81,7 @@ class LimitedLaws:
             accelerations: Their accelerations, (…, l).
         """
         batch, count, held, sites = q.shape[:-1], len(columns), self._held, self._sites
-        law = self._laws.get(columns) or self._kept(columns)
+        law = self.law(columns)
         targets = np.empty((*batch, target.shape[-3] + 2 * count, 4, 4))
         targets[..., :sites, :, :] = target[..., :sites, :, :]
         targets[..., sites : sites + 2 * count, :, :] = _IDENTITY
@@ -96,6 +96,10 @@ class LimitedLaws:
         force = np.empty((*batch, len(gains)))
         force[..., :held], force[..., held:] = found.force[..., :held], found.force[..., held + count :]
         return found._replace(force=force), -found.force[..., held : held + count]
+
+    def law(self, columns: tuple[int, ...]) -> Law:
+        """The law with rows for some joints, by their degrees of freedom."""
+        return self._laws.get(columns) or self._kept(columns)
 
     def _kept(self, columns: tuple[int, ...]) -> Law:
         with self._lock:

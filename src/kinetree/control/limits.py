@@ -14,10 +14,11 @@ The rows of the last command may be tried first: where they are still the right 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.joint_bounds import PULL, SLACK
 from kinetree.control.goals import Bounds
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
@@ -26,17 +27,28 @@ from kinetree.spatial.value import Array
 ROUNDS = 60
 #: Rounds that release all pulling rows; the next ones release one at a time, and the rest none.
 _ALL, _ONE = 10, 50
-# Tolerance on acceleration bounds, relative to the bound's own scale [rad/s²].
-_SLACK = 1e-6
-# A row that pulls back with more than this is released [N m].
-_PULL = 1e-9
 
-_NOTHING = np.zeros(0)
 
-#: Solves samples with the same active joints: maps sample indices, joints and their accelerations to a and f.
-Solve = Callable[[Array, Array, Array], tuple[Array, Array]]
-#: The same for the only sample.
-SolveOne = Callable[[tuple[int, ...], Array], tuple[Array, Array]]
+class Trial(NamedTuple):
+    """All levels, solved with some joints held at their limits.
+
+    Attributes:
+        fits: Whether the held joints are the right ones, (…), booleans.
+        a: Accelerations of the joints that have limits, (…, l).
+        force: Forces that hold joints at their limits, (…, l).
+        least: Lower bounds of accelerations, (…, l).
+        most: Upper bounds, (…, l).
+    """
+
+    fits: Array
+    a: Array
+    force: Array
+    least: Array
+    most: Array
+
+    def of(self, samples: Array) -> Trial:
+        """Some samples."""
+        return Trial(*(x[samples] for x in self))
 
 
 class Limits:
@@ -62,6 +74,19 @@ class Limits:
         margin = np.minimum(bounds.margin, 0.5 * (high[bounded] - low[bounded]))
         self._low, self._high, self._fastest = low[bounded] + margin, high[bounded] - margin, fastest[bounded]
 
+    def constants(self, robot: Model) -> tuple[Array, Array, Array]:
+        """Inputs of `kinetree.algorithms.joint_bounds` that do not change."""
+        low, high, rates = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf), np.zeros((robot.nv, 6))
+        rates[:, 4:] = np.inf, 1.0
+        if self._position is not None:
+            k = self._position
+            low[self._q], high[self._q] = self._low, self._high
+            rates[self.columns, 0], rates[self.columns, 1] = np.isfinite(self._low), np.isfinite(self._high)
+            rates[self.columns, 2:4] = k * k, 2.0 * k
+        if self._velocity is not None:
+            rates[self.columns, 4], rates[self.columns, 5] = self._fastest, self._velocity
+        return low, high, rates
+
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
         at, rate = q[..., self._at], v[..., self._rate]
@@ -80,112 +105,86 @@ class Limits:
             least, most = np.minimum(least, most), np.maximum(least, most)
         return least, most
 
-    def keep(self, least: Array, most: Array, solve: Solve, given: Array | None, fixed: bool) -> Array:
-        """Solve all samples within the limits; return the active rows, −1, 0 or 1 for each joint, (n, l).
+    def settle(
+        self, count: int, attempt: Callable[[Array, Array], Trial], given: Array | None, fixed: bool = False
+    ) -> Array:
+        """Find the active rows of many samples: −1, 0 or 1 for each joint, (n, l).
 
         Args:
-            least: From `accelerations`, (n, l).
-            most: From `accelerations`, (n, l).
-            solve: Solves samples with some joints at given accelerations.
+            count: Number of samples, n.
+            attempt: Takes numbers of samples and the active rows that they share, (l,).
             given: Active rows to start with, (n, l); none by default.
             fixed: Whether the given rows are the ones.
         """
-        active = np.zeros(least.shape, dtype=np.int8) if given is None else np.array(given, dtype=np.int8)
-        force, found = np.zeros(least.shape), np.zeros(least.shape)
-        open_ = np.ones(len(least), dtype=bool)
-        self._solve_patterns(active, open_, least, most, found, force, solve)
-        if given is not None and not fixed:
-            open_ = active.any(axis=1) & ~self._fits(active, least, most, found, force)
-            active[open_] = 0  # afresh
-            self._solve_patterns(active, open_, least, most, found, force, solve)
-            open_ |= ~active.any(axis=1)
-        for round_ in range(0 if fixed else ROUNDS):
-            free = open_[:, None] & (active == 0)
-            above, below = free & (found > most + _SLACK), free & (found < least - _SLACK)
-            violated = (above | below).any(axis=1)
-            pulling = (active * force > _PULL) & open_[:, None]
-            if round_ >= _ALL:
-                pulling &= ~violated[:, None] & (np.cumsum(pulling, axis=1) == 1) & (round_ < _ONE)
-            open_ = violated | pulling.any(axis=1)
-            if not open_.any():
-                break
-            active = np.where(above, 1, np.where(below, -1, np.where(pulling, 0, active))).astype(np.int8)
-            self._solve_patterns(active, open_, least, most, found, force, solve)
+        active = np.zeros((count, len(self.columns)), np.int8) if given is None else np.array(given, dtype=np.int8)
+        rounds = np.where(active.any(axis=1), -1, 0)  # in round −1, the given rows are tried
+        waiting = _alike(active, np.arange(count))
+        while waiting:
+            misfits = []
+            for pattern, samples in waiting:
+                trial = attempt(samples, pattern)
+                wrong = np.flatnonzero(~trial.fits)
+                if fixed or not len(wrong):
+                    continue
+                samples = samples[wrong]
+                active[samples], changed = next_rows(active[samples], trial.of(wrong), rounds[samples, None])
+                misfits.append(samples[changed])
+                rounds[samples] += 1
+            waiting = _alike(active, np.sort(np.concatenate(misfits))) if misfits else []
         return active
 
-    def _fits(self, active: Array, least: Array, most: Array, found: Array, force: Array) -> Array:
-        """Whether the active rows are the right ones, (…)."""
-        beyond = (active == 0) & ((found > most + _SLACK) | (found < least - _SLACK))
-        fits: Array = ~(beyond | (active * force > _PULL)).any(axis=-1)
-        return fits
-
-    def keep_one(self, least: Array, most: Array, solve: SolveOne, given: Array | None) -> tuple[Array, Array]:
-        """The same for a single sample: joint accelerations, (nv,), and the active rows, (l,).
+    def settle_one(self, attempt: Callable[[Array], Trial], given: Array | None) -> Array:
+        """The same for a single sample, (l,).
 
         Args:
-            least: From `accelerations`, (l,).
-            most: From `accelerations`, (l,).
-            solve: Solves the sample with some joints at given accelerations.
+            attempt: Takes active rows, (l,).
             given: Active rows to start with, (l,); none by default.
         """
-        active, force = np.zeros(least.shape, dtype=np.int8), np.zeros(least.shape)
-        if given is not None:
-            active[...] = given
-        low, high = least - _SLACK, most + _SLACK
-        if active.any():
-            rows = np.flatnonzero(active)
-            a, f = solve(tuple(self.columns[rows].tolist()), np.where(active[rows] > 0, most[rows], least[rows]))
-            force[rows] = f
-            if self._fits(active, least, most, a[self.columns], force):
-                return a, active
-            active[...] = 0  # afresh
-        for round_ in range(ROUNDS + 1):
-            rows = np.flatnonzero(active)
-            if len(rows):
-                wanted = np.where(active[rows] > 0, most[rows], least[rows])
-                a, f = solve(tuple(self.columns[rows].tolist()), wanted)
-                force[...] = 0.0
-                force[rows] = f
-            else:
-                a, _ = solve((), _NOTHING)
-            found = a[self.columns]
-            above, below = found > high, found < low
-            if len(rows):
-                free = active == 0
-                above &= free
-                below &= free
-            violated = bool(above.any() or below.any())
-            if not len(rows) and not violated:
+        active = np.zeros(len(self.columns), np.int8) if given is None else given
+        round_ = -1 if active.any() else 0
+        while not (trial := attempt(active)).fits:
+            active, changed = next_rows(active, trial, round_)
+            if not changed:
                 break
-            pulling = active * force > _PULL
-            if round_ >= _ALL:
-                pulling &= (not violated) & (np.cumsum(pulling) == 1) & (round_ < _ONE)
-            if round_ == ROUNDS or (not violated and not pulling.any()):
-                break
-            active[pulling] = 0
-            active[above], active[below] = 1, -1
-        return a, active
+            round_ += 1
+        return active
 
-    def _solve_patterns(
-        self, active: Array, open_: Array, least: Array, most: Array, found: Array, force: Array, solve: Solve
-    ) -> None:
-        """Solve the open samples, those with the same active joints together."""
-        groups: dict[bytes, list[int]] = {}
-        samples = np.flatnonzero(open_).tolist()
-        if active[samples].any():
-            for sample in samples:
-                groups.setdefault(active[sample].tobytes(), []).append(sample)
-        elif samples:
-            groups[b""] = samples
-        for group in groups.values():
-            chosen, pattern = np.array(group), active[group[0]]
-            rows = np.flatnonzero(pattern)
-            wanted = np.where(pattern[rows] > 0, most[chosen][:, rows], least[chosen][:, rows])
-            a, f = solve(chosen, self.columns[rows], wanted)
-            found[chosen] = a[:, self.columns]
-            force[chosen] = 0.0
-            if len(rows):
-                force[np.ix_(chosen, rows)] = f
+
+def fits(active: Array, a: Array, force: Array, least: Array, most: Array) -> Array:
+    """Whether the active rows are the right ones, (…)."""
+    beyond = (active == 0) & ((a > most + SLACK) | (a < least - SLACK))
+    right: Array = ~(beyond | (active * force > PULL)).any(axis=-1)
+    return right
+
+
+def next_rows(active: Array, trial: Trial, round_: Any) -> tuple[Array, Array]:
+    """The active rows of the next round, (…, l), and whether they differ, (…).
+
+    Args:
+        active: Active rows, (…, l).
+        trial: What they lead to.
+        round_: Number of the round, or −1 for rows from elsewhere, after which there are none, (…, 1).
+    """
+    free = active == 0
+    above, below = free & (trial.a > trial.most + SLACK), free & (trial.a < trial.least - SLACK)
+    pulling = active * trial.force > PULL
+    if np.any(round_ >= _ALL):
+        single = pulling & ~(above | below).any(axis=-1, keepdims=True) & (np.cumsum(pulling, axis=-1) == 1)
+        pulling = np.where(round_ >= _ALL, single & (round_ < _ONE), pulling)
+    following = np.where(pulling, 0, active) + above - below
+    following = np.where(round_ < 0, 0, np.where(round_ < ROUNDS, following, active)).astype(np.int8)
+    changed: Array = (following != active).any(axis=-1)
+    return following, changed
+
+
+def _alike(active: Array, samples: Array) -> list[tuple[Array, Array]]:
+    """Active rows, each with the samples that share them."""
+    if not active[samples].any():
+        return [(np.zeros(active.shape[1], np.int8), samples)]
+    groups: dict[bytes, list[int]] = {}
+    for sample in samples.tolist():
+        groups.setdefault(active[sample].tobytes(), []).append(sample)
+    return [(active[group[0]].copy(), np.array(group)) for group in groups.values()]
 
 
 def contiguous(numbers: Array) -> Any:

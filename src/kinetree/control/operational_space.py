@@ -21,6 +21,7 @@ import numpy as np
 
 from kinetree.control.actuation import driven_columns
 from kinetree.control.command import Command, Solved, largest
+from kinetree.control.compiled_law import CompiledLaw
 from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of, start_of
 from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
 from kinetree.control.limited import STUCK, LimitedLaws
@@ -111,8 +112,10 @@ class OperationalSpace(Remade):
         gains: Any = (0.0, 10.0) if posture is None else (posture.kp, posture.kd)
         self._pull = np.outer(self.driven, gains)
         self._unscaled, self._unlimited = np.ones(2), np.zeros(robot.nv, dtype=bool)
-        for constant in (self._pull, self._unscaled, self._unlimited):
+        unheld = np.zeros(len(self._limits.columns), dtype=np.int8)
+        for constant in (self._pull, self._unscaled, self._unlimited, unheld):
             constant.setflags(write=False)
+        self._unheld = ControllerState({}, unheld)
 
     def __repr__(self) -> str:
         names = " > ".join(", ".join(goal.name for goal in level) for level in self.levels)
@@ -140,6 +143,17 @@ class OperationalSpace(Remade):
         return LimitedLaws(
             self.robot, recursions, self._row_cuts, self._held, self._fixed_sites, self._by_limited_levels
         )
+
+    @cached_property
+    def _compiled(self) -> CompiledLaw | None:
+        """The law with limits and the sharing of loads as one function, on the native engine."""
+        if self._engine != "native" or not self._sharing.in_kernel:
+            return None
+        inputs = self._posture, self._pull, self._targets.gains
+        return CompiledLaw(
+            self.robot, self._limits, lambda columns: self._limited.law(columns) if columns else self._law,
+            self._sharing, inputs, self._held, self._fixed_sites,
+        )  # fmt: skip
 
     @cached_property
     def _row_cuts(self) -> Array:
@@ -200,9 +214,8 @@ class OperationalSpace(Remade):
 
     def compile(self) -> None:
         """Compile everything that later calls need, except the rows of joints at their limits."""
-        self._law.compile()
-        self._sharing.compile()
-        self.robot.forward_dynamics.compile()
+        if self._compiled is not None:
+            self._compiled.compile()
         self(self._start, np.zeros(self.robot.nv))
 
     def count(self) -> Count:
@@ -215,7 +228,7 @@ class OperationalSpace(Remade):
         if tasks is self._tasks:
             return self
         other = object.__new__(type(self))
-        derived = ("_law", "_limited", "_within", "_row_cuts", "cuts")
+        derived = ("_law", "_limited", "_within", "_compiled", "_row_cuts", "cuts")
         other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in derived})
         other._tasks, other._engine = tasks, name
         return other
@@ -297,7 +310,7 @@ class OperationalSpace(Remade):
     def _command(
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
     ) -> Command:
-        done = self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        done = self._solved(q, v, wanted, active)
         self._targets.require_poses(done.fault, wanted, targets)
         batch = done.tau.shape[:-1]
         scale = self._unscaled if not batch else np.ones((*batch, 2))
@@ -305,7 +318,9 @@ class OperationalSpace(Remade):
             with standard_arithmetic():
                 done, scale = self._within_effort(q, v, wanted, done)
         limited, state = self._unlimited, wanted.state
-        if done.active is not None:
+        if done.active is not None and not batch and not done.active.any():
+            state = self._unheld if state is None else state._replace(active=self._unheld.active)
+        elif done.active is not None:
             limited = np.zeros(done.a.shape, dtype=bool)
             limited[..., self._limits.columns] = done.active != 0
             state = ControllerState({} if state is None else state.integrals, done.active)
@@ -334,6 +349,28 @@ class OperationalSpace(Remade):
                 f"state: active has shape {np.shape(state.active)}, which does not fit {wanted}; pass the state of a "
                 "command of this controller"
             ) from None
+
+    def _solved(self, q: Array, v: Array, wanted: Wanted, active: Array | None) -> Solved:
+        """The complete law: all at once, and step by step for samples near a singularity."""
+        compiled = self._compiled
+        if compiled is None or wanted.push is not None:
+            return self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        if q.ndim == 1:
+            return compiled.alone(q, v, wanted, active) or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        done, sure = compiled.together(q, v, wanted, active)
+        if sure.all():
+            return done
+        batch, rest = sure.shape, ~sure
+        target, feed = (
+            np.broadcast_to(x, (*batch, *x.shape[-axes:]))[rest] for x, axes in ((wanted.target, 3), (wanted.feed, 2))
+        )
+        guess = None if active is None else np.broadcast_to(active, (*batch, active.shape[-1]))[rest]
+        here = wanted._replace(target=target, feed=feed, batch=target.shape[:1])
+        again = self._pipeline(q[rest], v[rest], self._pull, here, guess, fixed=False)
+        for result, part in zip(done, again, strict=True):
+            if result is not None:
+                result[rest] = part
+        return done
 
     def _pipeline(self, q: Array, v: Array, pull: Array, wanted: Wanted, active: Array | None, fixed: bool) -> Solved:
         """The complete law, with the joints of `active` held at their limits at first, or in any case."""

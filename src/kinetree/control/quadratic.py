@@ -33,10 +33,10 @@ def require_solver(what: str) -> Any:
 
 
 class Programme:
-    """min ½ xᵀHx + gᵀx within bounds of x and of rows A x.
+    """min ½ xᵀx + gᵀx within bounds of the first variables and of rows A x.
 
     Args:
-        names: Names of the variables, then of the rows.
+        names: Names of these variables, then of the rows.
         hard: Which of them never give way.
         equal: Which of them are equations.
     """
@@ -47,36 +47,40 @@ class Programme:
         self._relaxed = np.where(hard, self._sense, _SOFT).astype(np.int32)
         self._solve = require_solver("WholeBody").solve
 
-    def solve(
-        self, H: Array, g: Array, A: Array, low: Array, high: Array
-    ) -> tuple[Array | None, float, tuple[str, ...]]:
+    def solve(self, g: Array, A: Array, low: Array, high: Array) -> tuple[Array | None, float, tuple[str, ...]]:
         """The solution, by how much rows give way, and their names, worst first.
 
         If no solution keeps all bounds, the returned one lets all but the hard ones give way as little as possible; it
         is None if the hard ones contradict each other. Bounds are equal where they are equations.
 
         Args:
-            H: Positive definite, (n, n); overwritten.
             g: (n,).
             A: (m, n).
-            low: Lower bounds of x and A x, (n + m,).
-            high: Upper bounds, (n + m,).
+            low: Lower bounds of the first k variables and of A x, (k + m,).
+            high: Upper bounds, (k + m,).
         """
-        # H is positive definite: no proximal terms
-        x, _, flag, _ = self._solve(H.copy(), g.copy(), A, high.copy(), low.copy(), self._sense.copy(), eps_prox=0.0)
+        x, flag, _ = self._solved(g, A, low, high, self._sense)
         if flag == 1:
             return x, 0.0, ()
-        x, _, flag, info = self._solve(H, g, A, high.copy(), low.copy(), self._relaxed.copy(), eps_prox=0.0)
+        x, flag, info = self._solved(g, A, low, high, self._relaxed)
         if flag not in _SOLVED:
             blamed = np.abs(info["lam"])
             worst = np.argsort(-blamed)[: int((blamed > _BROKEN * blamed.max(initial=1.0)).sum())]
             return None, np.inf, self._called(worst)
-        values = np.concatenate([x, A @ x])
+        values = np.concatenate([x[: len(low) - len(A)], A @ x])
         beyond = np.where(self._soft, np.maximum(values - high, low - values), 0.0)
         room = 1.0 + np.minimum(np.abs(low), np.abs(high))
         worst = np.argsort(-beyond / room)
         worst = worst[(beyond / room)[worst] > _BROKEN]
         return x, float(max(0.0, beyond.max())), self._called(worst)
+
+    def _solved(self, g: Array, A: Array, low: Array, high: Array, sense: Array) -> tuple[Array, int, dict[str, Any]]:
+        # DAQP overwrites what it is given. It recognises a diagonal Hessian, and with that, eliminating equations or
+        # adding proximal terms would only cost time.
+        x, _, flag, info = self._solve(
+            np.eye(len(g)), g.copy(), A, high.copy(), low.copy(), sense.copy(), eps_prox=0.0, eq_reduction=-1
+        )
+        return x, flag, info
 
     def _called(self, rows: Array) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._names[i] for i in rows.tolist()))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class Sharing:
         return self._constraints
 
     @cached_property
-    def _weights(self) -> tuple[Array, Array, Array]:
+    def weights(self) -> tuple[Array, Array, Array]:
         """Inputs of the kernel that do not change."""
         count = self._held.rows
         mean, rows, columns = np.zeros((count, count)), np.zeros((count, 4)), np.zeros((self._robot.nv, 3))
@@ -156,14 +157,28 @@ class Sharing:
             return full, np.zeros((*full.shape[:-1], 0))
         if not self._simple:
             return self._dense(q, full)
-        tau, forces, spread, weak = self._kernel(q, full, *self._weights)
-        if not spread.ndim and spread.item() < _SPREAD and weak.item() < _WEAK:  # a fast check for single samples
+        tau, forces, spread, weak = self._kernel(q, full, *self.weights)
+        if not spread.ndim and self.sure(spread.item(), weak.item()):  # a fast check for single samples
             return tau, forces
-        doubtful = np.logical_not((spread < _SPREAD) & (weak < _WEAK))
+        doubtful = np.logical_not(self.sure(spread, weak))
         if doubtful.any():
             with standard_arithmetic():
                 tau[doubtful], forces[doubtful] = self._dense(q[doubtful], full[doubtful])
         return tau, forces
+
+    @staticmethod
+    def sure(spread: Any, weak: Any) -> Any:
+        """Whether no direction is missing, by the kernel's measures."""
+        return (spread < _SPREAD) & (weak < _WEAK)
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether a kernel shares the load, or there is none to share."""
+        return self._constraints is None or self._simple
+
+    def compiled(self) -> Any:
+        """The kernel: a `Compiled`, unless on the reference engine. None without constraints."""
+        return None if self._constraints is None else self._kernel.bound()
 
     def compile(self) -> None:
         """Compile what every call needs."""

@@ -20,66 +20,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.actuation import driven_columns, joint_names
+from kinetree.control.actuation import driven_columns
+from kinetree.control.foot import Foot
 from kinetree.control.goals import Bounds, Posture, motions, nonnegative, start_of
-from kinetree.control.limits import Limits, contiguous
-from kinetree.control.quadratic import INFINITE, Programme, require_solver
+from kinetree.control.limits import Limits
+from kinetree.control.quadratic import require_solver
 from kinetree.control.remade import Remade
-from kinetree.control.targets import Targets
+from kinetree.control.targets import Targets, Wanted
+from kinetree.control.whole_body_programme import Frame
 from kinetree.engines import arguments
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
-from kinetree.model.constraints import Constraints, Weld
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
 #: Values of `fallback=`.
 FALLBACKS = ("raise", "relax")
-
-
-@dataclass(frozen=True)
-class Foot:
-    """A flat sole, or a point, that stands on something.
-
-    Attributes:
-        frame: Frame of the sole; its z axis is the normal of the ground, pointing at the robot.
-        size: Length and width of the sole along the frame's x and y axes [m]; (0, 0) for a point, which may turn.
-        friction: Coefficient of friction μ.
-    """
-
-    frame: str
-    size: tuple[float, float] = (0.0, 0.0)
-    friction: float = 0.7
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.frame, str):
-            raise InputError(f"a Foot takes the name of a frame, got {type(self.frame).__name__}")
-        size = tuple(self.size) if isinstance(self.size, (tuple, list, np.ndarray)) else ()
-        if len(size) != 2:
-            raise InputError(f"foot {self.frame!r}: size is the sole's length and width [m], got {self.size!r}")
-        checked = tuple(nonnegative(f"foot {self.frame!r}: size", each) for each in size)
-        if (checked[0] > 0.0) != (checked[1] > 0.0):
-            raise InputError(f"foot {self.frame!r}: size {checked} is a line; give both edges, or (0, 0) for a point")
-        object.__setattr__(self, "size", checked)
-        object.__setattr__(self, "friction", nonnegative(f"foot {self.frame!r}: friction", self.friction))
-
-    @property
-    def points(self) -> Array:
-        """Contact points in the frame, (1, 3) or (4, 3)."""
-        x, y = (0.5 * edge for edge in self.size)
-        return np.array([[i * x, j * y, 0.0] for i in (-1, 1) for j in (-1, 1)][: 4 if x > 0.0 else 1])
-
-    @property
-    def weld(self) -> Weld:
-        """The rows that the contact holds."""
-        return Weld(self.frame, rows="all" if self.size[0] > 0.0 else "position")
 
 
 class WholeBodyCommand(NamedTuple):
@@ -164,14 +126,19 @@ class WholeBody(Remade):
         self._roots = np.sqrt([goal.weight for goal in self.goals for _ in goal.gains])
         self._pull = np.outer(self.driven, [posture.kp, posture.kd or 0.0])
         self._force_weight = nonnegative("force_weight", force_weight)
+        if not self._force_weight > 0.0:
+            raise InputError("force_weight must be positive, or contact forces would not be unique")
 
     def __repr__(self) -> str:
         feet = ", ".join(foot.frame for foot in self.contacts) or "nothing"
         return f"<WholeBody of {self.robot.name} on {feet}: {', '.join(goal.name for goal in self.goals)}>"
 
     @cached_property
-    def _frame(self) -> _Frame:
-        return _Frame(self)
+    def _frame(self) -> Frame:
+        return Frame(
+            self.robot, self.driven, self.contacts, self._limits.columns, self._roots, self.posture.weight,
+            self._force_weight, self.bounds.torque,
+        )  # fmt: skip
 
     def compile(self) -> None:
         """Compile everything that later calls need."""
@@ -192,43 +159,51 @@ class WholeBody(Remade):
         """
         robot = self.robot
         wanted = self._targets.read(targets, None, 0.0)
+        if not wanted.batch and _is_sample(q, robot.nq) and _is_sample(v, robot.nv):
+            return self._command(q, v, wanted, targets, ())
         q, v = (np.asarray(arguments.numbers("control", name, x), dtype=np.float64) for name, x in (("q", q), ("v", v)))
         arguments.require_shape("control: q", q.shape, (robot.nq,))
         arguments.require_shape("control: v", v.shape, (robot.nv,))
         given = q.shape[:-1], v.shape[:-1], wanted.batch
         batch = arguments.common_batch("control", ("q", "v", "targets"), given)
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
+        return self._command(q, v, wanted, targets, batch)
+
+    def _command(
+        self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, batch: tuple[int, ...]
+    ) -> WholeBodyCommand:
+        robot = self.robot
         residual, fault = self._recursions.residual(q, v, wanted.target, wanted.feed, self._gains)
         self._targets.require_poses(fault, wanted, targets)
-        with standard_arithmetic():
-            return self._command(q, v, residual, batch)
-
-    def _command(self, q: Array, v: Array, residual: Array, batch: tuple[int, ...]) -> WholeBodyCommand:
-        robot, frame = self.robot, self._frame
-        a0 = self._pull[:, 0] * robot.difference(q, self.posture.q) - self._pull[:, 1] * v
+        away = robot.difference(q, self.posture.q)
         parts = [
             self._recursions.jacobian(q),
             residual,
             robot.mass_matrix(q),
             robot.bias_forces(q, v),
-            a0,
             robot.pose(q, self._feet) if self._feet else np.zeros((*batch, 0, 4, 4)),
         ]
-        parts += self._limits.accelerations(q, v) if len(self._limits.columns) else (np.zeros((*batch, 0)),) * 2
+        with standard_arithmetic():
+            parts.append(self._pull[:, 0] * away - self._pull[:, 1] * v)
+            parts += self._limits.accelerations(q, v) if len(self._limits.columns) else (np.zeros((*batch, 0)),) * 2
+            return self._solved(parts, batch)
+
+    def _solved(self, parts: list[Array], batch: tuple[int, ...]) -> WholeBodyCommand:
+        """The programme of each sample, with the inputs of `Frame.solve`."""
+        frame, nv, points, residual = self._frame, self.robot.nv, self._frame.points, parts[1]
         count = math.prod(batch)
-        flat = [x.reshape(count, *x.shape[len(batch) :]) for x in parts]
-        nv, points = robot.nv, frame.points
+        flat = [x.reshape(count, *x.shape[len(batch) :]) for x in parts] if batch else [x[None] for x in parts]
         tau, a, f, slack = np.empty((count, nv)), np.empty((count, nv)), np.empty((count, 3 * points)), np.zeros(count)
         for i in range(count):
             sample = [x[i] for x in flat]
             # NaN in the state or in a target reaches these
-            if not math.isfinite(np.add.reduce(sample[1]) + np.add.reduce(sample[3]) + np.add.reduce(sample[4])):
+            if not math.isfinite(np.add.reduce(sample[1]) + np.add.reduce(sample[3]) + np.add.reduce(sample[5])):
                 tau[i], a[i], f[i], slack[i] = np.nan, np.nan, np.nan, np.nan
                 continue
-            x, tau[i], slack[i], broken = frame.solve(*sample)
-            if broken and (self.fallback == "raise" or x is None):
-                raise InfeasibleError(broken, tuple(int(k) for k in np.unravel_index(i, batch)) if batch else ())
-            a[i], f[i] = x[:nv], x[nv:]
+            found = frame.solve(*sample)
+            if found.broken and (self.fallback == "raise" or found.a is None):
+                raise InfeasibleError(found.broken, tuple(int(k) for k in np.unravel_index(i, batch)) if batch else ())
+            a[i], f[i], tau[i], slack[i] = found.a, found.f, found.tau, found.slack
         lacking = residual[..., self._held :] - _moved(parts[0][..., self._held :, :], a.reshape(*batch, nv))
         forces, start = {}, 0
         for foot, size in zip(self.contacts, frame.sizes, strict=True):
@@ -239,103 +214,10 @@ class WholeBody(Remade):
         )
 
 
+def _is_sample(x: Any, length: int) -> bool:
+    return type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (length,)
+
+
 def _moved(J: Array, a: Array) -> Array:
     moved: Array = np.add.reduce(np.multiply(J, a[..., None, :], order="C"), axis=-1)
     return moved
-
-
-class _Frame:
-    """What of the programme does not change, and where the rest goes."""
-
-    def __init__(self, of: WholeBody) -> None:
-        robot, nv = of.robot, of.robot.nv
-        self._of, self._nv, self._held = of, nv, of._held
-        self._feet = [(foot.points, 6 if len(foot.points) > 1 else 3) for foot in of.contacts]
-        self._arms = [_arms(points, rows) for points, rows in self._feet]
-        self.sizes = [3 * len(points) for points, _ in self._feet]
-        self.points = sum(len(points) for points, _ in self._feet)
-        self._size = nv + 3 * self.points
-        self._motors, self._free = contiguous(np.flatnonzero(of.driven)), contiguous(np.flatnonzero(~of.driven))
-        driven, undriven = np.flatnonzero(of.driven), np.flatnonzero(~of.driven)
-        # rows: cones, torques, joints without a motor, contacts
-        self._effort = robot.effort_limits[self._motors]
-        cones = np.zeros((4 * self.points, self._size))
-        names, joints = [], joint_names(robot)
-        k = 0
-        for foot, (points, _) in zip(of.contacts, self._feet, strict=True):
-            for _ in points:
-                at = nv + 3 * k
-                for j, (axis, sign) in enumerate(((0, 1.0), (0, -1.0), (1, 1.0), (1, -1.0))):
-                    cones[4 * k + j, at + axis], cones[4 * k + j, at + 2] = sign, -foot.friction / np.sqrt(2.0)
-                    names.append(f"friction of {foot.frame!r}")
-                k += 1
-        torques = len(driven) if of.bounds.torque else 0
-        names += [f"torque of {joints[i]!r}" for i in driven[:torques]]
-        names += [f"free motion of {joints[i]!r}" for i in undriven]
-        for foot, (_, rows) in zip(of.contacts, self._feet, strict=True):
-            names += [f"contact of {foot.frame!r}"] * rows
-        self._rows = np.zeros((len(names), self._size))
-        self._rows[: len(cones)] = cones
-        marks = np.cumsum([len(cones), torques, len(undriven), self._held]).tolist()
-        self._at = [slice(a, b) for a, b in pairwise(marks)]
-        variables = [f"acceleration of {joint!r} at its limit" for joint in joints]
-        for foot, (points, _) in zip(of.contacts, self._feet, strict=True):
-            variables += [f"pull of {foot.frame!r}"] * (3 * len(points))
-        hard = np.zeros(self._size + len(names), dtype=bool)
-        hard[nv : self._size] = True
-        hard[self._size + marks[1] :] = True
-        equal = np.zeros(len(hard), dtype=bool)
-        equal[self._size + marks[1] :] = True
-        self._programme = Programme([*variables, *names], hard, equal)
-        self._low, self._high = np.full(len(hard), -INFINITE), np.full(len(hard), INFINITE)
-        self._low[nv + 2 : self._size : 3] = 0.0
-        self._high[self._size : self._size + marks[0]] = 0.0
-        diagonal = np.full(self._size, of._force_weight)
-        diagonal[:nv] = of.posture.weight
-        self._H = np.diag(diagonal)
-
-    def solve(
-        self, J: Array, residual: Array, M: Array, h: Array, a0: Array, poses: Array, least: Array, most: Array
-    ) -> tuple[Any, Array, float, tuple[str, ...]]:
-        """x = (a, f), torques, slack, and the names of rows that give way, for one sample."""
-        of, nv, size, held = self._of, self._nv, self._size, self._held
-        goals = J[held:] * of._roots[:, None]
-        H = self._H.copy()
-        H[:nv, :nv] += goals.T @ goals
-        g = np.zeros(size)
-        g[:nv] = -(goals.T @ (of._roots * residual[held:])) - of.posture.weight * a0
-        push = self._point_rows(J[:held], poses)  # J_pᵀ, (nv, 3 points)
-        rows, low, high = self._rows.copy(), self._low.copy(), self._high.copy()
-        torque, free, fixed = self._at
-        if torque.stop > torque.start:
-            rows[torque, :nv], rows[torque, nv:] = M[self._motors], -push[self._motors]
-            low[size:][torque], high[size:][torque] = -self._effort - h[self._motors], self._effort - h[self._motors]
-        rows[free, :nv], rows[free, nv:] = M[self._free], -push[self._free]
-        low[size:][free] = high[size:][free] = -h[self._free]
-        rows[fixed, :nv] = J[:held]
-        low[size:][fixed] = high[size:][fixed] = residual[:held]
-        low[of._limits.columns], high[of._limits.columns] = least, most
-        x, slack, broken = self._programme.solve(H, g, rows, low, high)
-        tau = np.zeros(nv)
-        if x is not None:
-            tau[self._motors] = (M[self._motors] @ x[:nv] + h[self._motors]) - push[self._motors] @ x[nv:]
-        return x, tau, slack, broken
-
-    def _point_rows(self, J: Array, poses: Array) -> Array:
-        """J_pᵀ: joint forces of unit forces at the contact points, along the axes of the soles, (nv, 3 points)."""
-        wrenches = np.zeros((self._held, 3 * self.points))  # of unit forces, about the soles' origins, in world axes
-        row = column = 0
-        for (_, count), size, arms, pose in zip(self._feet, self.sizes, self._arms, poses, strict=True):
-            wrenches[row : row + count, column : column + size] = (pose[:3, :3] @ arms).reshape(count, size)
-            row, column = row + count, column + size
-        found: Array = J.T @ wrenches
-        return found
-
-
-def _arms(points: Array, rows: int) -> Array:
-    """Moments (unless it is a point) and forces of forces at points of a sole, in its axes, (1 or 2, 3, 3 points)."""
-    x, y, z = points.T
-    zero = np.zeros_like(x)
-    turns = np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])  # p × F
-    turns = np.moveaxis(turns, 2, 1).reshape(3, -1)
-    return np.concatenate([turns, np.tile(np.eye(3), len(points))])[-rows:].reshape(rows // 3, 3, -1)

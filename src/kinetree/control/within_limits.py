@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.control.limited import LimitedLaws
-from kinetree.control.limits import Limits
+from kinetree.control.limits import Limits, Trial, fits
 from kinetree.control.targets import Wanted
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.model.model import Model
@@ -83,15 +83,18 @@ class WithinLimits:
         return found, np.asarray(self._robot.forward_dynamics(q, v, found.tau)), of_joints
 
     def _alone(self, q: Array, v: Array, pull: Array, wanted: Wanted, active: Array | None, _: bool) -> Kept:
-        last: list[Step] = []
+        limits = self._limits
+        least, most = limits.accelerations(q, v)
+        last: list[Any] = []
 
-        def solve(columns: tuple[int, ...], at: Array) -> tuple[Array, Array]:
-            found, a, of_joints = self._solve(q, v, pull, wanted, columns, at)
-            last[:] = [found]
-            return a, of_joints
+        def attempt(pattern: Array) -> Trial:
+            found, a, force = self._try(q, v, pull, wanted, pattern, least, most)
+            last[:] = found, a
+            own = a[limits.columns]
+            return Trial(fits(pattern, own, force, least, most), own, force, least, most)
 
-        a, active = self._limits.keep_one(*self._limits.accelerations(q, v), solve, active)
-        (found,) = last
+        active = limits.settle_one(attempt, active)
+        found, a = last
         return Kept(found.tau, found.force, a, found.margin, found.fault, active)
 
     def _together(self, q: Array, v: Array, pull: Array, wanted: Wanted, active: Array | None, fixed: bool) -> Kept:
@@ -105,22 +108,32 @@ class WithinLimits:
         )
         results: list[Array] = []
 
-        def solve(samples: Array, columns: Array, at: Array) -> tuple[Array, Array]:
-            whole = len(samples) == count
-            q_, v_, target_, feed_ = (x if whole else x[samples] for x in (q, v, target, feed))
-            here = wanted._replace(target=target_, feed=feed_)
-            found, a, of_joints = self._solve(q_, v_, pull, here, tuple(columns.tolist()), at)
+        def attempt(samples: Array, pattern: Array) -> Trial:
+            here = wanted._replace(target=target[samples], feed=feed[samples])
+            bounds = least[samples], most[samples]
+            found, a, force = self._try(q[samples], v[samples], pull, here, pattern, *bounds)
             computed = found.tau, found.force, a, np.asarray(found.margin), found.fault
-            if whole:
-                results[:] = computed
-            else:
-                if not results:
-                    results[:] = [np.empty((count, *x.shape[1:])) for x in computed]
-                for result, part in zip(results, computed, strict=True):
-                    result[samples] = part
-            return a, of_joints
+            if not results:
+                results[:] = [np.empty((count, *x.shape[1:])) for x in computed]
+            for result, part in zip(results, computed, strict=True):
+                result[samples] = part
+            own = a[:, limits.columns]
+            return Trial(fits(pattern, own, force, *bounds), own, force, *bounds)
 
-        given = None if active is None else np.broadcast_to(active, (*batch, active.shape[-1])).reshape(count, -1)
-        kept = limits.keep(least, most, solve, given, fixed)
+        given = (
+            None
+            if active is None
+            else np.broadcast_to(active, (*batch, active.shape[-1])).reshape(count, active.shape[-1])
+        )
+        kept = limits.settle(count, attempt, given, fixed)
         shaped: list[Any] = [x.reshape(*batch, *x.shape[1:]) for x in (*results, kept)]
         return Kept(*shaped)
+
+    def _try(
+        self, q: Array, v: Array, pull: Array, wanted: Wanted, pattern: Array, least: Array, most: Array
+    ) -> tuple[Step, Array, Array]:
+        """The law with the joints of a pattern at their bounds, the motion, and the forces that hold joints, (…, l)."""
+        rows, force = np.flatnonzero(pattern), np.zeros(least.shape)
+        at = np.where(pattern[rows] > 0, most[..., rows], least[..., rows])
+        found, a, force[..., rows] = self._solve(q, v, pull, wanted, tuple(self._limits.columns[rows].tolist()), at)
+        return found, a, force

@@ -81,7 +81,8 @@ class Law:
         self._kernel = recursions.control_law
 
     @cached_property
-    def _weights(self) -> tuple[Array, Array]:
+    def weights(self) -> tuple[Array, Array]:
+        """The kernel's last two inputs: reach and cut of each row, (r,)."""
         return self._recursions.reach if self._reach is None else self._reach, self._cuts
 
     @cached_property
@@ -90,14 +91,14 @@ class Law:
 
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
-        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self._weights)
+        tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self.weights)
         if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
             return Motion(tau, force, residual, 1.0 / np.sqrt(spread))
         return Motion(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)))
 
     def step(self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any) -> Step:
         """The same with a₀ from a posture; arguments as for the kernel `control_step`."""
-        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self._weights)
+        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self.weights)
         tau, force, residual, spread, a0, fault = found
         if not spread.ndim and spread.item() < 1.0:
             return Step(tau, force, residual, 1.0 / np.sqrt(spread), a0, fault)
@@ -107,7 +108,7 @@ class Law:
         self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any, out: Any = None
     ) -> tuple[Array, bool]:
         """τ of `step`, and whether it holds: no sample is nearly singular, and all targets are poses."""
-        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self._weights)
+        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self.weights)
         tau, spread, fault = found[0], found[3], found[5]
         if spread.ndim:
             sure = bool((spread < 1.0).all() and (fault < FAULT).all())
@@ -143,6 +144,10 @@ class Law:
             tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
             margin[doubtful] = found
 
+    def compiled(self) -> Any:
+        """The kernel `control_step`: a `Compiled`, unless on the reference engine."""
+        return self._whole.bound()
+
     def sites(self) -> int:
         """Number of frames with targets: two for relative tasks."""
         return len(self._recursions.sites)
@@ -154,4 +159,4 @@ class Law:
     def compile(self) -> None:
         """Compile what every step needs."""
         self._whole.compile()
-        _ = self._weights
+        _ = self.weights
