@@ -58,10 +58,9 @@ def frequencies(robot: kt.Model, skip: int, v: Any = None) -> Any:
 
 
 def test_a_clamped_beam() -> None:
-    robot = weightless().add_flexible("b", beam(4)).build()
+    robot = weightless().add_flexible("b", beam(4, elements=12)).build()
     error = frequencies(robot, 0) / CLAMPED**2 - 1.0
-    assert abs(error[0]) < 1e-6
-    assert (np.abs(error) < [1e-6, 1e-5, 1e-4, 1e-3]).all()
+    assert (np.abs(error) < [1e-6, 1e-4, 1e-3, 1e-3]).all()
 
 
 def test_clamped_modes_behind_a_hinge_are_those_of_a_pinned_beam() -> None:

@@ -27,6 +27,7 @@ ALLOWED = {
     "squat": 1e-4,
     "four_bar": 2e-4,
     "quadruped": 1e-3,
+    "spin_up": 2e-3,
     "ten_million_samples": 5e-3,
 }
 #: What some of them need besides the library.
