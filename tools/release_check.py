@@ -11,14 +11,39 @@ import argparse
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import venv
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+
+XACRO = """<robot name="arm" xmlns:xacro="http://www.ros.org/wiki/xacro">
+  <xacro:property name="mass" value="${2 * 1.5}"/>
+  <link name="base"/>
+  <link name="link"><inertial><mass value="${mass}"/><inertia ixx="1" iyy="1" izz="1"/></inertial></link>
+  <joint name="hinge" type="continuous"><parent link="base"/><child link="link"/></joint>
+</robot>
+"""
+USD = """#usda 1.0
+( defaultPrim = "arm" metersPerUnit = 1 upAxis = "Z" )
+def Xform "arm" {
+  def Xform "link" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsMassAPI"]) {
+    float physics:mass = 2
+    point3f physics:centerOfMass = (0, 0, 0.1)
+    float3 physics:diagonalInertia = (0.02, 0.03, 0.04)
+  }
+  def PhysicsRevoluteJoint "hinge" {
+    rel physics:body1 = </arm/link>
+    uniform token physics:axis = "Y"
+  }
+}
+"""
 
 # What a user of each extra does first.
 EXTRAS = {
@@ -26,8 +51,16 @@ EXTRAS = {
     "plot": "import matplotlib",
     "viewer": "import viser; import kinetree as kt; kt.viewer.View",
     "qp": "import daqp; import kinetree as kt; kt.control.WholeBody",
-    "xacro": "import xacro",
-    "usd": "import pxr.UsdPhysics",
+    "xacro": f"""
+import pathlib, kinetree as kt
+pathlib.Path("arm.urdf.xacro").write_text({XACRO!r})
+assert kt.load("arm.urdf.xacro", xacro={{}}).nv == 1
+""",
+    "usd": f"""
+import pathlib, kinetree as kt
+pathlib.Path("arm.usda").write_text({USD!r})
+assert kt.load("arm.usda").nv == 1
+""",
     "mujoco": "import mujoco; import kinetree as kt; kt.load(kt.to_mjcf(kt.zoo.chain(3)))",
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
     "jax": "import kinetree.jax",
@@ -37,6 +70,7 @@ EXTRAS = {
 }
 # Blocks of documents that need an extra: the document, and a line of each block.
 BLOCKS = {
+    "qp": ("docs/control.md", "standing = control.WholeBody("),
     "mujoco": ("docs/loading.md", "again = kt.load(kt.to_mjcf(crane))", "import mujoco"),
     "pinocchio": ("docs/tour.md", "import pinocchio as pin"),
     "jax": ("docs/learning.md", "import jax", "gains = jnp.zeros((2, 4))"),
@@ -48,6 +82,7 @@ BLOCKS = {
 PREAMBLE = """
 import numpy as np
 import kinetree as kt
+from kinetree import control
 rng = np.random.default_rng(0)
 robot = kt.zoo.double_pendulum()
 starts = np.array([np.pi, 0.0]) + 0.2 * rng.standard_normal((16, 2))
@@ -89,8 +124,13 @@ def version() -> str:
 def check_changelog(number: str) -> None:
     """A release is a dated section of the changelog, with nothing left under Unreleased."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    if not re.search(rf"^## \[{re.escape(number)}\] - \d{{4}}-\d{{2}}-\d{{2}}$", text, re.MULTILINE):
-        raise CheckFailed(f"CHANGELOG.md has no section '## [{number}] - YYYY-MM-DD'")
+    dated = re.findall(r"^## \[(\d.*)\] - (\d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
+    if not dated or dated[0][0] != number:
+        raise CheckFailed(f"CHANGELOG.md does not start with a section '## [{number}] - YYYY-MM-DD'")
+    try:
+        date.fromisoformat(dated[0][1])
+    except ValueError as error:
+        raise CheckFailed(f"CHANGELOG.md dates {number} {dated[0][1]}: {error}") from None
     unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## \[)", text, re.MULTILINE | re.DOTALL)
     if unreleased and unreleased[1].strip():
         raise CheckFailed(f"CHANGELOG.md has entries under [Unreleased]: move them to [{number}]")
@@ -166,18 +206,41 @@ def try_blocks(python: Path, where: Path, blocks: list[str]) -> int:
 
 
 def install(wheel: Path, scratch: Path, extras: list[str]) -> Path:
-    """Use the wheel as its users will, and return the Python that has it without extras."""
+    """Use the wheel as its users will, and return the Python that has it without extras.
+
+    An extra that fails does not keep the others from being tried.
+    """
+    began = time.monotonic()
     bare = environment(scratch / "bare", str(wheel))
     count = try_blocks(bare, scratch / "readme", python_blocks("README.md"))
-    step(f"the wheel alone: README's {count} block(s) run")
+    step(f"the wheel alone: README's {count} block(s) run, {time.monotonic() - began:.0f} s")
+    failures = []
     for extra in extras:
-        python = environment(scratch / extra, f"kinetree[{extra}] @ {wheel.as_uri()}")
-        run(python, "-I", "-W", "error", "-c", EXTRAS[extra], cwd=scratch)
-        blocks = blocks_of(extra)
-        if blocks:
-            try_blocks(python, scratch / f"{extra}-blocks", [PREAMBLE, *blocks])
-        step(f"[{extra}]: installs and imports; {len(blocks)} block(s) of the documents run")
+        began = time.monotonic()
+        try:
+            count = try_extra(wheel, scratch, extra)
+        except CheckFailed as failure:
+            failures.append(f"[{extra}] {failure}")
+            outcome = "FAILED"
+        else:
+            outcome = f"installs and runs, with {count} block(s) of the documents"
+        step(f"[{extra}]: {outcome}, {time.monotonic() - began:.0f} s")
+    if failures:
+        raise CheckFailed("\n".join(failures))
     return bare
+
+
+def try_extra(wheel: Path, scratch: Path, extra: str) -> int:
+    """Install the wheel with an extra, use it, and count the blocks of documents that ran."""
+    python = environment(scratch / extra, f"kinetree[{extra}] @ {wheel.as_uri()}")
+    use = scratch / f"{extra}-use"
+    use.mkdir()
+    run(python, "-I", "-W", "error", "-c", EXTRAS[extra], cwd=use)
+    blocks = blocks_of(extra)
+    if blocks:
+        try_blocks(python, scratch / f"{extra}-blocks", [PREAMBLE, *blocks])
+    shutil.rmtree(scratch / extra)  # some take gigabytes
+    return len(blocks)
 
 
 def main() -> None:
