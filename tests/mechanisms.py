@@ -101,3 +101,23 @@ def four_bar(
 
 #: A guess near which the default four-bar closes.
 NEAR = {"crank": 0.8, "coupler": -0.2, "rocker": 1.6}
+
+
+@cache
+def gripper() -> kt.Model:
+    """An arm with four hinges and two fingers, of which one mimics the other."""
+    builder = kt.Builder("gripper")
+    solid = {"mass": 1.0, "com": (0.1, 0.02, 0.03), "inertia": np.diag([0.01, 0.02, 0.03])}
+    parent, axes = "world", ((0, 0, 1), (0, 1, 0), (0, 1, 0), (1, 0, 0))
+    for i, axis in enumerate(axes):
+        limits = kt.Limits(lower=-2.5, upper=2.5, velocity=3.0, effort=80.0)
+        at = np.eye(3), (0.3 if i else 0.0, 0.0, 0.1)
+        builder.add_body(f"link{i}", parent=parent, axis=axis, placement=at, limits=limits, **solid)
+        parent = f"link{i}"
+    limits = kt.Limits(lower=-0.1, upper=0.1, velocity=1.0, effort=50.0)
+    for name, y in (("left", 1.0), ("right", -1.0)):
+        at = np.eye(3), (0.2, 0.05 * y, 0.0)
+        builder.add_body(name, parent=parent, joint="prismatic", axis=(0, y, 0), placement=at, limits=limits, **solid)
+    builder.couple("right", to="left", ratio=1.0)
+    builder.add_frame("tip", body="left", placement=(np.eye(3), (0.1, 0.0, 0.0)))
+    return builder.build()

@@ -1,4 +1,4 @@
-"""Tasks of robots with loops and coupled joints: definitions, and the dynamics that they describe."""
+"""Tasks of robots with loops, coupled joints and flexible bodies: definitions, and the dynamics that they describe."""
 
 from __future__ import annotations
 
@@ -10,65 +10,133 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.operational_space import inverse_inertia
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.engines.reference import run
+from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition
+from tests.trees import mixed, random_mechanism
 from tests.unit.test_closed_loops import suspended
 from tests.unit.test_couplings import hand
 
-FRAMES = {"hand": "nail", "suspended": None}
+LWA = "local_world_aligned"
+
+
+def whip() -> kt.Model:
+    """A beam between two rigid bodies."""
+    builder = kt.Builder("whip").add_body("hub", mass=1.0, inertia=0.1 * np.eye(3), axis=(0, 1, 0))
+    builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=2, planes="yz"), parent="hub")
+    builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), com=(0.1, 0.02, 0), axis=(0, 1, 0))
+    return builder.build()
+
+
+ROBOTS = {
+    "hand": (lambda: hand(coupled=True), "ball", "nail"),
+    "suspended": (suspended, None, None),
+    "whip": (whip, "tool", "hub"),
+}
 
 
 @cache
 def robot(name: str) -> kt.Model:
-    return hand(coupled=True) if name == "hand" else suspended()
+    return ROBOTS[name][0]()
 
 
 @cache
-def tasks(name: str) -> Any:
+def tasks(name: str, reference: str = "local") -> Any:
+    """A frame, one relative to another, and the centre of mass."""
     of = robot(name)
-    return of.tasks([kt.Task(FRAMES[name] or of.frames[-1], (2, 3)), kt.CenterOfMassTask((3,))])
+    far, near = ROBOTS[name][1] or of.frames[-1], ROBOTS[name][2] or of.frames[1]
+    between = kt.RelativeTask(near, far, (1, 3, 4))
+    return of.tasks([kt.Task(far, (2, 3, 4)), between, kt.CenterOfMassTask((3, 4))], reference=reference)
 
 
 def states(of: kt.Model) -> tuple[Any, Any]:
     return of.random_configuration(1, 3), np.random.default_rng(1).uniform(-1, 1, (3, of.nv))
 
 
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", ROBOTS)
 def test_definitions(name: str) -> None:
-    of, made = robot(name), tasks(name)
-    q, v = states(of)
-    frame = made.tasks[0].frame
+    of, made = robot(name), tasks(name).engine("reference")
+    q, v = (x[0] for x in states(of))
+    frame, near = made.tasks[0].frame, made.tasks[1].frame_a
     J, M = made.jacobian(q), of.mass_matrix(q)
+    assert made.method == BY_WEIGHTS
+    assert_close(J[:3], of.jacobian(q, frame)[[2, 3, 4]], bound(of.nv))
+    A, B = of.pose(q, near), of.pose(q, frame)
+    into, both = A[:3, :3].T, of.jacobian(q, [near, frame], reference=LWA)
+    apart = both[1] - both[0]
+    apart[3:] += np.cross(B[:3, 3] - A[:3, 3], both[0, :3].T).T
+    turned = np.concatenate([into @ apart[:3], into @ apart[3:]])
+    assert_close(J[3:6], turned[[1, 3, 4]], bound(of.nv))
     tolerance = bound(of.nv, condition(M))
-    rows = np.concatenate([of.jacobian(q, frame)[..., [2, 3], :], of.center_of_mass_jacobian(q)[..., :1, :]], axis=-2)
-    assert_close(J, rows, bound(of.nv))
-    assert_close(made.jacobian_dot_v(q, v)[..., :2], of.jacobian_dot_v(q, v, frame)[..., [2, 3]], bound(of.nv))
-    A = made.inverse_inertia(q)
-    assert_close(A, J @ np.linalg.solve(M, np.swapaxes(J, -1, -2)), tolerance)
-    for i in range(3):
-        for function in (made.inverse_inertia, made.inertia, made.jacobian):
-            assert np.array_equal(function(q[i]), function(q)[i])
-        assert np.array_equal(made.bias(q[i], v[i]), made.bias(q, v)[i])
-    assert_close(made.inverse_inertia.engine("reference")(q[0]), A[0], tolerance)
-    assert np.array_equal(pickle.loads(pickle.dumps(made.inertia))(q), made.inertia(q))
-    out = np.empty_like(A)
-    assert made.inverse_inertia(q, out=out) is out
-    assert np.array_equal(out, A)
+    solved = np.linalg.solve(M, J.T)
+    assert_close(made.inverse_inertia(q), J @ solved, tolerance)
+    assert_close(made.core.recursions.response(q), solved, tolerance)
+    # the velocity of the centre of mass, from the power of gravity
+    free = of.with_gravity(np.zeros(3)).gravity_forces.engine("reference")(q)  # springs
+    up = of.with_gravity((-1.0, 0.0, 0.0)).gravity_forces.engine("reference")(q) - free
+    assert_close(J[6] * of.mass, up, bound(of.nv), float(np.abs(up).max()))
+    h = 1e-6
+    rate = (made.jacobian(of.integrate(q, v, h)) - made.jacobian(of.integrate(q, v, -h))) @ v / (2 * h)
+    assert_close(made.jacobian_dot_v(q, v), rate, 1e-7, float(np.abs(rate).max()) + 1.0)
 
 
-@pytest.mark.parametrize("name", FRAMES)
-def test_forces_accelerate_tasks(name: str) -> None:
-    """With τ = JᵀF, Λ ẍ + bias = F, if all rows can move; ẍ from forward dynamics."""
-    of = robot(name)
-    made = of.tasks([kt.Task(FRAMES[name] or of.frames[-1], (3,))], singular="raise")
+@pytest.mark.parametrize("reference", ["world", LWA])
+def test_references(reference: str) -> None:
+    of, made = robot("hand"), tasks("hand", reference).engine("reference")
+    q, v = (x[0] for x in states(of))
+    frame = made.tasks[0].frame
+    assert_close(made.jacobian(q)[:3], of.jacobian(q, frame, reference=reference)[[2, 3, 4]], bound(of.nv))
+    drift = of.jacobian_dot_v(q, v, frame, reference=reference)[[2, 3, 4]]
+    assert_close(made.jacobian_dot_v(q, v)[:3], drift, bound(of.nv), float(np.abs(drift).max()) + 1.0)
+
+
+def test_engines_agree_and_bits_do_not_depend_on_the_batch() -> None:
+    of = gripper()
+    made = of.tasks([kt.Task("tip", (2, 3, 4)), kt.RelativeTask("link1", "right", (4,)), kt.CenterOfMassTask((5,))])
     q, v = states(of)
+    expected, M = made.engine("reference"), of.mass_matrix(q[0])
+    tolerance = bound(of.nv, condition(M) ** 1.5)
+    for name in ("inverse_inertia", "jacobian", "inertia", "jacobian_dot_v"):
+        function, of_reference = getattr(made, name), getattr(expected, name)
+        given = (q, v) if name == "jacobian_dot_v" else (q,)
+        found = function(*given)
+        assert_close(found[0], of_reference(*(x[0] for x in given)), tolerance, float(np.abs(found[0]).max()))
+        for i in range(3):
+            assert np.array_equal(function(*(x[i] for x in given)), found[i])
+        out = np.empty_like(found)
+        assert function(*given, out=out) is out
+        assert np.array_equal(out, found)
+    assert np.array_equal(pickle.loads(pickle.dumps(made.inertia))(q), made.inertia(q))
+    assert made.inverse_inertia.count().multiplications > 0
+
+
+def test_forces_accelerate_tasks() -> None:
+    """With τ = JᵀF, Λ ẍ + bias = F, if all rows can move; ẍ from forward dynamics."""
+    of = gripper()
+    made = of.tasks([kt.Task("tip", (3,))], singular="raise")
+    q, v = (x[0] for x in states(of))
     F = np.array([0.7])
-    inertia, consistent, nullspace = made.dynamics(q[0])
-    J = made.jacobian(q[0])
-    a = of.forward_dynamics(q[0], v[0], J.T @ F)
-    motion = J @ a + made.jacobian_dot_v(q[0], v[0])
-    tolerance = bound(of.nv, condition(of.mass_matrix(q[0])))
-    assert_close(
-        inertia @ motion + made.bias(q[0], v[0]), F, tolerance, float(np.abs(made.bias(q[0], v[0])).max()) + 1.0
-    )
+    inertia, consistent, nullspace = made.dynamics(q)
+    J = made.jacobian(q)
+    a = of.forward_dynamics(q, v, J.T @ F)
+    motion = J @ a + made.jacobian_dot_v(q, v)
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)))
+    assert_close(inertia @ motion + made.bias(q, v), F, tolerance, float(np.abs(made.bias(q, v)).max()) + 1.0)
     assert_close(J @ consistent, np.eye(1), tolerance)
-    assert_close(J @ nullspace, np.zeros((1, of.nv)), tolerance, float(np.abs(J).max()))
+    assert_close(nullspace, np.eye(of.nv) - consistent @ J, tolerance)
+    assert_close(consistent, made.core.recursions.response(q) @ inertia, tolerance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_by_weights_on_rigid_bodies(seed: int) -> None:
+    """On trees of rigid bodies, propagating by weights gives what recursions in the tree's frame give."""
+    of = random_mechanism("rigid", mixed(8, seed), seed).kinetree()
+    frames = [of.bodies[-1].name, of.bodies[len(of.bodies) // 2].name]
+    made = of.tasks([kt.Task(frames[0]), kt.Task(frames[1], "position"), kt.CenterOfMassTask()]).engine("reference")
+    recursions, q = made.core.recursions, of.random_configuration(seed)
+    algorithm = inverse_inertia(BY_WEIGHTS, "local", recursions._parts)
+    (found,) = run(algorithm, of.mechanism, recursions.sites, [q])
+    expected = made.inverse_inertia(q)
+    assert_close(found, expected, bound(of.nv, condition(of.mass_matrix(q))), float(np.abs(expected).max()))

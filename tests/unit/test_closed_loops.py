@@ -430,9 +430,7 @@ def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
 def test_what_rigid_trees_have_is_refused_with_the_way_out(bar: kt.Model) -> None:
     with pytest.raises(UnsupportedError, match="'cluster of crank, coupler, rocker' is a general node"):
         bar.tasks(["tip"]).inverse_inertia_derivative(bar.neutral(), np.ones(bar.nv))
-    for name in ("bound", "count"):
-        with pytest.raises(UnsupportedError, match="inverse_inertia of tasks has no kernel of its own on robots with"):
-            getattr(bar.tasks(["tip"]).inverse_inertia, name)()
+    assert bar.tasks(["tip"]).inverse_inertia.count().multiplications > 0
     with pytest.raises(UnsupportedError, match="coriolis_matrix has no kernel of its own on robots with loops"):
         bar.coriolis_matrix.bound()
 

@@ -20,7 +20,7 @@ from kinetree.recursion.entities import Entity, Node, number_of
 from kinetree.recursion.loops import IndexLoop, Loop, Table
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import WORLD_PORT, NodeKind
-from kinetree.recursion.roles import Index, Ledger, NodeRole
+from kinetree.recursion.roles import Index, Ledger, NodeRole, port_of
 from kinetree.recursion.setup import Setup
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.tree import Indexed, Tree
@@ -79,6 +79,7 @@ class _Memory:
     def __init__(self, over: tuple[str, ...]) -> None:
         self.over = over
         self.values: dict[tuple[int, ...], Any] = {}
+        self.types: dict[str, Any] = {}
 
     def _at(self, keys: Any) -> tuple[int, ...]:
         _, indices = places(self.over, keys, "array")
@@ -94,9 +95,9 @@ class _Memory:
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         value = immutable(value)
-        first = next(iter(self.values.values()), value)
-        if describe(value) != describe(first):
-            refuse(f"an array of {type_name(describe(first))} is given {type_name(describe(value))}")
+        known = self.types.setdefault(port_of(keys[0]) if self.over[0] == "node" else "", describe(value))
+        if describe(value) != known:
+            refuse(f"an array of {type_name(known)} is given {type_name(describe(value))}")
         self.values[self._at(keys)] = value
 
 
@@ -148,7 +149,7 @@ class ReferenceTree(Tree):
         placement: Array = self._setup.sites[handle].placement
         return placement
 
-    def array(self, *over: str) -> Indexed:
+    def array(self, *over: str, like: str = "") -> Indexed:  # noqa: ARG002
         return _Memory(over)
 
 

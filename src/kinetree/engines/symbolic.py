@@ -15,7 +15,7 @@ from kinetree.engines.ir import ArrayEntry, Field, Op, Place, Position, Program,
 from kinetree.recursion.algorithm import Argument, Entries, places
 from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
-from kinetree.recursion.roles import Index
+from kinetree.recursion.roles import Index, NodeRole, port_of
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
@@ -119,6 +119,11 @@ class SymbolicArray:
         self.tree, self.number, self.over = tree, number, over
         self.description: tuple[Any, ...] | None = None
 
+    def describe(self, description: tuple[Any, ...]) -> None:
+        """Fix the type of the values."""
+        self.description = description
+        self.tree.program.arrays[self.number] = (self.over, size_of(description))
+
     def _index(self, keys: Any) -> tuple[Any, ...]:
         _, indices = places(self.over, keys, "array")
         if len(indices) != 1:
@@ -134,14 +139,35 @@ class SymbolicArray:
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         value = immutable(value)
+        given = describe(value)
         if self.description is None:
-            self.description = describe(value)
-            self.tree.program.arrays[self.number] = (self.over, size_of(self.description))
-        if self.description != describe(value):
-            refuse(f"an array of {type_name(self.description)} is given {type_name(describe(value))}")
+            self.describe(given)
+        elif self.description != given:
+            refuse(f"an array of {type_name(self.description)} is given {type_name(given)}")
         index = self._index(keys)
         for i, x in enumerate(components(value)):
             self.tree.store(ArrayEntry(self.number, index, i), x)
+
+
+class NodeArray:
+    """An array of the tree whose first index is a node: one for each port, since values may have a type for each."""
+
+    def __init__(self, parts: dict[str, SymbolicArray], type_on: Callable[[str], tuple[Any, ...] | None]) -> None:
+        self.parts, self.type_on = parts, type_on
+
+    def _part(self, keys: Any) -> SymbolicArray:
+        known = isinstance(keys, tuple) and isinstance(keys[0], NodeRole)
+        port = port_of(keys[0]) if known else WORLD_PORT
+        part = self.parts[port]
+        if part.description is None and (description := self.type_on(port)) is not None:
+            part.describe(description)
+        return part
+
+    def __getitem__(self, keys: Any) -> Any:
+        return self._part(keys)[keys]
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        self._part(keys)[keys] = value
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import numpy as np
 
 from kinetree.engines.ir import Input, Loop, Output, Param, Position, Program, Role, Uniform
 from kinetree.engines.recorder import Recorder
-from kinetree.engines.symbolic import OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
+from kinetree.engines.symbolic import NodeArray, OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.contract import refuse
 from kinetree.recursion.entities import Entity, Frame, Group, Node
 from kinetree.recursion.loops import IndexLoop, Table
 from kinetree.recursion.loops import Loop as LoopData
+from kinetree.recursion.node import WORLD_PORT
 from kinetree.recursion.roles import Index, Ledger, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.recursion.variants import WORLD_CLASS, Variants
@@ -81,7 +82,19 @@ class TracedTree(Recorder, Tree):
     def _parameters(self, role: Role, count: int) -> Array:
         return object_array([self.program.load(Param(role, i)) for i in range(count)])
 
-    def array(self, *over: str) -> Indexed:
+    def array(self, *over: str, like: str = "") -> Indexed:
+        if over[0] != "node":
+            return self._array(over)
+        ports = {kind.port for kind in self._kinds.values()}
+        parts = {port: self._array(over) for port in (WORLD_PORT, *sorted(ports - {WORLD_PORT}))}
+        return NodeArray(parts, lambda port: self._type_on(port, like))
+
+    def _type_on(self, port: str, name: str) -> tuple[Any, ...] | None:
+        """The type of a field on nodes with a port, if it has been set."""
+        of = (kind.name for kind in self._kinds.values() if kind.port == port)
+        return next((self.types[name, each] for each in of if (name, each) in self.types), None)
+
+    def _array(self, over: tuple[str, ...]) -> SymbolicArray:
         self.program.arrays.append((over, 0))
         return SymbolicArray(self, len(self.program.arrays) - 1, over)
 

@@ -123,12 +123,7 @@ class Operational:
             self._generic_configurations,
             self._link_size,
             lambda: self.mass,
-            self._tree_of_tasks,
         )
-
-    def _tree_of_tasks(self) -> Robot | None:
-        tree = self.spanning_tree if self.clusters else None
-        return None if tree is None or tree.mechanism.first_general is not None else tree._of_tasks
 
     @cached_property
     def _kept_tasks(self) -> dict[Any, Tasks]:

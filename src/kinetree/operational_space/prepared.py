@@ -16,7 +16,6 @@ from kinetree.operational_space.derivative import InverseInertiaDerivative
 from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import METHODS
-from kinetree.operational_space.projected import ProjectedRecursions
 from kinetree.operational_space.recursions import Recursions, Robot
 from kinetree.operational_space.singular import require_policy
 from kinetree.operational_space.state import HeldState, TaskState
@@ -79,12 +78,7 @@ class Tasks:
         held = () if none else read_tasks(contacts, "contacts")
         sites = _sites((*held, *tasks), robot)
         rows, held_rows = (sum(len(task.rows) for task in each) for each in (tasks, held))
-        tree = robot.tree()
-        recursions = (
-            Recursions(robot, sites, method, reference, engine)
-            if tree is None
-            else ProjectedRecursions(robot, tree, sites, _sites((*held, *tasks), tree), reference, engine)
-        )
+        recursions = Recursions(robot, sites, method, reference, engine)
         self.__dict__.update(
             tasks=tasks,
             contacts=held,

@@ -11,6 +11,8 @@ import numpy as np
 
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space.by_weights.drift import task_drift as task_drift_by_weights
 from kinetree.algorithms.operational_space.control_law import control_law
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.differential_step import differential_step
@@ -20,6 +22,7 @@ from kinetree.algorithms.operational_space.response import response, task_jacobi
 from kinetree.algorithms.operational_space.task_residual import task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.function import Function
+from kinetree.errors import UnsupportedError
 from kinetree.operational_space.methods import chosen
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
@@ -43,7 +46,6 @@ class Robot:
         configurations: Returns generic configurations, (n, nq).
         size: Returns a typical length of its links [m].
         mass: Returns the total mass [kg].
-        tree: Returns the spanning tree if all general nodes come from loops or coupled joints, otherwise None.
     """
 
     model: Any
@@ -54,7 +56,6 @@ class Robot:
     configurations: Callable[[], Array]
     size: Callable[[], float]
     mass: Callable[[], float]
-    tree: Callable[[], Robot | None]
 
 
 class Recursions:
@@ -77,6 +78,12 @@ class Recursions:
     ) -> None:
         self.robot, self.sites, self.reference = robot, sites, reference
         self._method, self.engine = method, engine
+        self.by_weights = robot.mechanism.first_general is not None
+        if self.by_weights and method not in ("auto", BY_WEIGHTS):
+            raise UnsupportedError(
+                f"method {method!r} is for trees of rigid bodies, and {robot.mechanism.first_general!r} is none; leave "
+                'method="auto", which propagates rows by weights'
+            )
         self._parts = Parts.of(sites)
         tasks = [site.rows for site in sites if site.part != "near"]
         self.groups = np.array([2 * i + (row >= 3) for i, rows in enumerate(tasks) for row in rows], dtype=int)
@@ -85,6 +92,8 @@ class Recursions:
     @cached_property
     def method(self) -> str:
         """The name of the algorithm for Λ⁻¹."""
+        if self.by_weights:
+            return BY_WEIGHTS
         return chosen(self._method, self.robot.mechanism.at(self.sites), self.sites)
 
     @cached_property
@@ -100,22 +109,23 @@ class Recursions:
     @cached_property
     def dynamics(self) -> TaskFunction:
         """Λ of q and reach, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
-        return self._function("dynamics", task_dynamics(self.reference, self._parts), True)
+        return self._function("dynamics", task_dynamics(self.reference, self._parts, by_weights=self.by_weights), True)
 
     @cached_property
     def jacobian(self) -> TaskFunction:
         """J of q, (…, r, nv)."""
-        return self._function("jacobian", task_jacobian(self.reference, self._parts))
+        return self._function("jacobian", task_jacobian(self.reference, self._parts, by_weights=self.by_weights))
 
     @cached_property
     def response(self) -> TaskFunction:
         """M⁻¹Jᵀ of q, (…, nv, r)."""
-        return self._function("response", response(self.reference, self._parts), True)
+        return self._function("response", response(self.reference, self._parts, by_weights=self.by_weights), True)
 
     @cached_property
     def jacobian_dot_v(self) -> TaskFunction:
         """J̇v of q and v, (…, r)."""
-        return self._function("jacobian_dot_v", task_drift(self.reference, self._parts))
+        drift = task_drift_by_weights if self.by_weights else task_drift
+        return self._function("jacobian_dot_v", drift(self.reference, self._parts))
 
     @cached_property
     def bias_forces(self) -> Function[..., Array]:
@@ -140,22 +150,23 @@ class Recursions:
     @cached_property
     def differential_step(self) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
-        return self._function("control", differential_step(self._parts))
+        return self._function("control", differential_step(self._parts, by_weights=self.by_weights))
 
     @cached_property
     def residual(self) -> TaskFunction:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
-        return self._function("control", task_residual(self._parts))
+        return self._function("control", task_residual(self._parts, by_weights=self.by_weights))
 
     def load_sharing(self, based: bool, between: bool) -> TaskFunction:
         """τ, λ, spread and weak: see `kinetree.algorithms.operational_space.load_sharing`. Rows in world axes."""
-        return self._function("load_sharing", load_sharing(self._parts, based, between))
+        return self._function("load_sharing", load_sharing(self._parts, based, between, by_weights=self.by_weights))
 
     @cached_property
     def reach(self) -> Array:
         """Typical mobility of each row at other configurations, (r,)."""
         # pv_osim adds up squares, so it has the smallest rounding errors in directions that cannot move
-        shown = Recursions(self.robot, looked_at(self.sites), "pv_osim", self.reference).inverse_inertia
+        method = BY_WEIGHTS if self.by_weights else "pv_osim"
+        shown = Recursions(self.robot, looked_at(self.sites), method, self.reference).inverse_inertia
         found = reach(self.sites, shown, self.robot.configurations(), self.robot.size(), self.robot.mass())
         found.setflags(write=False)
         return found

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import Increment, addable, author_line, describe, immutable, refuse, type_name
-from kinetree.recursion.node import Manifold, NodeKind
+from kinetree.recursion.node import WORLD_PORT, Manifold, NodeKind
 from kinetree.recursion.setup import DIMENSIONS
 from kinetree.spatial.motion import Force
 from kinetree.spatial.transform import Transform
@@ -367,6 +367,12 @@ class FrameRole:
         if dimension != "frames":
             refuse(f"an index over {dimension} cannot be a frame")
         return (self._at["frame"], 0), None
+
+
+def port_of(role: NodeRole) -> str:
+    """The port of a node, which determines the type of its velocity."""
+    kind = role._cell.kind
+    return WORLD_PORT if kind is None else kind.port
 
 
 def handle_of(role: Any) -> Any:

@@ -227,14 +227,17 @@ class Tree(Engine):
     )
 
     @abstractmethod
-    def array(self, *over: str) -> Indexed:
+    def array(self, *over: str, like: str = "") -> Indexed:
         """An array with one or two indices; the last should be that of the innermost loop.
 
         Entries must be set before they are read.
 
         Args:
             *over: Dimensions (`kinetree.recursion.setup`): "v" (columns), "sorted_rows" (rows of frames, depth first),
-                "rows" (rows in the order of the tasks), "frames"; "node" only as the first of two.
+                "rows" (rows in the order of the tasks), "frames"; "node" only as the first of two, and values then have
+                one type for each port.
+            like: A field that has the type of the values on every node, set in an earlier loop. Needed where children
+                set entries of their parent, whose body may be traced first.
         """
 
 

@@ -7,6 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 from kinetree.algorithms.kinematics import VIEWS, View
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space.by_weights.inverse_inertia import (
+    inverse_inertia as inverse_inertia_by_weights,
+)
+from kinetree.algorithms.operational_space.by_weights.task_dynamics import task_dynamics as task_dynamics_by_weights
 from kinetree.algorithms.operational_space.chang_khatib import chang_khatib
 from kinetree.algorithms.operational_space.definition import definition
 from kinetree.algorithms.operational_space.efpa import efpa
@@ -33,20 +38,28 @@ ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
 }
 
 
+def recursion_of(method: str, reference: str, parts: Parts) -> Callable[..., None]:
+    """The recursion for Λ⁻¹ by a method of `ALGORITHMS`, or by weights, which takes nodes of any kind."""
+    if method == BY_WEIGHTS:
+        return inverse_inertia_by_weights(reference, parts)
+    return ALGORITHMS[method](VIEWS[reference], parts)
+
+
 @cache
 def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Λ⁻¹ of all task rows, (Σr, Σr), by a given method and in a given reference.
 
     Args:
-        method: One of `ALGORITHMS`.
+        method: One of `ALGORITHMS`, or `BY_WEIGHTS`.
         reference: One of `kinetree.algorithms.kinematics.VIEWS`.
         parts: The kinds of tasks present.
     """
     result = "inverse_inertia"
     # entries of relative tasks are accumulated, so they start at zero
     sparse = (result,) if parts.relative else ()
-    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse)
-    run = ALGORITHMS[method](VIEWS[reference], parts)
+    any_node = method == BY_WEIGHTS
+    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse, any_node=any_node)
+    run = recursion_of(method, reference, parts)
     return replace(declare(run), name=f"{method}_{reference}{parts.suffix}")
 
 
@@ -64,13 +77,14 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
         outputs=("inertia", "spread"),
         symmetric=("inertia",),
         sparse=("spread",),
+        any_node=method == BY_WEIGHTS,
     )
-    run = inertia_by(ALGORITHMS[method](VIEWS[reference], parts), parts)
+    run = inertia_by(recursion_of(method, reference, parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
 
 @cache
-def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
+def task_dynamics(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
     """Λ with its `spread`, J̄ and N of all task rows, in a given reference; inputs as for `inertia`."""
     declare = algorithm(
         q=("q",),
@@ -81,6 +95,7 @@ def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
         nullspace=("v", "v"),
         outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"),
         sparse=("spread",),
+        any_node=by_weights,
     )
-    run = task_dynamics_seen(VIEWS[reference], parts)
-    return replace(declare(run), name=f"task_dynamics_{reference}{parts.suffix}")
+    run = task_dynamics_by_weights(reference, parts) if by_weights else task_dynamics_seen(VIEWS[reference], parts)
+    return replace(declare(run), name=f"task_dynamics_{'by_weights_' * by_weights}{reference}{parts.suffix}")

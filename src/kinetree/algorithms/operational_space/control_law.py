@@ -35,7 +35,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.kinematics import VIEWS, seen_rate
-from kinetree.algorithms.operational_space import ALGORITHMS, inversion, task_space
+from kinetree.algorithms.operational_space import inversion, recursion_of, task_space
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS, frames
+from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.pose_error import luh
 from kinetree.algorithms.operational_space.task_space import Parts, between
 from kinetree.recursion.algorithm import Algorithm, algorithm
@@ -53,7 +55,8 @@ _KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
 def law_by(method: str, parts: Parts) -> Callable[..., None]:
     """The law with one of the methods for Λ⁻¹."""
     view = VIEWS["local_world_aligned"]
-    inverse_inertia = ALGORITHMS[method](view, parts)
+    inverse_inertia = recursion_of(method, "local_world_aligned", parts)
+    by_weights = method == BY_WEIGHTS
 
     def control_law(
         tree: Tree,
@@ -81,19 +84,27 @@ def law_by(method: str, parts: Parts) -> Callable[..., None]:
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
 
-        motion(tree, v, a0, method in _KEEP_INERTIAS)
-        task_space.rows(tree, view, tips, parts)
+        if by_weights:
+            weights.motion(tree, v, a0)
+            frames.rows(tree, "local_world_aligned", parts, tips)
+        else:
+            motion(tree, v, a0, method in _KEEP_INERTIAS)
+            task_space.rows(tree, view, tips, parts)
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
                 lacking[row] = residual[row] = residual_of(row, feed, gains, error, velocity, rate)
 
-        rows_of_motion(tree, parts, target, lack)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack)
 
         inversion.solve(tree, B, lacking, along)
         for one in tree.task_rows():
             force[one] = along[one]
 
+        if by_weights:
+            weights.press(tree, parts, tips, along)
+            weights.torques(tree, q, v, a0, tau)
+            return
         for frame, carrier in tree.frames():
             total = Force.zero()
             for row in frame.rows():
@@ -216,7 +227,7 @@ def control_law(method: str, parts: Parts) -> Algorithm:
     """τ, f along the rows, the residual of the rows, and the `spread` of Λ⁻¹, for rows in world axes.
 
     Args:
-        method: The method for Λ⁻¹, one of `ALGORITHMS`.
+        method: The method for Λ⁻¹, one of `ALGORITHMS`, or `BY_WEIGHTS`.
         parts: The kinds of tasks present.
 
     Inputs of the recursion:
@@ -248,5 +259,6 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         spread=(),
         outputs=("tau", "force", "residual", "spread"),
         sparse=("spread",),
+        any_node=method == BY_WEIGHTS,
     )
     return replace(declare(law_by(method, parts)), name=f"control_law_{method}{parts.suffix}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.control_law import law_by
 from kinetree.algorithms.operational_space.pose_error import fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
@@ -80,5 +81,6 @@ def control_step(method: str, parts: Parts) -> Algorithm:
         fault=(),
         outputs=("tau", "force", "residual", "spread", "a0", "fault"),
         sparse=("spread", "a0", "fault"),
+        any_node=method == BY_WEIGHTS,
     )
     return replace(declare(_control_step(method, parts)), name=f"control_step_{method}{parts.suffix}")

@@ -21,6 +21,8 @@ from typing import Any
 from kinetree.algorithms.choices import between, less, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import inversion
+from kinetree.algorithms.operational_space.by_weights import motion as weights
+from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
 from kinetree.algorithms.operational_space.pose_error import fault_of, rotation_vector
 from kinetree.algorithms.operational_space.response import jacobian_rows
@@ -30,8 +32,9 @@ from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
-def _differential_step(parts: Parts) -> Callable[..., None]:
-    jacobian = jacobian_rows(VIEWS["local_world_aligned"], parts)
+def _differential_step(parts: Parts, by_weights: bool) -> Callable[..., None]:
+    reference = "local_world_aligned"
+    jacobian = jacobian_by_weights(reference, parts) if by_weights else jacobian_rows(VIEWS[reference], parts)
 
     def differential_step(
         tree: Tree,
@@ -54,7 +57,7 @@ def _differential_step(parts: Parts) -> Callable[..., None]:
     ) -> None:
         A, rest, y = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
         jacobian(tree, q, J)
-        motion(tree, Zeros(), Zeros())
+        (weights.motion if by_weights else motion)(tree, Zeros(), Zeros())
         gain, share, approach, dt = shares[...]
 
         def put(frame: FrameRole, off: Any, *_: Any) -> None:
@@ -62,7 +65,7 @@ def _differential_step(parts: Parts) -> Callable[..., None]:
                 error[row] = off[row.component]
                 rest[row] = gain * off[row.component]
 
-        rows_of_motion(tree, parts, target, put, rotation_vector)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, put, rotation_vector)
         for frame, _ in tree.frames():
             fault[...] = fault[...] + fault_of(target[frame])
 
@@ -104,11 +107,12 @@ def _differential_step(parts: Parts) -> Callable[..., None]:
 
 
 @cache
-def differential_step(parts: Parts) -> Algorithm:
+def differential_step(parts: Parts, *, by_weights: bool = False) -> Algorithm:
     """Δ, e, J, Δ₀, bounds of Δ, how many it exceeds, and `fault`, as of `control_step`, for rows in world axes.
 
     Args:
         parts: The kinds of tasks present.
+        by_weights: Whether it takes nodes of any kind.
 
     Inputs of the recursion:
 
@@ -140,5 +144,7 @@ def differential_step(parts: Parts) -> Algorithm:
         fault=(),
         outputs=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
         sparse=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
+        any_node=by_weights,
     )
-    return replace(declare(_differential_step(parts)), name=f"differential_step{parts.suffix}")
+    name = f"differential_step{'_by_weights' * by_weights}{parts.suffix}"
+    return replace(declare(_differential_step(parts, by_weights)), name=name)

@@ -30,6 +30,7 @@ import numpy as np
 
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import inversion
+from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
@@ -41,8 +42,9 @@ from kinetree.spatial.symmetric import Factor
 _NEVER_ZERO = 2.0**-500
 
 
-def _load_sharing(parts: Parts, based: bool, between: bool) -> Callable[..., None]:
-    jacobian = jacobian_rows(VIEWS["local_world_aligned"], parts)
+def _load_sharing(parts: Parts, based: bool, between: bool, by_weights: bool) -> Callable[..., None]:
+    reference = "local_world_aligned"
+    jacobian = jacobian_by_weights(reference, parts) if by_weights else jacobian_rows(VIEWS[reference], parts)
 
     def load_sharing(
         tree: Tree,
@@ -200,7 +202,7 @@ def _by_node(
             for j, o in enumerate(own[: i + 1]):
                 entries[i][j] = entries[j][i] = (chosen[i] * chosen[j]) * K[c, o]
             entries[i][i] = entries[i][i] + (1.0 - chosen[i])
-        D = Factor.of(np.array(entries))
+        D = Factor.of(np.array(entries).reshape(len(own), len(own)))
         inverse = D.inverse()
         weak[...] = weak[...] + sum(chosen[i] * (entries[i][i] * inverse[i, i]) for i in range(len(own)))
         y = D.solve(np.array([load[c] for c in own]))
@@ -243,13 +245,14 @@ def _carry_base(
 
 
 @cache
-def load_sharing(parts: Parts, based: bool, between: bool) -> Algorithm:
+def load_sharing(parts: Parts, based: bool, between: bool, *, by_weights: bool = False) -> Algorithm:
     """τ and λ.
 
     Args:
         parts: The kinds of constraints present.
         based: Whether supports carry a base without motors.
         between: Whether a support holds two frames of the robot together; otherwise all support it on the world.
+        by_weights: Whether it takes nodes of any kind.
 
     Inputs of the recursion:
 
@@ -272,6 +275,8 @@ def load_sharing(parts: Parts, based: bool, between: bool) -> Algorithm:
         weak=(),
         outputs=("tau", "force", "spread", "weak"),
         sparse=("spread", "weak"),
+        any_node=by_weights,
     )
-    made = declare(_load_sharing(parts, based, between))
-    return replace(made, name=f"load_sharing{parts.suffix}{'_based' * based}{'_between' * between}")
+    made = declare(_load_sharing(parts, based, between, by_weights))
+    kind = f"{'_based' * based}{'_between' * between}{'_by_weights' * by_weights}"
+    return replace(made, name=f"load_sharing{parts.suffix}{kind}")

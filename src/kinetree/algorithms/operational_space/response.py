@@ -26,6 +26,8 @@ import numpy as np
 from kinetree.algorithms.center_of_mass import column_momenta
 from kinetree.algorithms.kinematics import VIEWS, View, seen_columns
 from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
+from kinetree.algorithms.operational_space.by_weights.jacobian import response_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
@@ -109,21 +111,24 @@ def jacobian_rows(view: View, parts: Parts) -> Callable[..., None]:
 
 
 def _declared(
-    make: Callable[[View, Parts], Callable[..., None]], reference: str, parts: Parts, **dimensions: Any
+    make: Callable[[Any, Parts], Callable[..., None]], reference: str, parts: Parts, by_weights: bool, **dimensions: Any
 ) -> Algorithm:
-    run = make(VIEWS[reference], parts)
-    run.__name__ = f"{run.__name__}_{reference}{parts.suffix}"
-    return algorithm(**dimensions)(run)
+    run = make(reference if by_weights else VIEWS[reference], parts)
+    run.__name__ = f"{run.__name__}_{'by_weights_' * by_weights}{reference}{parts.suffix}"
+    return algorithm(**dimensions, any_node=by_weights)(run)
 
 
 @cache
-def response(reference: str, parts: Parts = PLAIN) -> Algorithm:
+def response(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
     """M⁻¹Jᵀ of all task rows, (nv, r), in a given reference."""
+    make = response_rows if by_weights else _response
     dimensions = {"q": ("q",), "response": ("v", "rows")}
-    return _declared(_response, reference, parts, **dimensions, outputs=("response",), sparse=("response",))
+    return _declared(make, reference, parts, by_weights, **dimensions, outputs=("response",), sparse=("response",))
 
 
 @cache
-def task_jacobian(reference: str, parts: Parts = PLAIN) -> Algorithm:
+def task_jacobian(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
     """Jacobian of all task rows, (r, nv), in a given reference."""
-    return _declared(jacobian_rows, reference, parts, q=("q",), J=("rows", "v"), outputs=("J",), sparse=("J",))
+    make = jacobian_by_weights if by_weights else jacobian_rows
+    dimensions = {"q": ("q",), "J": ("rows", "v")}
+    return _declared(make, reference, parts, by_weights, **dimensions, outputs=("J",), sparse=("J",))

@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from kinetree.algorithms import tree_frame
+from kinetree.algorithms.operational_space.by_weights import frames
+from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.control_law import motion, residual_of, rows_of_motion
 from kinetree.algorithms.operational_space.pose_error import fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
@@ -16,11 +18,12 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
 @cache
-def task_residual(parts: Parts) -> Algorithm:
+def task_residual(parts: Parts, *, by_weights: bool = False) -> Algorithm:
     """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
 
     Args:
         parts: The kinds of tasks present.
+        by_weights: Whether it takes nodes of any kind.
 
     Inputs are those of `control_law`.
     """
@@ -35,16 +38,20 @@ def task_residual(parts: Parts) -> Algorithm:
         residual: Indexed,
         fault: Indexed,
     ) -> None:
-        tree_frame.start(tree)
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-        motion(tree, v, Zeros())
+        if by_weights:
+            frames.place(tree, q)
+            weights.motion(tree, v, Zeros())
+        else:
+            tree_frame.start(tree)
+            for k, parent in tree.scatter():
+                tree_frame.place(k, parent, q)
+            motion(tree, v, Zeros())
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
                 residual[row] = residual_of(row, feed, gains, error, velocity, rate)
 
-        rows_of_motion(tree, parts, target, lack)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack)
         for frame, _ in tree.frames():
             fault[...] = fault[...] + fault_of(target[frame])
 
@@ -58,5 +65,6 @@ def task_residual(parts: Parts) -> Algorithm:
         fault=(),
         outputs=("residual", "fault"),
         sparse=("fault",),
+        any_node=by_weights,
     )
-    return replace(declare(task_residual), name=f"task_residual{parts.suffix}")
+    return replace(declare(task_residual), name=f"task_residual{'_by_weights' * by_weights}{parts.suffix}")

@@ -1,0 +1,36 @@
+"""J̇v on nodes of any kind: accelerations of the task rows at zero joint accelerations. Cost O(n)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kinetree.algorithms.operational_space.by_weights import frames
+from kinetree.algorithms.operational_space.by_weights.motion import motion, rows_of_motion
+from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.roles import FrameRole
+from kinetree.recursion.tree import Indexed, Tree, Zeros
+
+
+def _drift(reference: str, parts: Parts) -> Callable[..., None]:
+    def drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
+        frames.place(tree, q)
+        motion(tree, v, Zeros())
+
+        def put(frame: FrameRole, _error: Any, _velocity: Any, rate: Any) -> None:
+            for row in frame.rows():
+                drift[row] = rate[row.component]
+
+        rows_of_motion(tree, parts, None, put, reference=reference)
+
+    return drift
+
+
+@cache
+def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """J̇v of all task rows, (r,), in a given reference."""
+    run = _drift(reference, parts)
+    run.__name__ = f"task_drift_by_weights_{reference}{parts.suffix}"
+    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), any_node=True)(run)
