@@ -147,7 +147,10 @@ def test_impulses_obey_the_laws_of_contact() -> None:
     force = info.contact_forces
     assert (force[..., 2] >= 0.0).all()
     assert (np.hypot(force[..., 0], force[..., 1]) <= MU * force[..., 2] * (1.0 + 1e-12) + 1e-12).all()
-    assert float(info.residual.max()) < 1e-5
+    # A tilted box that is pushed out of the floor cannot stick with all four corners: its tangential forces work
+    # against each other until some corner slides. In one sample that takes 10⁵ sweeps, and only its residual says so.
+    residual = np.sort(info.residual)
+    assert float(residual[-2]) < 1e-12 < float(residual[-1]) < 1e-5
     # velocities of the corners after the step, at the middle configuration, where impulses act
     middle = floor.robot.integrate(q, v, 0.5 * DT)
     T, J = floor.robot.pose(middle, "box"), floor.robot.jacobian(middle, "box", "local_world_aligned")

@@ -13,7 +13,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnknownNameError
 from tests.laws.cases import model
 from tests.oracle import oracle
 from tests.tolerance import assert_close, bound, condition
@@ -511,3 +511,28 @@ def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
         np.testing.assert_array_equal(alone.acceleration, command.acceleration[i])
         np.testing.assert_array_equal(alone.limited, command.limited[i])
     assert arm(q[:0], v[:0]).tau.shape == (0, robot.nv)
+
+
+@pytest.mark.parametrize("name", ["rotation_vector", "log6"])
+def test_errors_between_poses(name: str) -> None:
+    """Accelerations of the hands are kp e − kd ẋ, with limits too; at almost half a turn as well."""
+    robot, start = model("humanoid24"), standing()
+    options: dict[str, Any] = {"posture": control.Posture(start), "cut": 1e-6, "error": name}
+    arms = control.OperationalSpace(robot, HANDS, **options)
+    q, v = state(robot, start, 12)
+    poses = robot.pose(q, HANDS)
+    turned = control.exp(np.array([[0.02, 0.3, -0.1, 0.05, 0.02, 0.1], [3.1, 0.2, -0.1, 0.1, -0.2, 0.05]]))
+    targets = dict(zip(HANDS, poses @ turned, strict=True))
+    command = arms(q, v, targets)
+    rows = robot.tasks(HANDS, reference=LWA)
+    J = rows.jacobian(q)
+    e = np.empty((2, 6))
+    for i, hand in enumerate(HANDS):
+        e[i] = control.pose_error(poses[i], targets[hand])
+        if name == "log6":
+            e[i, 3:] = poses[i, :3, :3] @ control.pose_error(poses[i], targets[hand], "local")[3:]
+    assert float(np.linalg.norm(e[1, :3])) > 3.0
+    found = J @ command.acceleration + rows.jacobian_dot_v(q, v)
+    assert_close(found, 100.0 * e.reshape(-1) - 20.0 * (J @ v), tolerance(robot, q, J))
+    with pytest.raises(UnknownNameError, match="no error between poses is called 'log3'; did you mean 'log6'"):
+        control.OperationalSpace(robot, HANDS, posture=control.Posture(start), error="log3")

@@ -134,3 +134,36 @@ def test_refused(make: Any, message: str) -> None:
         make()
     with pytest.raises(UnknownNameError, match="no goal is called 'hand'"):
         hands()(model("humanoid24").neutral(), {"hand": np.eye(4)})
+
+
+def test_the_screw_error_is_that_of_pinocchio() -> None:
+    """error="log6": log(T⁻¹ T_d) with its exact rate, as pink has it; small and large rotations."""
+    pin = oracle("pinocchio")
+    robot = model("humanoid24")
+    order = np.r_[3:6, 0:3]  # Pinocchio has linear components first
+    ik = hands(limits=False, posture_weight=0.1, damping=1e-3, gain=0.7, error="log6")
+    q, near = state(3)
+    far = {name: control.interpolate(T, robot.pose(q, HANDS[1 - i]), 0.9) for i, (name, T) in enumerate(near.items())}
+    still = {name: robot.pose(q, name) for name in HANDS}
+    for targets in (near, far, still):
+        J, e = np.empty((12, robot.nv)), np.empty(12)
+        for i, name in enumerate(HANDS):
+            T, target = pin.SE3(robot.pose(q, name)), pin.SE3(targets[name])
+            at = slice(6 * i, 6 * i + 6)
+            rate = pin.Jlog6(target.actInv(T))[np.ix_(order, order)]
+            J[at], e[at] = rate @ robot.jacobian(q, name, "local"), pin.log6(T.actInv(target)).vector[order]
+        w, way = np.repeat([4.0, 1.0], 6), robot.difference(q, robot.neutral())
+        H = (J.T * w) @ J + (0.1**2 + 1e-3) * np.eye(len(q))
+        step = np.linalg.solve(H, (J.T * w) @ (0.7 * e) + 0.1**2 * way)
+        np.testing.assert_allclose(
+            ik(q, targets, dt=0.05), step / 0.05, rtol=0.0, atol=1e-9 * float(np.abs(step).max()) / 0.05
+        )
+
+
+def test_errors_that_are_not_defined_are_named() -> None:
+    robot = model("humanoid24")
+    with pytest.raises(UnknownNameError, match="no error between poses is called 'log'"):
+        hands(error="log")
+    message = "goal 'left_hand' has 3 rows, and the error \"log6\" is that of a whole pose"
+    with pytest.raises(InputError, match=message):
+        control.DifferentialIK(robot, [control.Goal(kt.Task("left_hand", "position"))], error="log6")

@@ -27,6 +27,7 @@ PULL = 1e-9
     bounds=("v", 2),
     opposite=("v", 2),
     outputs=("bounds", "opposite"),
+    any_node=True,
 )
 def joint_bounds(
     tree: Tree,
@@ -74,6 +75,7 @@ def joint_bounds(
     excess=(),
     outputs=("excess",),
     sparse=("excess",),
+    any_node=True,
 )
 def bounds_check(tree: Tree, a: Indexed, bounds: Indexed, along: Indexed, active: Indexed, excess: Indexed) -> None:
     """Count the free joints that violate a bound, and the held ones that need not be held.

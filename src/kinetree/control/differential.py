@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.control.goals import Posture, motions, nonnegative, start_of
+from kinetree.control.goals import Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
 from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets
@@ -42,6 +42,8 @@ class DifferentialIK(Remade):
         damping: Weight λ of the step, which limits speeds close to singularities.
         limits: Whether joint positions and velocities stay within their limits.
         approach: Share γ of the way to a limit that one step may take.
+        error: Error between a pose and its target, as of `OperationalSpace`. "rotation_vector" moves the frame's origin
+            straight; "log6" follows the screw motion, with J its exact rate, as pink does.
 
     Raises:
         ImportError: DAQP is not installed.
@@ -59,6 +61,7 @@ class DifferentialIK(Remade):
         damping: float = 1e-6,
         limits: bool = True,
         approach: float = 0.5,
+        error: str = "rotation_vector",
     ) -> None:
         self._solve = require_solver("DifferentialIK").solve
         self.robot, self.goals = robot, motions("DifferentialIK", goals)
@@ -72,7 +75,7 @@ class DifferentialIK(Remade):
         if not 0.0 < gain_ <= 1.0 or not 0.0 < approach_ <= 1.0:
             raise InputError(f"gain={gain!r} and approach={approach!r} are shares, above zero and at most one")
         tasks = robot.tasks([goal.task for goal in self.goals], reference="local_world_aligned")
-        self._kernel = tasks.core.recursions.differential_step
+        self._kernel = tasks.core.recursions.differential_step(chosen_error(error, self.goals))
         self._targets = Targets(robot, None, self.goals, self._rest)
         self._squares = np.array([goal.weight for goal in self.goals for _ in goal.gains])
         total, positive = self._weight + self._damping, self._squares > 0.0

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.operational_space.pose_error import ERRORS
 from kinetree.engines import arguments
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
 from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.value import Array
@@ -244,3 +245,19 @@ def start_of(robot: Model, posture: Posture | None, at: Any, what: str) -> Array
     if q.shape != (robot.nq,) or not np.isfinite(q).all():
         raise InputError(f"at is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")
     return np.asarray(q, dtype=np.float64)
+
+
+def chosen_error(name: Any, goals: Sequence[Goal | Force]) -> str:
+    """The name of an error between poses.
+
+    Raises:
+        UnknownNameError: There is no such error.
+        InputError: A goal has rows for which it is not defined.
+    """
+    if not isinstance(name, str) or name not in ERRORS:
+        raise UnknownNameError("error between poses", name, tuple(ERRORS))
+    for goal in goals:
+        task: Any = goal.task
+        if name == "log6" and not isinstance(task, CenterOfMassTask) and len(task.rows) < 6:
+            raise InputError(f'{goal} has {len(task.rows)} rows, and the error "log6" is that of a whole pose')
+    return name

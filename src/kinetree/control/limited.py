@@ -38,6 +38,7 @@ class LimitedLaws:
         held: Number of rows of constraints.
         sites: Number of sites of constraints.
         solve: Solves nearly singular samples: takes Λ⁻¹, residuals, and the number of joints at their limits.
+        error: The error between poses.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class LimitedLaws:
         held: int,
         sites: int,
         solve: Callable[[Array, Array, int], tuple[Array, Array]],
+        error: str,
     ) -> None:
         self._robot, self._recursions, self._cuts = robot, recursions, cuts
-        self._held, self._sites, self._solve = held, sites, solve
+        self._held, self._sites, self._solve, self._error = held, sites, solve, error
         self._joints = {joint.v_start: joint for joint in robot.joints if joint.nv == 1}
         self._laws: dict[tuple[int, ...], Law] = {}
         self._lock = Lock()
@@ -116,7 +118,7 @@ class LimitedLaws:
             np.concatenate([x[:held], np.full(count, fill), x[held:]])
             for x, fill in ((self._cuts, STUCK), (base.reach, 0.0))
         )
-        return Law(recursions, cuts, partial(_solved, self._solve, count), reach)
+        return Law(recursions, cuts, partial(_solved, self._solve, count), reach, self._error)
 
     def _ends(self, column: int) -> tuple[Site, Site]:
         joint = self._joints[column]

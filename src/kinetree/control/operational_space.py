@@ -22,7 +22,8 @@ import numpy as np
 from kinetree.control.actuation import driven_columns
 from kinetree.control.command import Command, Solved, largest
 from kinetree.control.compiled_law import CompiledLaw
-from kinetree.control.goals import Bounds, Force, Posture, read_levels, rows_of, start_of
+from kinetree.control.escape import Escape
+from kinetree.control.goals import Bounds, Force, Posture, chosen_error, read_levels, rows_of, start_of
 from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
 from kinetree.control.limited import STUCK, LimitedLaws
 from kinetree.control.limits import Limits
@@ -38,7 +39,7 @@ from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.law import Law
 from kinetree.operational_space.products import times
-from kinetree.operational_space.singular import means
+from kinetree.operational_space.singular import means, weights
 from kinetree.operational_space.tasks import Task
 from kinetree.spatial.value import Array
 
@@ -62,6 +63,10 @@ class OperationalSpace(Remade):
         singular: Treatment of directions in which a level cannot move: "blend" or "truncated", see `hierarchy`.
         cut: Eigenvalue of a level's weighted Λ⁻¹ below which directions are treated as singular. "auto" is a tenth of
             the smallest eigenvalue at the posture, at most 10⁻².
+        error: Error between a pose and its target. "sine" (Luh's, sin θ about the axis) is the fastest, and vanishes at
+            half a turn; "rotation_vector" does not; "log6" is the screw motion that leads to the target.
+        escape: Whether to leave singularities in which the goals would be stuck, such as a wrist with two axes in line,
+            by motion in the null space: see `kinetree.control.escape`. Not while joints are held at their limits.
 
     Raises:
         UnderactuatedError: No constraint carries a joint without a motor.
@@ -81,6 +86,8 @@ class OperationalSpace(Remade):
         undriven: Iterable[str] | None = None,
         singular: str = "blend",
         cut: float | str = "auto",
+        error: str = "sine",
+        escape: bool = False,
     ) -> None:
         if singular not in POLICIES:
             raise UnknownNameError("policy for singular tasks", singular, POLICIES)
@@ -91,11 +98,15 @@ class OperationalSpace(Remade):
         if not self.levels:
             raise InputError("a controller needs at least one level of goals")
         self.goals = tuple(goal for level in self.levels for goal in level)
+        self._error = chosen_error(error, self.goals)
         self.posture, self._start = posture, start_of(robot, posture, at, "OperationalSpace")
         given = tuple(constraints)
         self.constraints = Constraints(robot, given, at=self._start) if given else None
         self.bounds = Bounds() if bounds is None else bounds
         self.driven = driven_columns(robot, undriven)
+        if escape and not self.driven.all():
+            raise InputError("escape=True needs a motor in every joint")
+        self._escapes = bool(escape)
         self._sharing = Sharing(robot, self.constraints, self.driven, squeeze or {})
         self._singular, self._cut = singular, cut
         self._limits = Limits(robot, self.bounds, self.driven)
@@ -130,7 +141,15 @@ class OperationalSpace(Remade):
 
     @cached_property
     def _law(self) -> Law:
-        return Law(self._tasks.core.recursions, self._row_cuts, self._by_levels)
+        recursions, escape = self._tasks.core.recursions, None
+        if self._escapes:
+            mean, reach = means(recursions.groups), recursions.reach
+
+            def roots(own: Array) -> Array:
+                return np.sqrt(weights(own, mean, reach))
+
+            escape = Escape(self.robot, recursions.jacobian, roots, self._row_cuts, self._singular)
+        return Law(recursions, self._row_cuts, self._by_levels, error=self._error, escape=escape)
 
     @cached_property
     def _within(self) -> WithinLimits:
@@ -141,7 +160,7 @@ class OperationalSpace(Remade):
         """The law with some joints held at their limits."""
         recursions = self._tasks.core.recursions
         return LimitedLaws(
-            self.robot, recursions, self._row_cuts, self._held, self._fixed_sites, self._by_limited_levels
+            self.robot, recursions, self._row_cuts, self._held, self._fixed_sites, self._by_limited_levels, self._error
         )
 
     @cached_property

@@ -27,7 +27,7 @@ import numpy as np
 
 from kinetree.control.actuation import driven_columns
 from kinetree.control.foot import Foot
-from kinetree.control.goals import Bounds, Posture, motions, nonnegative, start_of
+from kinetree.control.goals import Bounds, Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.limits import Limits
 from kinetree.control.quadratic import require_solver
 from kinetree.control.remade import Remade
@@ -77,6 +77,7 @@ class WholeBody(Remade):
         force_weight: Weight w_f of the contact forces.
         fallback: "raise" raises an `InfeasibleError` if limits contradict each other; "relax" lets friction, torques
             and joint limits give way as little as possible.
+        error: As of `OperationalSpace`.
 
     Raises:
         ImportError: DAQP is not installed.
@@ -97,6 +98,7 @@ class WholeBody(Remade):
         rest: float = 20.0,
         force_weight: float = 1e-5,
         fallback: str = "raise",
+        error: str = "sine",
     ) -> None:
         require_solver("WholeBody")
         if fallback not in FALLBACKS:
@@ -119,6 +121,7 @@ class WholeBody(Remade):
         self._held = held.rows if held else 0
         tasks = [*(weld.task for weld in welds), *(goal.task for goal in self.goals)]
         self._recursions = robot.tasks(tasks, reference="local_world_aligned").core.recursions
+        self._residual = self._recursions.residual_by(chosen_error(error, self.goals))
         self._targets = Targets(robot, held, self.goals, start)
         self._limits = Limits(robot, self.bounds, self.driven)
         self._gains = np.array(self._targets.gains)
@@ -173,7 +176,7 @@ class WholeBody(Remade):
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, batch: tuple[int, ...]
     ) -> WholeBodyCommand:
         robot = self.robot
-        residual, fault = self._recursions.residual(q, v, wanted.target, wanted.feed, self._gains)
+        residual, fault = self._residual(q, v, wanted.target, wanted.feed, self._gains)
         self._targets.require_poses(fault, wanted, targets)
         away = robot.difference(q, self.posture.q)
         parts = [

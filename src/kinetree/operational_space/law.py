@@ -28,6 +28,8 @@ FAULT = 1e-12
 #: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
 #: samples from a singularity, (n,): the smallest eigenvalue divided by its cut.
 Solve = Callable[[Array, Array], tuple[Array, Array]]
+#: Maps q, v, Λ⁻¹, J and residuals of n samples to accelerations that are added to a₀, (n, nv).
+Escape = Callable[[Array, Array, Array, Array, Array], Array]
 
 
 class Motion(NamedTuple):
@@ -74,10 +76,21 @@ class Law:
         cuts: For each row, the eigenvalue of its level above which no direction counts as singular, (r,).
         solve: Solves samples that may have smaller eigenvalues.
         reach: Typical mobility of each row, (r,); that of the recursions by default.
+        error: The error between poses in `step`, one of `kinetree.algorithms.operational_space.pose_error`.
+        escape: Returns what is added to a₀ in nearly singular samples, if anything.
     """
 
-    def __init__(self, recursions: Recursions, cuts: Array, solve: Solve, reach: Array | None = None) -> None:
+    def __init__(
+        self,
+        recursions: Recursions,
+        cuts: Array,
+        solve: Solve,
+        reach: Array | None = None,
+        error: str = "sine",
+        escape: Escape | None = None,
+    ) -> None:
         self._recursions, self._cuts, self._solve, self._reach = recursions, cuts, solve, reach
+        self._error, self._escape = error, escape
         self._kernel = recursions.control_law
 
     @cached_property
@@ -87,7 +100,7 @@ class Law:
 
     @cached_property
     def _whole(self) -> TaskFunction:
-        return self._recursions.control_step
+        return self._recursions.control_step(self._error)
 
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
@@ -133,11 +146,13 @@ class Law:
     def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
         batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
         here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
-        A, J, base = (
-            recursions.inverse_inertia(here[0]),
-            recursions.jacobian(here[0]),
-            recursions.inverse_dynamics(*here),
-        )
+        A, J = recursions.inverse_inertia(here[0]), recursions.jacobian(here[0])
+        if self._escape is not None:
+            with standard_arithmetic():
+                added = self._escape(here[0], here[1], A, J, residual[doubtful])
+                residual[doubtful] -= times(J, added)
+                here[2] = here[2] + added
+        base = recursions.inverse_dynamics(*here)
         with standard_arithmetic():
             f, found = self._solve(A, residual[doubtful])
             force[doubtful] = f

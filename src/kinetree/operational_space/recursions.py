@@ -142,15 +142,17 @@ class Recursions:
         """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
         return self._function("control_law", control_law(self.method, self._parts), True)
 
-    @cached_property
-    def control_step(self) -> TaskFunction:
-        """The same with a posture, and a check of the targets: see `control_law`. Rows in world axes."""
-        return self._function("control", control_step(self.method, self._parts), True)
+    def control_step(self, error: str) -> TaskFunction:
+        """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes."""
+        return self._function("control", control_step(self.method, self._parts, error), True)
 
-    @cached_property
-    def differential_step(self) -> TaskFunction:
+    def differential_step(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
-        return self._function("control", differential_step(self._parts, by_weights=self.by_weights))
+        return self._function("control", differential_step(self._parts, error, by_weights=self.by_weights))
+
+    def residual_by(self, error: str) -> TaskFunction:
+        """`residual` with an error of `pose_error`."""
+        return self._function("control", task_residual(self._parts, error, by_weights=self.by_weights))
 
     @cached_property
     def residual(self) -> TaskFunction:

@@ -10,19 +10,15 @@
 with
 
     b = ẍ_d + kd (ẋ_d − J v) + kp e                                                              (1)
-    e = [½ Σᵢ sᵢ × s_dᵢ; p_d − p]                                                                 (2)
 
-where sᵢ are the axes of a frame and s_dᵢ those of its target: Luh's orientation error [L80], sin θ about the axis of
-the rotation between them. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without forming N, J̄ or M; by
-Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed: J a₀ + J̇v
-is the acceleration of the frame.
+where e is an error of `pose_error`. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without forming N,
+J̄ or M; by Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed:
+J a₀ + J̇v is the acceleration of the frame.
 
 `control_step.py` is what a controller runs: it also computes a₀ from a posture, and checks that targets are poses.
 
 [K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
       Automation 3, 1987.
-[L80] J. Luh, M. Walker, R. Paul, "Resolved-acceleration control of mechanical manipulators", IEEE Transactions on
-      Automatic Control 25, 1980.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ from kinetree.algorithms.kinematics import VIEWS, seen_rate
 from kinetree.algorithms.operational_space import inversion, recursion_of, task_space
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS, frames
 from kinetree.algorithms.operational_space.by_weights import motion as weights
-from kinetree.algorithms.operational_space.pose_error import luh
+from kinetree.algorithms.operational_space.pose_error import ERRORS
 from kinetree.algorithms.operational_space.task_space import Parts, between
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole, RowRole
@@ -52,8 +48,8 @@ from kinetree.spatial.vector3 import cross
 _KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
 
 
-def law_by(method: str, parts: Parts) -> Callable[..., None]:
-    """The law with one of the methods for Λ⁻¹."""
+def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., None]:
+    """The law with one of the methods for Λ⁻¹ and one of the errors between poses."""
     view = VIEWS["local_world_aligned"]
     inverse_inertia = recursion_of(method, "local_world_aligned", parts)
     by_weights = method == BY_WEIGHTS
@@ -95,7 +91,7 @@ def law_by(method: str, parts: Parts) -> Callable[..., None]:
             for row in frame.rows():
                 lacking[row] = residual[row] = residual_of(row, feed, gains, error, velocity, rate)
 
-        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack, ERRORS[error])
 
         inversion.solve(tree, B, lacking, along)
         for one in tree.task_rows():
@@ -153,18 +149,17 @@ def rows_of_motion(
     parts: Parts,
     target: Indexed,
     put: Callable[[FrameRole, Any, Any, Any], None],
-    turn: Callable[[Array], Array] | None = None,
+    error: Callable[[Array, Array], Array],
 ) -> None:
-    """Call `put` with each task's frame, error (2), velocity J v and acceleration J a₀ + J̇v.
+    """Call `put` with each task's frame, error e, velocity J v and acceleration J a₀ + J̇v.
 
     Args:
         tree: The mechanism, in motion.
         parts: The kinds of tasks present.
         target: Targets, (m, 4, 4).
         put: Takes the results.
-        turn: The error of an orientation, from the rotation between it and its target; Luh's by default.
+        error: The error of a pose, from the rotation and the way that are left.
     """
-    turn = turn or luh
     view = VIEWS["local_world_aligned"]
     for frame, carrier in tree.frames("frame"):
         C = frame.X @ carrier.C
@@ -172,7 +167,7 @@ def rows_of_motion(
         rate = seen_rate(seen, True, carrier.twist, carrier.rate).data
         T = target[frame]
         p = C.r + carrier.origin
-        put(frame, np.concatenate([turn(T[:3, :3] @ C.E), T[:3, 3] - p]), (seen @ carrier.twist).data, rate)
+        put(frame, error(T[:3, :3] @ C.E, T[:3, 3] - p), (seen @ carrier.twist).data, rate)
     if parts.relative:
         for near, near_carrier, far, far_carrier in tree.relatives():
             seen_near, seen_far = between(near, near_carrier, far, far_carrier)
@@ -182,8 +177,7 @@ def rows_of_motion(
             rate_ = rate_ + Motion.of(np.zeros(3), cross(apart.angular, apart.linear))
             A, B, T = near.X @ near_carrier.C, far.X @ far_carrier.C, target[far]
             way = (B.r - A.r) + (far_carrier.origin - near_carrier.origin)
-            error = np.concatenate([turn(T[:3, :3] @ (B.E @ A.E.T)), T[:3, 3] - A.E @ way])
-            put(far, error, apart.data, rate_.data)
+            put(far, error(T[:3, :3] @ (B.E @ A.E.T), T[:3, 3] - A.E @ way), apart.data, rate_.data)
     if parts.mass:
         tree.world.composite = RigidInertia.zero()
         tree.world.moment = np.zeros(3)

@@ -14,8 +14,8 @@ from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 
 
-def _control_step(method: str, parts: Parts) -> Callable[..., None]:
-    law = law_by(method, parts)
+def _control_step(method: str, parts: Parts, error: str) -> Callable[..., None]:
+    law = law_by(method, parts, error)
 
     def control_step(
         tree: Tree,
@@ -46,12 +46,13 @@ def _control_step(method: str, parts: Parts) -> Callable[..., None]:
 
 
 @cache
-def control_step(method: str, parts: Parts) -> Algorithm:
+def control_step(method: str, parts: Parts, error: str = "sine") -> Algorithm:
     """The law with a₀ = kp (q_ref ⊖ q) − kd v, and a check of the targets.
 
     Args:
         method: As of `control_law`.
         parts: As of `control_law`.
+        error: The error between poses, one of `ERRORS`.
 
     Inputs and outputs are those of `control_law`, with these in the place of a0:
 
@@ -83,4 +84,5 @@ def control_step(method: str, parts: Parts) -> Algorithm:
         sparse=("spread", "a0", "fault"),
         any_node=method == BY_WEIGHTS,
     )
-    return replace(declare(_control_step(method, parts)), name=f"control_step_{method}{parts.suffix}")
+    name = f"control_step_{method}_{error}{parts.suffix}"
+    return replace(declare(_control_step(method, parts, error)), name=name)

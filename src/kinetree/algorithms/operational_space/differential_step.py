@@ -8,7 +8,8 @@
     step      rows, columns     Δ = Δ_p + Jᵀ y
     limits    scatter           bounds of Δ: |Δ| ≤ v_max dt and γ (q_lo ⊖ q) ≤ Δ ≤ γ (q_hi ⊖ q); how many Δ exceeds
 
-which is the normal equations of (1) with rows, not joints, as unknowns.
+which is the normal equations of (1) with rows, not joints, as unknowns. With the error "log6", J is its rate: rows of a
+frame are multiplied by the inverse of the left Jacobian of SE(3).
 """
 
 from __future__ import annotations
@@ -18,23 +19,30 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from kinetree.algorithms.choices import between, less, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import inversion
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
-from kinetree.algorithms.operational_space.pose_error import fault_of, rotation_vector
+from kinetree.algorithms.operational_space.pose_error import ERRORS, fault_of, screw, screw_rate
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.spatial.value import Array
+
+# Rows of a pose.
+_POSE = 6
 
 
-def _differential_step(parts: Parts, by_weights: bool) -> Callable[..., None]:
+def _differential_step(parts: Parts, name: str, by_weights: bool) -> Callable[..., None]:
     reference = "local_world_aligned"
     jacobian = jacobian_by_weights(reference, parts) if by_weights else jacobian_rows(VIEWS[reference], parts)
+    error_of = _screw_and_rate if name == "log6" else ERRORS[name]
 
     def differential_step(
         tree: Tree,
@@ -64,8 +72,14 @@ def _differential_step(parts: Parts, by_weights: bool) -> Callable[..., None]:
             for row in frame.rows():
                 error[row] = off[row.component]
                 rest[row] = gain * off[row.component]
+            if len(off) > _POSE:
+                rows, rate = list(frame.rows()), off[_POSE:].reshape(_POSE, _POSE)
+                for c in tree.columns():
+                    column = rate @ np.array([J[row, c] for row in rows])
+                    for row, entry in zip(rows, column, strict=True):
+                        J[row, c] = entry
 
-        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, put, rotation_vector)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, put, error_of)
         for frame, _ in tree.frames():
             fault[...] = fault[...] + fault_of(target[frame])
 
@@ -106,12 +120,19 @@ def _differential_step(parts: Parts, by_weights: bool) -> Callable[..., None]:
     return differential_step
 
 
+def _screw_and_rate(E: Array, way: Array) -> Array:
+    """The error "log6", and its rate, row by row."""
+    error = screw(E, way)
+    return np.concatenate([error, screw_rate(E, error).reshape(-1)])
+
+
 @cache
-def differential_step(parts: Parts, *, by_weights: bool = False) -> Algorithm:
+def differential_step(parts: Parts, error: str = "rotation_vector", *, by_weights: bool = False) -> Algorithm:
     """Δ, e, J, Δ₀, bounds of Δ, how many it exceeds, and `fault`, as of `control_step`, for rows in world axes.
 
     Args:
         parts: The kinds of tasks present.
+        error: The error between poses, one of `ERRORS`; frames have all six rows with "log6".
         by_weights: Whether it takes nodes of any kind.
 
     Inputs of the recursion:
@@ -146,5 +167,5 @@ def differential_step(parts: Parts, *, by_weights: bool = False) -> Algorithm:
         sparse=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
         any_node=by_weights,
     )
-    name = f"differential_step{'_by_weights' * by_weights}{parts.suffix}"
-    return replace(declare(_differential_step(parts, by_weights)), name=name)
+    name = f"differential_step_{error}{'_by_weights' * by_weights}{parts.suffix}"
+    return replace(declare(_differential_step(parts, error, by_weights)), name=name)

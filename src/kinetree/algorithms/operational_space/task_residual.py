@@ -10,7 +10,7 @@ from kinetree.algorithms import tree_frame
 from kinetree.algorithms.operational_space.by_weights import frames
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.control_law import motion, residual_of, rows_of_motion
-from kinetree.algorithms.operational_space.pose_error import fault_of
+from kinetree.algorithms.operational_space.pose_error import ERRORS, fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole
@@ -18,11 +18,12 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
 @cache
-def task_residual(parts: Parts, *, by_weights: bool = False) -> Algorithm:
+def task_residual(parts: Parts, error: str = "sine", *, by_weights: bool = False) -> Algorithm:
     """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
 
     Args:
         parts: The kinds of tasks present.
+        error: The error between poses, one of `ERRORS`.
         by_weights: Whether it takes nodes of any kind.
 
     Inputs are those of `control_law`.
@@ -51,7 +52,7 @@ def task_residual(parts: Parts, *, by_weights: bool = False) -> Algorithm:
             for row in frame.rows():
                 residual[row] = residual_of(row, feed, gains, error, velocity, rate)
 
-        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack)
+        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack, ERRORS[error])
         for frame, _ in tree.frames():
             fault[...] = fault[...] + fault_of(target[frame])
 
@@ -67,4 +68,5 @@ def task_residual(parts: Parts, *, by_weights: bool = False) -> Algorithm:
         sparse=("fault",),
         any_node=by_weights,
     )
-    return replace(declare(task_residual), name=f"task_residual{'_by_weights' * by_weights}{parts.suffix}")
+    name = f"task_residual_{error}{'_by_weights' * by_weights}{parts.suffix}"
+    return replace(declare(task_residual), name=name)

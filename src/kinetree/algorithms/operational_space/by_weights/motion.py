@@ -9,7 +9,7 @@ import numpy as np
 
 from kinetree.algorithms.kinematics import seen_rate
 from kinetree.algorithms.operational_space.by_weights import frames
-from kinetree.algorithms.operational_space.pose_error import luh
+from kinetree.algorithms.operational_space.pose_error import sine
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree
@@ -52,7 +52,7 @@ def rows_of_motion(
     parts: Parts,
     target: Indexed | None,
     put: Callable[[FrameRole, Any, Any, Any], None],
-    turn: Callable[[Array], Array] = luh,
+    error_of: Callable[[Array, Array], Array] = sine,
     reference: str = "local_world_aligned",
 ) -> None:
     """Call `put` with each task's frame, error, velocity J v and acceleration J a₀ + J̇v; as in `control_law`.
@@ -62,7 +62,7 @@ def rows_of_motion(
         parts: The kinds of tasks present.
         target: Targets, (m, 4, 4); None if there are none, so that errors are zero.
         put: Takes the results.
-        turn: The error of an orientation, from the rotation between it and its target.
+        error_of: The error of a pose, from the rotation and the way that are left.
         reference: Reference of the motions of single frames.
     """
     for frame, carrier in tree.frames("frame"):
@@ -71,7 +71,7 @@ def rows_of_motion(
         error: Any = np.zeros(6)
         if target is not None:
             T = target[frame]
-            error = np.concatenate([turn(T[:3, :3] @ C.E), T[:3, 3] - C.r])
+            error = error_of(T[:3, :3] @ C.E, T[:3, 3] - C.r)
         put(frame, error, (X @ carrier.V).data, rate)
     if parts.relative:
         for near, near_carrier, far, far_carrier in tree.relatives():
@@ -84,7 +84,7 @@ def rows_of_motion(
             error = np.zeros(6)
             if target is not None:
                 T = target[far]
-                error = np.concatenate([turn(T[:3, :3] @ (B.E @ A.E.T)), T[:3, 3] - A.E @ (B.r - A.r)])
+                error = error_of(T[:3, :3] @ (B.E @ A.E.T), T[:3, 3] - A.E @ (B.r - A.r))
             put(far, error, apart.data, rate_.data)
     if parts.mass:
         _of_mass(tree, target, put)

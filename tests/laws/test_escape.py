@@ -1,0 +1,98 @@
+"""Singularities: a wrist with two axes in line is left, a stretched elbow is left to the posture."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control
+from kinetree.errors import InputError
+from tests.laws.cases import model
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ALIGNED, STRETCHED = np.array([0.3, 0.5, 0.9, 0.4, 0.0, 0.2]), np.array([0.3, 0.5, 0.0, 0.4, 0.8, 0.2])
+
+
+@cache
+def arm() -> kt.Model:
+    """Shoulder yaw and pitch, elbow, and a wrist whose first and last axes may be in line."""
+    builder, parent = kt.Builder("arm"), "world"
+    links = ((0.1, 8.0, 0.3), (0.45, 6.0, 0.1), (0.25, 4.0, 0.45), (0.2, 1.5, 0.25), (0.05, 1.0, 0.2), (0.1, 0.5, 0.05))
+    for i, (length, mass, offset) in enumerate(links):
+        builder.add_body(
+            f"link{i}", parent=parent, joint_name=f"joint{i}", placement=(np.eye(3), (0.0, 0.0, offset)),
+            axis=(0, 0, 1) if i in (0, 3, 5) else (0, 1, 0), mass=mass, com=(0.0, 0.0, length / 2), armature=0.05,
+            inertia=mass * np.diag([length**2 / 12 + 0.002, length**2 / 12 + 0.002, 0.002]),
+            limits=kt.Limits(-3.0, 3.0, 10.0, 100.0),
+        )  # fmt: skip
+        parent = f"link{i}"
+    builder.add_frame("tool", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
+    return builder.build()
+
+
+@cache
+def controller(posture: tuple[float, ...], escape: bool) -> control.OperationalSpace:
+    at = control.Posture(np.array(posture), kp=10.0, kd=6.0)
+    return control.OperationalSpace(arm(), ["tool"], posture=at, cut=1e-2, escape=escape)
+
+
+def turned(q: Array, angle: float) -> Array:
+    """The tool's pose, turned about the direction that it has lost."""
+    robot = arm()
+    lost = np.linalg.svd(robot.jacobian(q, "tool", "local_world_aligned"))[0][:3, -1]
+    T = robot.pose(q, "tool")
+    T[:3, :3] = control.exp(np.r_[angle * lost / np.linalg.norm(lost), np.zeros(3)])[:3, :3] @ T[:3, :3]
+    return T
+
+
+def error_after(escape: bool, seconds: float) -> float:
+    robot, target, dt = arm(), turned(ALIGNED, 0.5), 2e-3
+    q, v, law = ALIGNED, np.zeros(6), controller(tuple(ALIGNED), escape)
+    for _ in range(round(seconds / dt)):
+        q, v = robot.step(q, v, law(q, v, {"tool": target}).tau, dt, method="midpoint")
+    assert np.abs(v).max() < 6.0
+    return float(np.abs(control.pose_error(robot.pose(q, "tool"), target)).max())
+
+
+def test_a_wrist_in_line_is_left() -> None:
+    assert error_after(escape=False, seconds=1.2) > 0.4
+    assert error_after(escape=True, seconds=1.2) < 1e-2
+
+
+def test_escape_moves_no_goal() -> None:
+    """Only the null space moves: accelerations of the tool are those without it. Alone and in batches."""
+    robot, rng = arm(), np.random.default_rng(0)
+    q, v = np.repeat(ALIGNED[None], 4, axis=0), 0.1 * rng.normal(size=(4, 6))
+    q[3] += 0.3
+    target = {"tool": turned(ALIGNED, 0.5)}
+    plain, escaping = (controller(tuple(ALIGNED), escape)(q, v, target) for escape in (False, True))
+    J = robot.jacobian(q, "tool", "local_world_aligned")
+    added = escaping.acceleration - plain.acceleration
+    np.testing.assert_array_equal(np.abs(added).max(axis=1) > 1.0, [True, True, True, False])
+    moved = np.einsum("brn,bn->br", J, added)
+    assert float(np.abs(moved).max()) < 1e-9 * float(np.abs(added).max())
+    for i in range(4):
+        alone = controller(tuple(ALIGNED), escape=True)(q[i], v[i], target)
+        np.testing.assert_array_equal(alone.tau, escaping.tau[i])
+
+
+def test_a_stretched_elbow_is_left_to_the_posture() -> None:
+    """Motion along the gained direction moves the tool itself; without an error, and for NaN, there is no escape."""
+    closer = arm().pose(STRETCHED, "tool")
+    closer[:3, 3] *= 0.9
+    cases = ((STRETCHED, closer), (ALIGNED, arm().pose(ALIGNED, "tool")), (np.full(6, np.nan), closer))
+    for q, target in cases:
+        plain, escaping = (
+            controller(tuple(STRETCHED), escape)(q, np.zeros(6), {"tool": target}) for escape in (False, True)
+        )
+        np.testing.assert_allclose(escaping.tau, plain.tau, rtol=0.0, atol=1e-12)
+
+
+def test_escape_needs_motors() -> None:
+    with pytest.raises(InputError, match="escape=True needs a motor in every joint"):
+        control.OperationalSpace(model("asimo35"), ["left_hand"], constraints=["left_foot"], escape=True)
