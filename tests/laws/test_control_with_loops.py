@@ -70,3 +70,20 @@ def test_whole_body_control_realises_its_motion() -> None:
     command = body(BENT, v, targets)
     assert_close(robot.forward_dynamics(BENT, v, command.tau), command.acceleration, 1e-8)
     assert (np.abs(command.tau) <= robot.effort_limits * (1.0 + 1e-9)).all()
+
+
+def test_joint_limits_are_kept() -> None:
+    """A joint that moves towards its limit brakes as k²(q_hi − q) − 2k v allows."""
+    robot = gripper()
+    joint = next(j for j in robot.joints if j.nq == j.nv == 1 and np.isfinite(robot.upper_limits[j.q_start]))
+    q, v = BENT.copy(), np.zeros(robot.nv)
+    q[joint.q_start], v[joint.v_start] = robot.upper_limits[joint.q_start] - 0.01, 0.5
+    arm = control.OperationalSpace(
+        robot, [kt.Task("tip", "position")], posture=control.Posture(BENT), bounds=control.Bounds(position=15.0)
+    )
+    beyond = q.copy()
+    beyond[joint.q_start] += 0.5
+    command = arm(q, v, {"tip": robot.pose(beyond, "tip")[:3, 3]})
+    assert command.limited[joint.v_start]
+    assert_close(command.acceleration[joint.v_start], 15.0**2 * 0.01 - 30.0 * 0.5, 1e-6)
+    assert_close(robot.forward_dynamics(q, v, command.tau), command.acceleration, 1e-8)
