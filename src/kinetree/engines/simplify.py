@@ -185,8 +185,6 @@ class _Rebuild:
     # Fusing
 
     def _fused(self, op: Op, args: tuple[Op, ...]) -> Op | None:
-        if op.code == "neg":
-            return self._negative(args[0])
         if op.code not in ("add", "sub"):
             return None
         old_a, old_b = op.args
@@ -194,19 +192,11 @@ class _Rebuild:
         target = self.result
         if old_b.code == "mul" and self.uses[id(old_b)] == 1 and old_b.block is op.block:
             x, y = b.args
-            return target.op("fma", self._negative(x) if op.code == "sub" else x, y, a)
+            return target.op("fma", negative(target, x) if op.code == "sub" else x, y, a)
         if old_a.code == "mul" and self.uses[id(old_a)] == 1 and old_a.block is op.block:
             x, y = a.args
-            return target.op("fma", x, y, self._negative(b) if op.code == "sub" else b)
+            return target.op("fma", x, y, negative(target, b) if op.code == "sub" else b)
         return None
-
-    def _negative(self, a: Op) -> Op:
-        if a.code != "fma":
-            return negative(self.result, a)
-        # −(x y + z) equals (−x) y − z except for the sign of an exact zero. ARM has one instruction for the latter,
-        # which LLVM also uses for the former. So only the latter is ever emitted.
-        x, y, z = a.args
-        return self.result.op("fma", self._negative(x), y, self._negative(z))
 
 
 def _without_dead_code(program: Program) -> Program:

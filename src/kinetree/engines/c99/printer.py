@@ -17,7 +17,7 @@ _TEXT = {
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": "{0} / {1}",
-    "neg": "-{0}",
+    "neg": "NEG({0})",
     "sqrt": "SQRT({0})",
     "select": "{0} < {1} ? {2} : {3}",
     "fma": "FMA({0}, {1}, {2})",
@@ -191,7 +191,7 @@ class _Statements:
         return self.let(f"{x} * {y}")
 
     def neg(self, x: str) -> str:
-        return self.let(f"-{x}")
+        return self.let(f"NEG({x})")
 
     def fma(self, x: str, y: str, z: str) -> str:
         return self.let(f"FMA({x}, {y}, {z})")
@@ -205,6 +205,6 @@ class _Statements:
         self.lines.append(f"memcpy(&quadrant, &{shifted}, sizeof quadrant);")
         first = self.let(f"(quadrant & 1) ? {cosine} : {sine}")
         second = self.let(f"(quadrant & 1) ? {sine} : {cosine}")
-        return self.let(f"(quadrant & 2) ? -{first} : {first}"), self.let(
-            f"((quadrant + 1) & 2) ? -{second} : {second}"
+        return self.let(f"(quadrant & 2) ? NEG({first}) : {first}"), self.let(
+            f"((quadrant + 1) & 2) ? NEG({second}) : {second}"
         )

@@ -30,6 +30,18 @@ Compile with -ffp-contract=off (or -std=c99) to get the bits of the library.
 -D{macro}_CHECK adds a main that checks every function against numbers computed by the library.
 On processors without fused multiply-add, -DKINETREE_NO_FMA is faster, and rounds differently."""
 
+#: Clang for ARM computes −(a b + c) as (−a) b − c, whose zero has another sign.
+_NEGATION = (
+    "#if defined(__clang__) && defined(__aarch64__)",
+    "static inline real NEG(real x) {",
+    '  __asm__("" : "+w"(x));  /* keeps the negation apart from a fused multiply-add */',
+    "  return -x;",
+    "}",
+    "#else",
+    "#define NEG(x) (-(x))",
+    "#endif",
+)
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -138,6 +150,7 @@ class Source:
                 f"#define FMA(a, b, c) {'fma' if double else 'fmaf'}((a), (b), (c))",
                 "#endif",
                 f"#define SQRT(x) {'sqrt' if double else 'sqrtf'}(x)",
+                *_NEGATION,
                 "",
                 *([sine_cosine(self.scalar)] if any("sine_cosine(" in text for text in self._functions) else []),
                 *self._constants(),

@@ -59,7 +59,6 @@ def _fenced(text: str) -> str:
     """The assembly with negations that LLVM cannot merge with their operand.
 
     ARM's `fnmadd` computes −x y − z. LLVM also uses it for −(x y + z), which differs in the sign of an exact zero.
-    Programs contain no such negation, but LLVM can find one by forwarding a store to a load.
     """
     types: set[str] = set()
 
