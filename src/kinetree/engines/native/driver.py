@@ -29,6 +29,8 @@ from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, 
 from kinetree.engines.native.pool import pool_text
 
 _ALIGNMENT = 64
+# Bytes of scratch that fit on the stack of any thread; allocating them would take as long as a small robot's kernel.
+_ON_STACK = 1 << 15
 
 # On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
 # The low six bits are flags. On ARM, settings are in FPCR, with default zero, and flags in FPSR.
@@ -311,7 +313,13 @@ def _drive(width: int) -> str:
 
     size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {_ALIGNMENT}")
     slots = f.address("%plan", PlanWord.POOL)
-    memory = f.let(f"call ptr @grab(ptr {slots}, i64 {size})")
+    place = f.let("alloca ptr, align 8")
+    large = f.let(f"icmp ugt i64 {size}, {_ON_STACK}")
+    with f.when(f.let(f"xor i1 {large}, true")):
+        f.do(f"store ptr {f.let(f'alloca i8, i64 {size}, align {_ALIGNMENT}')}, ptr {place}, align 8")
+    with f.when(large):
+        f.do(f"store ptr {f.let(f'call ptr @grab(ptr {slots}, i64 {size})')}, ptr {place}, align 8")
+    memory = f.address(place)
     with f.returning_when(f.let(f"icmp eq ptr {memory}, null")):
         state = f.let("call i32 @PyGILState_Ensure()")
         f.let("call ptr @PyErr_NoMemory()")
@@ -385,5 +393,6 @@ def _drive(width: int) -> str:
                 f.do(f"call void @put(ptr {area}, ptr {sink}, {arguments})")
 
     f.do(f"call void @restore(i64 {found})")
-    f.do(f"call void @drop(ptr {slots}, ptr {memory}, i64 {size})")
+    with f.when(large):
+        f.do(f"call void @drop(ptr {slots}, ptr {memory}, i64 {size})")
     return f.text()

@@ -306,7 +306,9 @@ def _front(parameters: tuple[tuple[str, object], ...], rows: list[tuple[_Descrip
     for description, choices in rows:
         entries += [description.words.ctypes.data, *map(id, choices)]
     count = len(named) or inputs
-    return np.array([count, inputs, len(rows), id(_OUT), id(None), *entries], dtype=np.int64)
+    defaults = [default for _, default in named[inputs:]]
+    default = next((d.words.ctypes.data for d, choices in rows if [*map(id, choices)] == defaults), 0)
+    return np.array([count, inputs, len(rows), id(_OUT), id(None), default, *entries], dtype=np.int64)
 
 
 def _field(gate: object, offset: int) -> ctypes.c_void_p:

@@ -30,14 +30,18 @@ _LONG_RUN = 1 << 14  # numbers touched by a call above which the GIL is released
 
 
 class Front(IntEnum):
-    """Words of a gate: parameters have two words each, name and default; variants their kernel and choices."""
+    """Words of a gate: parameters have two words each, name and default; variants their kernel and choices.
+
+    `DEFAULT` is the kernel for calls with all inputs and nothing else, or null.
+    """
 
     PARAMETERS = 0
     INPUTS = 1
     VARIANTS = 2
     OUT = 3
     NONE = 4
-    ENTRIES = 5
+    DEFAULT = 5
+    ENTRIES = 6
 
 
 class Word(IntEnum):
@@ -108,13 +112,26 @@ class _Gate:
         self.f.do(f"store {kind} {value}, ptr {place}, align 8")
 
     def parameters(self, front: str) -> None:
-        """Find the argument for each parameter, by position, name or default; then the kernel for these arguments."""
-        f, put = self.f, self.put
+        """Find the argument for each parameter, and the kernel for these arguments."""
+        f = self.f
         count = f.let(f"and i64 %nargsf, {2**63 - 1}")
+        kernel = f.address(front, Front.DEFAULT)
+        self.put("null", self.out, "ptr")
+        self.put(kernel, self.chosen, "ptr")
+        positional = f.let("icmp eq ptr %names, null")
+        complete = f.let(f"icmp eq i64 {count}, {f.word(front, Front.INPUTS)}")
+        known = f.let(f"icmp ne ptr {kernel}, null")
+        plain = f.let(f"and i1 {f.let(f'and i1 {positional}, {complete}')}, {known}")
+        with f.when(f.let(f"xor i1 {plain}, true")):
+            self.match(front, count)
+        self.source = f.let(f"select i1 {plain}, ptr %args, ptr {self.given}")
+
+    def match(self, front: str, count: str) -> None:
+        """Find arguments by position, name or default, and the kernel by the choices among them."""
+        f, put = self.f, self.put
         parameters, inputs = f.word(front, Front.PARAMETERS), f.word(front, Front.INPUTS)
         f.leave_when(f.let(f"icmp sgt i64 {count}, {parameters}"), "general")
         entries = f.at(front, Front.ENTRIES, "i64")
-        put("null", self.out, "ptr")
         with f.loop(0, parameters) as i:
             default = f.at(entries, f.let(f"add i64 {f.let(f'mul i64 {i}, 2')}, 1"), "i64")
             early = f.let(f"icmp slt i64 {i}, {count}")
@@ -188,7 +205,7 @@ class _Gate:
         f, put = self.f, self.put
         put("-1", self.samples)
         with f.loop(0, self.inputs) as k:
-            array, operand = f.address(self.given, k), self.operand(k)
+            array, operand = f.address(self.source, k), self.operand(k)
             f.leave_when(f.let(f"icmp eq ptr {array}, null"), "general")
             place, length, step = (
                 f.at(self.arguments, k, "ptr"),
