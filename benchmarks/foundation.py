@@ -19,7 +19,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import kinetree as kt
-from benchmarks import c_export, control, linearized, loading, loops, manifold, numbers, robots, rollouts, startup
+from benchmarks import (
+    c_export,
+    control,
+    flexible,
+    linearized,
+    loading,
+    loops,
+    manifold,
+    numbers,
+    operators,
+    robots,
+    rollouts,
+    startup,
+)
 from benchmarks.peers import FUNCTIONS, Peer, kinetree_arguments, looped, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
@@ -71,6 +84,8 @@ def main() -> None:
     jobs["differential inverse kinematics"] = lambda: control.differential(options.seconds)
     jobs["inverse kinematics"] = lambda: control.poses(options.seconds)
     jobs["loops"] = lambda: loops.table(options.seconds)
+    jobs["flexible"] = lambda: flexible.table(options.seconds)
+    jobs["operators"] = lambda: operators.table(options.seconds)
     jobs["overheads"] = lambda: manifold.overheads(options.seconds)
     jobs["exported C"] = lambda: c_export.table(robots.NAMES)
     jobs["loading"] = lambda: loading.table(options.seconds)

@@ -2,6 +2,7 @@
 
 Pinocchio takes joints depth first, without which its results are wrong, and two proximal iterations. Couplings of
 joints are not part of its dynamics: geared rotors are free there. Results are compared before anything is timed.
+In the table, pin is `pin.constraintDynamics`, and the open tree is Kinetree's own without its loops.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from benchmarks.timing import race
 from kinetree.model.loop import Loop
 
 BATCH = 1024
+#: Calls in a pool: a block of one call would time the clock, too.
+POOL = 64
 CHAINS = (10, 100, 1000)
 
 _X, _Y, _Z = np.eye(3)
@@ -173,8 +176,8 @@ class _Peer:
 def table(seconds: float) -> Table:
     """Forward dynamics of each mechanism: a single call, and a sample of a batch."""
     found = Table(
-        "Closed loops: forward dynamics",
-        ["mechanism", "nv", "joints", "single", "constraintDynamics", "lcaba", f"of {BATCH}", "constraintDynamics"],
+        "Closed loops: forward dynamics, and how many times as long others take",
+        ["mechanism", "nv", "joints", "single", "pin", "lcaba", "open tree", f"of {BATCH}", "pin", "lcaba"],
     )
     cases = [(four_bars(1), None), (ankle(), None), (stewart_pair(), None), (biped(), biped(geared=False))]
     cases += [(four_bars(count), None) for count in CHAINS]
@@ -189,9 +192,12 @@ def _add(found: Table, robot: kt.Model, loops: kt.Model, seconds: float) -> None
     q, v, tau = robot.neutral(), *rng.normal(size=(2, robot.nv))
     many = np.stack([q] * BATCH), *rng.normal(size=(2, BATCH, robot.nv))
     contenders: dict[str, Any] = {
-        "single": (robot.forward_dynamics, [(q, v, tau)]),
+        "single": (robot.forward_dynamics, [(q, v, tau)] * POOL),
         "batch": (robot.forward_dynamics, [many]),
     }
+    tree = robot.spanning_tree
+    rates, zero = robot.joint_rates(q, v)[robot.tree_order], np.zeros(tree.nv)
+    contenders["open"] = (tree.forward_dynamics, [(robot.to_tree(q), rates, zero)] * POOL)
     bodies = len(robot.bodies)
     if bodies <= 400:
         peer = _Peer(loops)
@@ -206,8 +212,8 @@ def _add(found: Table, robot: kt.Model, loops: kt.Model, seconds: float) -> None
         theirs = peer.order.from_a(peer.constrained(*state))
         if not np.allclose(a, theirs, rtol=1e-5, atol=1e-5 * float(np.abs(a).max())):
             raise ValueError(f"{robot.name}: forward dynamics of Pinocchio differ from Kinetree's")
-        contenders["constraintDynamics"] = (peer.constrained, [state])
-        contenders["lcaba"] = (peer.loop_constrained(), [state])
+        contenders["constraintDynamics"] = (peer.constrained, [state] * POOL)
+        contenders["lcaba"] = (peer.loop_constrained(), [state] * POOL)
     times = race(contenders, seconds)
     single, batch = times["single"], times["batch"] / BATCH
 
@@ -221,6 +227,8 @@ def _add(found: Table, robot: kt.Model, loops: kt.Model, seconds: float) -> None
         f"{single * 1e6:.2f} µs",
         ratio("constraintDynamics", single),
         ratio("lcaba", single),
+        ratio("open", single),
         f"{batch * 1e6:.3f} µs",
         ratio("constraintDynamics", batch),
+        ratio("lcaba", batch),
     )

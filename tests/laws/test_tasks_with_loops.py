@@ -13,7 +13,7 @@ import kinetree as kt
 from kinetree.algorithms.operational_space import inverse_inertia
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.engines.reference import run
-from tests.mechanisms import gripper
+from tests.mechanisms import NEAR, built, four_bar, gripper
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
 from tests.unit.test_closed_loops import suspended
@@ -140,3 +140,28 @@ def test_by_weights_on_rigid_bodies(seed: int) -> None:
     (found,) = run(algorithm, of.mechanism, recursions.sites, [q])
     expected = made.inverse_inertia(q)
     assert_close(found, expected, bound(of.nv, condition(of.mass_matrix(q))), float(np.abs(expected).max()))
+
+
+def planar() -> kt.Model:
+    """A four-bar, whose loop has one row more than it needs, with a pen on its coupler."""
+    builder = four_bar().connect("tip", "pin").independent("crank")
+    return builder.add_frame("pen", body="coupler", placement=(np.eye(3), (0.4, 0.2, 0.0))).build(near=NEAR)
+
+
+@pytest.mark.parametrize(
+    ("make", "frame", "loops", "rank"),
+    [
+        (planar, "pen", [("tip", "pin")], 2),
+        (lambda: built("stewart_pair"), "plate", [("a0", "b0"), ("a1", "b1")], 6),
+    ],
+    ids=["four-bar", "stewart pair"],
+)
+def test_closed_chains(make: Any, frame: str, loops: list[tuple[str, str]], rank: int) -> None:
+    """[W12] §VI: Λ⁻¹ of a closed chain by embedding is that of the open tree, with loops as contacts eliminated."""
+    of = make()
+    q = of.neutral()
+    held = of.spanning_tree.tasks([frame], contacts=[kt.RelativeTask(*ends, "position") for ends in loops])
+    there = held.at(of.to_tree(q))
+    assert there.contact_rank == rank
+    tolerance = bound(of.nv, condition(of.spanning_tree.mass_matrix(of.to_tree(q))))
+    assert_close(of.tasks([frame]).inverse_inertia(q), there.inverse_inertia, tolerance)

@@ -104,11 +104,13 @@ class Operator:
     #: Makes NumPy arrays defer products with operators to the operators.
     __array_ufunc__ = None
 
-    __slots__ = ("_call", "_expression", "_owner")
+    __slots__ = ("_call", "_expression", "_owner", "_taken")
 
     def __init__(self, owner: Owner, expression: Expression) -> None:
         self._owner, self._expression = owner, expression
+        # what multiplies arrays, and the shape of a vector that it takes as it is: set when first needed
         self._call: Callable[[Array], Array] | None = None
+        self._taken: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,7 +128,7 @@ class Operator:
         return Operator(self._owner, self._expression.T)
 
     def __matmul__(self, other: Any) -> Any:
-        if self._call is not None and type(other) is np.ndarray and other.shape == (self.shape[1],):
+        if self._call is not None and type(other) is np.ndarray and other.shape == self._taken:
             return self._call(other)
         if isinstance(other, Operator):
             self._require_same(other)
@@ -142,8 +144,11 @@ class Operator:
             raise InputError(
                 f"{self} is {self.shape[0]}×{self.shape[1]} and cannot multiply an array of shape {x.shape}"
             )
-        self._call = self._owner.bound(self._expression)
-        return np.moveaxis(self._call(np.moveaxis(x, 0, -1)), -1, 0)
+        if self._call is None:
+            self._call, self._taken = self._owner.bound(self._expression), (self.shape[1],)
+        if x.ndim == 1:
+            return self._call(x)
+        return np.moveaxis(self._call(np.ascontiguousarray(np.moveaxis(x, 0, -1))), -1, 0)
 
     def __mul__(self, factor: Any) -> Operator:
         return self._sum((factor, self))
