@@ -289,3 +289,39 @@ def test_a_controller_gets_its_state_back() -> None:
     assert seen[0] == {}
     assert [each["state"] for each in seen[1:]] == list(range(1, len(seen)))
     np.testing.assert_allclose([each["dt"] for each in seen[1:3]], [0.01, 0.01], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "project"), [("midpoint", True), ("rk4", False), ("semi_implicit_euler", True)])
+def test_compiled_constraints_are_those_of_python(method: str, project: bool) -> None:
+    """Bits of steps computed call by call; constraint forces and mean accelerations too."""
+    robot, q = four_bar()
+    world = simulation.Simulator(
+        robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q, method=method, project=project, damping=0.1
+    )
+    assert world._is_compiled
+    rng = np.random.default_rng(2)
+    v, taus = world.constraints.project_velocity(q, rng.normal(size=(3, 3))), rng.normal(size=(3, 6, 3))  # type: ignore[union-attr]
+    path = world.rollout(q, v, taus)
+    one, rate = np.repeat(q[None], 3, axis=0), v
+    for k in range(6):
+        info = world.step(one, rate, taus[:, k])[2]
+        one, rate, by_python = world._step(one, rate, taus[:, k], None, ())
+        np.testing.assert_array_equal(path.q[:, k + 1], one)
+        np.testing.assert_array_equal(path.v[:, k + 1], rate)
+        np.testing.assert_array_equal(info.acceleration, by_python.acceleration)
+        np.testing.assert_array_equal(info.constraint_forces["tip"], by_python.constraint_forces["tip"])
+
+
+def test_redundant_constraints_of_some_samples() -> None:
+    """Rows that depend on each other are not for compiled steps: these samples are computed another way, others not."""
+    robot, q = four_bar()
+    world = simulation.Simulator(robot, constraints=[kt.Weld("tip", "pin", (3, 4, 5))], at=q)  # planar: y never moves
+    path = world.rollout(np.stack([q, np.full(3, np.nan)]), np.zeros(3), steps=20, every=10)
+    one, rate = q, np.zeros(3)
+    for k in range(20):
+        one, rate, _ = world.step(one, rate)
+        if (k + 1) % 10 == 0:
+            np.testing.assert_array_equal(path.q[0, (k + 1) // 10], one)
+    assert np.isnan(path.q[1]).all()
+    plain = simulation.Simulator(robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q)
+    np.testing.assert_allclose(path.q[0], plain.rollout(q, np.zeros(3), steps=20, every=10).q, rtol=0.0, atol=1e-10)

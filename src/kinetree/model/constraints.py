@@ -349,6 +349,11 @@ class Constraints:
             raise InputError("these constraints know no pose to hold: make them with robot.constraints(…, at=q)")
 
     @property
+    def of_tasks(self) -> bool:
+        """Whether all rows are components of the motions of frames."""
+        return self._tasks is not None and not self._others
+
+    @property
     def targets(self) -> Array:
         """The held poses as targets of the law, (m, 4, 4): see `Law`. Identities if there is no `at`."""
         return self._target

@@ -159,6 +159,10 @@ class Law:
             tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
             margin[doubtful] = found
 
+    def kernel(self) -> Any:
+        """The kernel `control_law`: a `Compiled`, unless on the reference engine."""
+        return self._kernel.bound()
+
     def compiled(self) -> Any:
         """The kernel `control_step`: a `Compiled`, unless on the reference engine."""
         return self._whole.bound()

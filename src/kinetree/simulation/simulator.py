@@ -26,6 +26,7 @@ from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
 from kinetree.simulation.contact import Contacts, Points
+from kinetree.simulation.held import recordable
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant, gains, own_or_given
 from kinetree.simulation.results import Film, Impulses, Rollout, StepInfo
@@ -130,7 +131,7 @@ class Simulator:
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
-        self._steps = Steps(plant, self._contacts, warm_start)
+        self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
         if varied and not self._is_compiled:
             raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
 
@@ -160,9 +161,15 @@ class Simulator:
             after, rate, *results = self._steps.function(None, 1, False, sites)(
                 q, v, tau, *wrenches, *impulses, *self._steps.constants
             )
-            with standard_arithmetic():
-                mean = (rate - np.asarray(v)) / self.dt
-                return after, rate, self._info(mean, self._touched(rate, results))
+            if self.constraints is None:
+                with standard_arithmetic():
+                    mean = (rate - np.asarray(v)) / self.dt
+                    return after, rate, self._info(mean, self._touched(rate, results))
+            ended, force, doubts = results
+            if not doubts.any():
+                with standard_arithmetic():
+                    info = self._info((ended - np.asarray(v)) / self.dt, None)
+                return after, rate, info._replace(constraint_forces=self.constraints.split(force))
         q, v, tau = self._state("step", q, v, tau)
         with standard_arithmetic():
             return self._step(q, v, tau, f_ext, self._start(start))
@@ -189,7 +196,9 @@ class Simulator:
     @property
     def _is_compiled(self) -> bool:
         """Whether a step is a sequence of recursions, without Python in between."""
-        return self.constraints is None and (self._contacts is None or self._contacts.is_compiled)
+        if self.constraints is not None:
+            return self._contacts is None and recordable(self.constraints)
+        return self._contacts is None or self._contacts.is_compiled
 
     def _step(
         self, q: Array, v: Array, tau: Array, f_ext: Any, start: tuple[Array, ...]
@@ -299,9 +308,19 @@ class Simulator:
             qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
         qs[..., 0, :], vs[..., 0, :] = q, v
-        fill = self._steps.fill if self._is_compiled else self._fill_by_steps
         residuals = np.zeros((*batch, records + 1))
-        fill(q, v, taus, steps is None, every, qs, vs, residuals)
+        series = steps is None
+        if not self._is_compiled:
+            self._fill_by_steps(q, v, taus, series, every, qs, vs, residuals)
+        elif (doubtful := self._steps.fill(q, v, taus, series, every, qs, vs, residuals) > 0.0).any():
+            q, v, taus = (
+                np.broadcast_to(x, (*batch, *x.shape[x.ndim - axes :]))[doubtful]
+                for x, axes in ((q, 1), (v, 1), (taus, 1 + series))
+            )
+            part = [x[doubtful] for x in (qs, vs, residuals)]
+            self._fill_by_steps(q, v, taus, series, every, *part)
+            for whole, found in zip((qs, vs, residuals), part, strict=True):
+                whole[doubtful] = found
         return Rollout(self.dt * every * np.arange(records + 1), qs, vs, residuals)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:

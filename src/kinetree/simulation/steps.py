@@ -14,9 +14,11 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.model.constraints import Constraints
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
 from kinetree.simulation.contact import Contacts
+from kinetree.simulation.held import Held
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant
 from kinetree.simulation.results import Impulses
@@ -33,10 +35,26 @@ _KEPT = 64
 
 
 class Steps:
-    """Compiled steps of a plant with impulses of contacts and joints, if there are any."""
+    """Compiled steps of a plant.
 
-    def __init__(self, plant: Plant, contacts: Contacts | JointRows | None, warm: bool) -> None:
+    Args:
+        plant: The robot, with its dampers and springs.
+        contacts: Impulses of contacts and joints, if there are any.
+        warm: Whether each step starts from the impulses of the last.
+        constraints: What is held fixed, if anything.
+        project: Whether each step ends with a projection onto the constraints.
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        contacts: Contacts | JointRows | None,
+        warm: bool,
+        constraints: Constraints | None = None,
+        project: bool = True,
+    ) -> None:
         self._plant, self._contacts, self._warm = plant, contacts, warm
+        self._constraints, self._project = constraints, project
         self._measured = isinstance(contacts, Contacts)
         self._lock = Lock()
         self._made: dict[Any, Compiled] = {}
@@ -45,7 +63,9 @@ class Steps:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
         With impulses it also takes the impulses to start from. A single step has the fields of
-        `Impulses` as further results, several steps with a warm start the last impulses.
+        `Impulses` as further results, several steps with a warm start the last impulses. With constraints, a single
+        step has the velocity before the projection and the constraint forces as further results, and the last result
+        is how often the law had doubts.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -69,7 +89,7 @@ class Steps:
         """The constants of a population, the last input of functions, if there is one."""
         return () if self._plant.population is None else (self._plant.population.constants,)
 
-    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
+    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> Array:
         """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
 
         Args:
@@ -80,14 +100,18 @@ class Steps:
             every: Steps from each state to the next.
             results: For the configurations, (…, T/every + 1, nq), velocities, (…, T/every + 1, nv), and residuals of
                 contacts, (…, T/every + 1).
+
+        Returns:
+            How often the law of constraints had doubts, (…).
         """
         qs, vs, residuals = results
         records = qs.shape[-2] - 1
+        doubts = np.zeros(qs.shape[:-2])
         impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
         longest = max(1, _UNINTERRUPTED // max(1, math.prod(qs.shape[:-2])))
         if every > longest:
-            self._fill_one_by_one(q, v, tau, series, every, longest, results, impulses)
-            return
+            self._fill_one_by_one(q, v, tau, series, every, longest, (*results, doubts), impulses)
+            return doubts
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
         most = min(most, longest // every)
         for start in range(0, records, most):
@@ -96,15 +120,18 @@ class Steps:
             after = slice(start + 1, stop + 1)
             out = [qs[..., after, :], vs[..., after, :], *[residuals[..., after]][: self._measured]]
             out += impulses[: self._warm]
-            self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=tuple(out))
+            found = [np.zeros(doubts.shape)] if self._constraints is not None else []
+            self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=(*out, *found))
+            doubts += sum(found)
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
+        return doubts
 
     def _fill_one_by_one(
         self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int,
         results: tuple[Array, ...], impulses: list[Array],
     ) -> None:  # fmt: skip
         """Compute each state of a rollout by several calls, of as many steps as do not keep Ctrl-C waiting."""
-        qs, vs, residuals = results
+        qs, vs, residuals, doubts = results
         batch = qs.shape[:-2]
         for record in range(1, qs.shape[-2]):
             for first in range((record - 1) * every, record * every, longest):
@@ -112,8 +139,10 @@ class Steps:
                 part = tau[..., first:stop, :] if series else tau
                 q_end, v_end = np.empty((*batch, 1, q.shape[-1])), np.empty((*batch, 1, v.shape[-1]))
                 residual = np.zeros((*batch, 1))
-                out = (q_end, v_end, *[residual][: self._measured], *impulses[: self._warm])
+                found = [np.zeros(batch)] if self._constraints is not None else []
+                out = (q_end, v_end, *[residual][: self._measured], *impulses[: self._warm], *found)
                 self.function(1, stop - first, series)(q, v, part, *impulses, *self.constants, out=out)
+                doubts += sum(found)
                 q, v = q_end[..., 0, :], v_end[..., 0, :]
                 residuals[..., record] = np.maximum(residuals[..., record], residual[..., 0])
             qs[..., record, :], vs[..., record, :] = q, v
@@ -131,6 +160,10 @@ class Steps:
             outputs += [Operand("residual", length)] if records is not None and self._measured else []
             kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
             outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
+        constraints = self._constraints
+        if constraints is not None and records is None:
+            outputs += [Operand("rate", (nv,)), Operand("constraint_forces", (constraints.rows,))]
+        outputs += [] if constraints is None else [Operand("doubts", ())]
         population = plant.population
         inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
         sequence = Sequence("step" if records is None else "rollout", inputs, outputs)
@@ -145,8 +178,12 @@ class Steps:
         def run(algorithm: Algorithm, *inputs: Any) -> Any:
             return sequence.call(plant.recursion(algorithm), *inputs)
 
+        held = None if constraints is None else Held(sequence, plant, constraints)
+        projected: list[Place] = []
+
         def dynamics(q: Place, v: Place, push: Place) -> Any:
-            return sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
+            free = sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
+            return free if held is None else held.accelerations(q, v, free)
 
         def impulses(contacts: Contacts | JointRows, q: Place, v: Place) -> Any:
             touched.append(contacts.record(sequence, q, v, start))
@@ -155,6 +192,10 @@ class Steps:
         def step(q: Place, v: Place, tau: Place) -> Any:
             if contacts is not None:
                 return plant.integrated(run, dynamics, q, v, tau, partial(impulses, contacts))
+            if held is not None:
+                after, rate = plant.integrated(run, dynamics, q, v, tau)
+                projected[:] = [rate]
+                return held.project(after, rate) if self._project else (after, rate)
             if plant.method not in _WHOLE:
                 return plant.integrated(run, dynamics, q, v, tau)
             whole = plant.recursion(_WHOLE[plant.method], sites, dynamic=True)
@@ -178,6 +219,10 @@ class Steps:
                     sequence.copy(sequence.call(contacts.residual, *found, worst), worst)
             for place, result in zip([*state, worst][: 2 + measured], sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
+        of_held = {} if held is None else {"constraint_forces": held.force, "doubts": held.doubts}
         for operand, result in zip(outputs[2 + measured :], sequence.outputs[2 + measured :], strict=True):
-            sequence.copy(getattr(touched[-1], operand.name), result)
+            if operand.name == "rate":
+                sequence.copy(projected[-1], result)
+            else:
+                sequence.copy(of_held.get(operand.name) or getattr(touched[-1], operand.name), result)
         return sequence.finish()

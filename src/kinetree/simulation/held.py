@@ -1,0 +1,71 @@
+"""Constraints in compiled steps: accelerations and projections as sequences of recursions.
+
+They are those of `kinetree.model.constraints`, call by call, with the same bits. Rows that depend on each other need
+eigenvalues, which are not recorded: in each sample the law's doubts are counted, and the caller computes it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.law_doubts import law_doubts
+from kinetree.algorithms.manifold import integrate
+from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.model.constraints import Constraints
+from kinetree.simulation.plant import Plant
+
+
+def recordable(constraints: Constraints) -> bool:
+    """Whether all constraints are rows of tasks, on a robot of rigid bodies."""
+    return constraints.of_tasks and constraints.robot.mechanism.first_general is None
+
+
+class Held:
+    """Constraints, recorded in a sequence.
+
+    Args:
+        sequence: Where.
+        plant: The robot.
+        constraints: Its constraints.
+
+    Attributes:
+        force: λ of the last accelerations.
+        doubts: How often the law had doubts so far.
+    """
+
+    def __init__(self, sequence: Sequence, plant: Plant, constraints: Constraints) -> None:
+        self._sequence, self._plant = sequence, plant
+        self._law, self._constants = constraints.law, (constraints.targets, np.zeros((constraints.rows, 2)))
+        self._still = np.zeros(plant.robot.nv)
+        self.force = sequence.space(constraints.rows)
+        self.doubts = sequence.variable(sequence.constant(0.0))
+
+    def accelerations(self, q: Place, v: Place, free: Place) -> Place:
+        """Accelerations with constraints, from those without."""
+        tau, force = self._solved(q, v, free, self._constants[1])
+        self._sequence.copy(force, self.force)
+        return self._moved(q, v, tau)
+
+    def project(self, q: Place, v: Place) -> tuple[Place, Place]:
+        """The nearest state that keeps the constraints."""
+        stiff = np.tile([1.0, 0.0], (len(self._constants[1]), 1))
+        tau, _ = self._solved(q, self._still, self._still, stiff)
+        step = self._moved(q, self._still, tau)
+        q = self._sequence.call(self._plant.recursion(integrate), q, step, 1.0)
+        tau, _ = self._solved(q, self._still, v, self._constants[1])
+        return q, self._moved(q, self._still, tau)
+
+    def _solved(self, q: Place, v: Any, a0: Any, gains: Any) -> tuple[Place, Place]:
+        call = self._sequence.call
+        kernel = self._law.kernel()
+        tau, force, _, spread = call(kernel, q, v, a0, *self._constants, gains, *self._law.weights)
+        doubts = call(self._plant.recursion(law_doubts), spread, self.doubts)
+        self._sequence.copy(doubts, self.doubts)
+        return tau, force
+
+    def _moved(self, q: Place, v: Any, tau: Place) -> Place:
+        found: Place = self._sequence.call(self._plant.recursion(forward_dynamics), q, v, tau)
+        return found
