@@ -12,7 +12,7 @@ BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser run test lint types pytest format bench numbers docs test-aarch64 release-check clean
+.PHONY: help install browser run test lint types pytest format bench bench-jax numbers docs test-aarch64 release-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ format: $(VENV)/stamp-test ## format, and fix what can be fixed
 bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance.md
 	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
+
+bench-jax: $(VENV)/stamp-bench $(VENV)/stamp-bridges ## half an hour: against adam, frax and MJX, each in an environment of its own; PEERS="--only call"
+	$(BLAS) $(BIN)/python -m benchmarks.jax_peers $(PEERS)
 
 numbers: $(VENV)/stamp-test ## bring operation counts and the README's table and picture up to date
 	$(BIN)/python -m benchmarks.numbers

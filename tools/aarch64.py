@@ -3,6 +3,7 @@
 Unpacks Debian's Python for arm64 and manylinux wheels into a folder, runs them by QEMU and proot on the committed
 sources. The stages:
 
+    c          exported C, compiled here by Debian's cross compiler and run by QEMU alone (`tools.c_bits`)
     record     on this machine: a copy of the sources, the bits of all public functions (`tools.bits`)
     kernels    on this machine: the law tests, for their kernels
     bits       the same bits there
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,10 +34,11 @@ from tools.release_check import version as release_version
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "aarch64"
 
-#: Packages of the emulated system. GCC finds its own parts only outside of proot, so tests of exported C are skipped.
+#: Packages of the emulated system. GCC does not find its own parts under proot, so the stage "c" cross-compiles.
 SYSTEM = ("python3", "libstdc++6", "coreutils", "dash")
 #: Packages of this machine, if the programs are not installed.
 EMULATORS = {"proot": ("proot", "libtalloc2"), "qemu-aarch64-static": ("qemu-user-static",)}
+COMPILER = "aarch64-linux-gnu-gcc"
 WHEELS = ("numpy", "llvmlite", "lxml", "rich", "typer", "pytest", "pytest-xdist", "hypothesis", "scipy")
 #: Versions of the C library, as wheels name them, up to that of the emulated system.
 MANYLINUX = ("manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor in range(17, 37)))
@@ -46,7 +49,7 @@ STAGES = {
     "laws": ("pytest", "tests/laws", "-k", "not reference"),
     "reference": ("pytest", "tests/laws", "-k", "reference"),
 }
-NAMES = ("record", "kernels", *STAGES)
+NAMES = ("c", "record", "kernels", *STAGES)
 #: Prints the emulated processor, as LLVM describes it.
 TARGET = """
 from kinetree.engines.llvm.target import host
@@ -117,6 +120,45 @@ class Packages:
                 subprocess.run(["dpkg-deb", "--fsys-tarfile", package], stdout=file, check=True)
             run("tar", "-x", "--keep-directory-symlink", "-f", archive, "-C", target)
             archive.unlink()
+
+
+def cross_compiler(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The words that compile C for ARM here, and variables they need: an installed compiler, else an unpacked one."""
+    if found := shutil.which(COMPILER):
+        return [found], {}
+    root, stamp = folder / "cross", folder / "cross.stamp"
+    tools = root / "usr/aarch64-linux-gnu/lib"
+    if not stamp.exists():
+        step("unpacking a cross compiler")
+        packages = Packages(folder / "apt-cross", run("dpkg", "--print-architecture").strip())
+        packages.unpack(root, f"gcc-{COMPILER.removesuffix('-gcc')}", "libc6-dev-arm64-cross", dependencies=True)
+        for script in tools.glob("*.a"):  # some are scripts of the linker, which name files by absolute paths
+            content = script.read_bytes()
+            if content.startswith(b"/* GNU ld script"):
+                script.write_bytes(content.replace(b"/usr/aarch64-linux-gnu/lib/", b""))
+        # libraries of the compiler itself, but not another C library than this machine's
+        libraries = _made(folder / "cross-lib")
+        for path in root.glob("usr/lib/*-linux-gnu/lib*.so*"):
+            if re.match(r"lib(isl|mpc|mpfr|gmp|zstd|bfd|ctf|jansson|opcodes|sframe)\b", path.name):
+                (libraries / path.name).unlink(missing_ok=True)
+                (libraries / path.name).symlink_to(path)
+        stamp.touch()
+    return [str(root / "usr/bin" / COMPILER)], {"LD_LIBRARY_PATH": str(folder / "cross-lib")}
+
+
+def exported_c(folder: Path) -> bool:
+    """Whether exported C has the same bits there."""
+    from tools import c_bits
+
+    compiler, variables = cross_compiler(folder)
+    step(f"c: {' '.join(compiler)}")
+    os.environ.update(variables)
+    try:
+        tally = c_bits.compare(_made(folder / "c"), compiler, [str(emulators(folder)["qemu-aarch64-static"])])
+    except subprocess.CalledProcessError as error:
+        raise CheckFailed(f"{error}\n{(error.stderr or b'').decode(errors='replace')}") from None
+    step(f"c: {'failed' if tally.differing else 'passed'}")
+    return not tally.differing
 
 
 def emulators(folder: Path) -> dict[str, Path]:
@@ -244,15 +286,24 @@ def main() -> None:
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     try:
+        failed = [] if "c" not in stages or exported_c(folder) else ["c"]
+        if stages == ["c"]:
+            finish(failed)
+            return
         words, environment = emulation(folder, "record" in stages)
         target = run(*words, "/usr/bin/python3", "-c", TARGET, environment=environment).strip()
         if "record" in stages:
             here(folder, target, "tools.bits", "record", str(folder / "record/bits.npz"))
         if "kernels" in stages:
             here(folder, target, *STAGES["laws"], "-q", "-n", str(options.jobs), "-p", "tools.cross_compile")
-        failed = [name for name in STAGES if name in stages and not passes(name, words, environment, options.jobs)]
+        failed += [name for name in STAGES if name in stages and not passes(name, words, environment, options.jobs)]
     except CheckFailed as failure:
         raise SystemExit(f"test-aarch64 failed: {failure}") from None
+    finish(failed)
+
+
+def finish(failed: list[str]) -> None:
+    """Say how it went."""
     if failed:
         raise SystemExit(f"test-aarch64 failed: {', '.join(failed)}")
     step("passed")

@@ -31,7 +31,11 @@ XACRO = """<robot name="arm" xmlns:xacro="http://www.ros.org/wiki/xacro">
 </robot>
 """
 USD = """#usda 1.0
-( defaultPrim = "arm" metersPerUnit = 1 upAxis = "Z" )
+(
+  defaultPrim = "arm"
+  metersPerUnit = 1
+  upAxis = "Z"
+)
 def Xform "arm" {
   def Xform "link" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsMassAPI"]) {
     float physics:mass = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import numpy as np
@@ -13,6 +14,7 @@ from kinetree.engines.native import cache, kernels
 from kinetree.engines.pipeline import variants_of
 from tools import aarch64
 from tools.bits import Tally, states
+from tools.c_bits import compared, declared
 from tools.cross_compile import on_request
 
 ARM = target.Target("aarch64-unknown-linux-gnu", "generic", "", 2)
@@ -37,6 +39,24 @@ def test_states_have_zeros_of_both_signs() -> None:
     assert not np.signbit([q[5], v[5], x[5]]).any()
     assert np.signbit([q[6], v[6], x[6]]).all()
     assert not np.any([v[5:], x[5:], q[5:]])
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_exported_c_is_compared_by_its_bits(tmp_path) -> None:
+    """Compiled for this machine, at all states, with signs of zero; functions of frames and of several results."""
+    robot, tally = kt.zoo.double_pendulum(), Tally()
+    for name, actual, expected in compared("arm", robot, tmp_path, ["gcc"], [], ["jacobian", "energy", "step"]):
+        tally.add(name, actual, expected)
+    assert not tally.differing
+    assert (tally.arrays, tally.numbers) == (5, 7 * (2 * 6 * 2 + 2 + 4))
+    assert tally.negative_zeros
+
+
+def test_headers_say_what_functions_take(tmp_path) -> None:
+    header, _ = kt.zoo.double_pendulum().export_c(["energy", "step"], tmp_path)
+    energy, step = declared(header.read_text("utf-8"))
+    assert (energy.name, energy.inputs, energy.outputs) == ("double_pendulum_energy", {"q": 2, "v": 2}, (1, 1))
+    assert (step.inputs, step.outputs) == ({"q": 2, "v": 2, "tau": 2, "dt": 1}, (2, 2))
 
 
 def test_kernels_for_another_machine_are_found_there(tmp_path, monkeypatch) -> None:
@@ -75,7 +95,7 @@ def test_the_emulated_python_says_its_version(tmp_path) -> None:
         (
             ["--stages", "bits,lwas"],
             (),
-            "unknown stages ['lwas']; there are record, kernels, bits",
+            "unknown stages ['lwas']; there are c, record, kernels, bits",
         ),
         ([], ("apt-get",), "needs apt-get: run it on Debian"),
     ],
