@@ -5,7 +5,7 @@ sources. The stages:
 
     c          exported C, compiled here by Debian's cross compiler and run by QEMU alone (`tools.c_bits`)
     record     on this machine: a copy of the sources, the bits of all public functions (`tools.bits`)
-    kernels    on this machine: the law tests, for their kernels
+    kernels    on this machine: parity and law tests, for their kernels
     bits       the same bits there
     parity     tests of signs of zero, and of engines that agree
     laws       laws of mechanics, for compiled code
@@ -295,7 +295,8 @@ def main() -> None:
         if "record" in stages:
             here(folder, target, "tools.bits", "record", str(folder / "record/bits.npz"))
         if "kernels" in stages:
-            here(folder, target, *STAGES["laws"], "-q", "-n", str(options.jobs), "-p", "tools.cross_compile")
+            for module, *arguments in (STAGES["parity"], STAGES["laws"]):
+                here(folder, target, module, *arguments, "-q", "-n", str(options.jobs), "-p", "tools.cross_compile")
         failed += [name for name in STAGES if name in stages and not passes(name, words, environment, options.jobs)]
     except CheckFailed as failure:
         raise SystemExit(f"test-aarch64 failed: {failure}") from None
