@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import kinetree as kt
+from kinetree.cli import box
 from kinetree.viewer import View, film
 from tests.oracle import oracle
 from tests.viewer.browser import Page, browser, within
@@ -98,3 +103,36 @@ def test_a_page_that_fetches_would_be_noticed(tmp_path: Path) -> None:
         within("and given up", lambda: page.run("document.images[0].complete"))
         time.sleep(1.0)
     assert asked_for(tmp_path / "profile" / "netlog.json") == {"http://fonts.invalid/a.png", "http://worker.invalid/"}
+
+
+def test_the_box_experiment_waits_for_its_audience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kinetree box --view` starts when a page is open, moves what it shows, and keeps it until it is closed."""
+    robot = kt.zoo.double_pendulum()
+    started = threading.Event()
+
+    def run(_: object, watch: Callable[..., None]) -> str:
+        started.set()
+        for now in (0.0, 0.01, 0.1, 0.5):
+            watch(now, np.array([2.0 * now, 1.0]), np.zeros(2), None)
+        return "film"
+
+    monkeypatch.setattr(box, "run", run)
+    found: list[object] = []
+    with View(robot, port=0) as view:
+        setup: Any = None
+
+        def show() -> None:
+            found.append(box.watched(setup, view))
+            box.stay(view)
+            found.append("closed")
+
+        thread = threading.Thread(target=show)
+        thread.start()
+        assert not started.wait(0.3)
+        with browser(tmp_path / "profile") as page:
+            page.open(view.url)
+            within("the end of the run", lambda: found == ["film"])
+            np.testing.assert_array_equal(view.q, [1.0, 1.0])
+            assert page.external() == []
+        within("the end of the page", lambda: found == ["film", "closed"])
+        thread.join()

@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 from rich.console import Console
 
 import kinetree as kt
@@ -35,6 +37,8 @@ SECONDS, HOLD, SERVO = 4.0, 1.0, 300.0  # [s, s, Hz]; the paper's servo rate
 #: Where joints stop before their limits [rad]. At the paper's servo rate, torques are held for 3.3 ms; with a free foot
 #: the waist rests up to 4e-6 rad beyond where it should; the excess is proportional to that time.
 MARGIN = 1e-5
+#: Time between two pictures, and between two looks at whether a browser is there [s].
+_FRAME, _LOOK = 1.0 / 30.0, 0.1
 #: Angles of the posture [rad]; all others are zero.
 POSTURE = {
     "right_ankle_pitch": 0.25, "right_knee": -0.5, "right_hip_pitch": 0.25,
@@ -217,27 +221,24 @@ def main(
 ) -> bool:
     """Run, report and draw the experiment; returns whether all figures are within their bounds."""
     setup = experiment(free_foot)
-    if not as_json:
-        console.print("A humanoid of 24 joints puts a box on the floor with both hands (Chang and Khatib, 2001)")
-    film = _watched(setup) if view else _timed(setup)
-    found = figures(setup, film)
-    if as_json:
-        print(json.dumps(asdict(found)))
-        good = report(Console(quiet=True), found)
-    else:
+    console = Console(quiet=True) if as_json else console
+    console.print("A humanoid of 24 joints puts a box on the floor with both hands (Chang and Khatib, 2001)")
+    with ExitStack() as stack:
+        page = stack.enter_context(kt.viewer.View(setup.robot)) if view else None
+        film = _timed(setup) if page is None else watched(setup, page)
+        found = figures(setup, film)
         good = report(console, found)
-    if picture is not None:
-        draw(picture, setup.robot, setup.way, film, SIZE)
-        _tell(console, picture, as_json)
-    if film_path is not None:
-        kt.viewer.film(film_path, setup.robot, film.q, film.time, forces=_forces(setup, film))
-        _tell(console, film_path, as_json)
+        if as_json:
+            print(json.dumps(asdict(found)), flush=True)
+        if picture is not None:
+            draw(picture, setup.robot, setup.way, film, SIZE)
+            console.print(f"  {safe(picture)}")
+        if film_path is not None:
+            kt.viewer.film(film_path, setup.robot, film.q, film.time, forces=_forces(setup, film))
+            console.print(f"  {safe(film_path)}")
+        if page is not None:
+            stay(page)
     return good
-
-
-def _tell(console: Console, path: Path, as_json: bool) -> None:
-    if not as_json:
-        console.print(f"  {safe(path)}")
 
 
 def _forces(setup: Experiment, film: simulation.Film) -> dict[str, Array]:
@@ -257,17 +258,28 @@ def _timed(setup: Experiment) -> simulation.Film:
         return run(setup, watch=lambda now, *_: done(now))
 
 
-def _watched(setup: Experiment) -> simulation.Film:
-    """Run while a browser shows it, roughly in real time."""
-    with kt.viewer.View(setup.robot) as view:
-        print(f"  {view.url}", flush=True)
-        begun = time.perf_counter()
-        shown = [-1.0]
+def watched(setup: Experiment, view: Any) -> simulation.Film:
+    """Run while a browser shows it, roughly in real time. It starts when the page is open."""
+    typer.echo(f"  {view.url} (starts when a browser shows it; stop with Ctrl-C)", err=True)
+    while not view.watched:
+        time.sleep(_LOOK)
+    begun: list[float] = []
+    shown = -np.inf
 
-        def show(now: float, q: Array, *_: Any) -> None:
-            if now - shown[0] >= 1.0 / 30.0:
-                shown[0] = now
-                time.sleep(max(0.0, now - (time.perf_counter() - begun)))
-                view.show(q)
+    def show(now: float, q: Array, *_: Any) -> None:
+        nonlocal shown
+        begun[:] = begun or [time.perf_counter()]  # the first command compiles
+        if now - shown >= _FRAME:
+            shown = now
+            time.sleep(max(0.0, now - (time.perf_counter() - begun[0])))
+            view.show(q)
 
-        return run(setup, watch=show)
+    return run(setup, watch=show)
+
+
+def stay(view: Any) -> None:
+    """Keep the page until it is closed."""
+    typer.echo("  the page stays until you close it (or Ctrl-C)", err=True)
+    with suppress(KeyboardInterrupt):  # the usual end
+        while view.watched:
+            time.sleep(_LOOK)

@@ -146,6 +146,11 @@ class View:
         with self._lock:
             self._listeners.append(listener)
 
+    @property
+    def watched(self) -> bool:
+        """Whether a browser shows the page."""
+        return not self._closed.is_set() and len(self._server.get_clients()) > 0
+
     def wait(self) -> None:
         """Block until `close` is called from another thread, or raise `KeyboardInterrupt`."""
         # in short steps: an unbounded wait cannot be interrupted on every platform
