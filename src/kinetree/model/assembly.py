@@ -274,7 +274,9 @@ class _Built:
 
     def finished(self, inertias: Array) -> tuple[ClusterKind, Array]:
         """Its kind and constants, given the inertias of its bodies."""
-        placements = [_rounded(at[:9], at[9:]) for at in _transforms([each.at for each in self.stages])]
+        turn = self._axes(inertias)
+        poses = [product(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
+        placements = [_rounded(at[:9], at[9:]) for at in _transforms(poses)]
         place = {each.joint.name: i for i, each in enumerate(self.stages)}
         inner, constants = [], []
         for each, placement, inertia in zip(self.stages, placements, inertias, strict=True):
@@ -289,23 +291,45 @@ class _Built:
         outlets = tuple(sorted(self.exits))
         if self.cluster.follows is not None:
             kind = ClusterKind(tuple(inner), outlets)
-            return kind, kind.parameters(constants)
+            return kind, kind.parameters(constants, (), turn[:3, :3])
         first: dict[str, int] = {}  # of the rates of each joint, whatever its number of stages
         for each, start in zip(self.stages, accumulate((one.stage.nv for one in inner), initial=0), strict=False):
             first.setdefault(each.joint.name, start)
         rates = tuple(sorted(first[joint] + component for joint, component in self.cluster.independent))
-        closed = [self._closed(constraint, place) for constraint in self.cluster.constraints]
+        closed = [self._closed(constraint, place, turn) for constraint in self.cluster.constraints]
         kind = ClusterKind(tuple(inner), outlets, tuple(closure for closure, _ in closed), rates)
-        return kind, kind.parameters(constants, [numbers for _, numbers in closed])
+        return kind, kind.parameters(constants, [numbers for _, numbers in closed], turn[:3, :3])
 
-    def _closed(self, constraint: Constraint, place: Mapping[str, int]) -> tuple[Closure, Array]:
+    def _axes(self, inertias: Array) -> Array:
+        """The pose of the carrier in the axes that are used inside, (4, 4).
+
+        Those of the first joint, if all other axes are parallel or at right angles to it, though they are not to the
+        carrier's. The turn costs about as much as an inertia inside, so there must be two of them.
+        """
+        same, inside = np.eye(4), [i for i, own in enumerate(inertias) if own.any() and i not in self.exits]
+        first = next(each for each in self.stages if each.parent < 0)
+        turn = np.eye(4)
+        turn[:3, :3] = first.at[:3, :3].T
+        poses = [product(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
+        if len(inside) < 2 or _aligned(first.at) or not all(map(_aligned, poses)):
+            return same
+        return turn
+
+    def _closed(self, constraint: Constraint, place: Mapping[str, int], turn: Array) -> tuple[Closure, Array]:
         """The formulas of a constraint, and their numbers."""
         if isinstance(constraint, Loop):
-            (a, first), (b, second) = (self.placed[body] for body in constraint.bodies)
+            ends = [self.placed[body] for body in constraint.bodies]
+            (a, first), (b, second) = ((i, product(turn, at) if i < 0 else at) for i, at in ends)
             return constraint.closure(a, b), _rounded(constraint.constants(first, second))
         how = constraint.expressed()
         leaders = tuple(place[leader] for leader in how.leaders)
         return Coupled(place[constraint.joints[0]], how.formula, leaders), np.array(how.constants)
+
+
+def _aligned(pose: Array) -> bool:
+    """Whether the z axes of two frames are parallel or at right angles, and the latter along x or y."""
+    numbers = _rounded(np.concatenate([pose[2, :3], pose[:3, 2]]))
+    return bool(np.isin(numbers, (0.0, 1.0, -1.0)).all())
 
 
 def _rounded(*parts: Array) -> Array:

@@ -8,7 +8,8 @@ D, follow:
 
 Redundant constraints need no care: K_D⁺ is a least-squares solution.
 
-Everything inside is expressed in the coordinates of the carrier, the body that the cluster hangs on, about its origin.
+Everything inside is expressed about the origin of the carrier, the body that the cluster hangs on, in its axes or in
+others fixed to it, chosen such that as many constants as possible are zero.
 For body i with inner parent π(i), joint motions S_i and rates q̇ = G v of the joints:
 
     T_i = T_π(i) + S_i G_i                        V_i = T_i v    velocity relative to the carrier
@@ -180,6 +181,11 @@ class ClusterKind:
 
     @cached_property
     def parameter_count(self) -> int:
+        return self._turn_start + 9
+
+    @cached_property
+    def _turn_start(self) -> int:
+        """Where the turn from the carrier's axes is among the constants."""
         return sum(_count(each) for each in self.inner) + sum(closure.constants for closure in self.closures)
 
     @cached_property
@@ -206,8 +212,8 @@ class ClusterKind:
         """With closures, the indices of the joint rates that follow from the independent ones."""
         return tuple(i for i in range(self.joint_rates) if i not in self.independent)
 
-    def parameters(self, inner: list[InnerConstants], closures: Sequence[Array] = ()) -> Array:
-        """Lay out the constants of one cluster."""
+    def parameters(self, inner: list[InnerConstants], closures: Sequence[Array], turn: Array) -> Array:
+        """Lay out the constants of one cluster; `turn` is the rotation from the carrier's axes to those used inside."""
         parts: list[Array] = []
         for each, given in zip(self.inner, inner, strict=True):
             parts.append(given.placement.data)
@@ -216,7 +222,7 @@ class ClusterKind:
             if each.armed and given.armature is not None:
                 parts.append(given.armature)
             parts += [given.own, given.follower]
-        return np.concatenate([*parts, *closures]).astype(float)
+        return np.concatenate([*parts, *closures, turn.reshape(-1)]).astype(float)
 
     def specialized(self, clusters: Sequence[Array]) -> tuple[ClusterKind, ...]:
         """The kind of each cluster with these constants: numbers of its geometry that are 0, 1 or −1 become known.
@@ -450,8 +456,8 @@ class ClusterKind:
 
     def weight(self, parameters: Array, q: Array) -> ClusterWeight:
         posed = self._posed(parameters, q)
-        data = stack(np.zeros(0), *(posed.inside.up[i].data for i in self.outlets))
-        return ClusterWeight(data, len(self.outlets), self.nv)
+        turn = self._numbers(parameters)[self._turn_start :]
+        return ClusterWeight(stack(*(posed.inside.up[i].data for i in self.outlets), turn), len(self.outlets), self.nv)
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> ClusterMap:
         posed, constants = self._posed(parameters, q), self._constants(parameters)
@@ -486,9 +492,11 @@ class ClusterKind:
     def armature(self, _parameters: Array) -> Array:
         return np.zeros(self.nv)  # part of N: that of a coupled joint acts on all rates that it follows
 
-    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, _carrier: Motion) -> Array:
         posed, constants = self._posed(parameters, q), self._constants(parameters)
         rates = self._rates(parameters, posed, v)
+        o = len(self.outlets)
+        carrier = Motion(velocity[6 * o : 6 * o + 6])
         pushed = []
         for slot, i in enumerate(self.outlets):
             if self.inner[i].parent < 0:

@@ -5,10 +5,12 @@ their own twist; the others enter through sums. The velocity of a cluster with o
 
     V = [V_1 … V_o; V_c; ẏ]        6o + 6 + n numbers, a plain array
 
-where V_c is the twist of the carrier. In this form the articulated inertia stays block diagonal:
+where V_c is the twist of the carrier, in axes that may be turned from its own: those in which the geometry inside is
+simplest. In this form the articulated inertia stays block diagonal:
 
-    W = [X_1 … X_o; 1; 0]        H = [H_1 … H_o; 0; 1]        M = diag(M_1 … M_o) ⊕ [[R, Q], [Qᵀ, N]]
+    W = [X_1 … X_o; 1; 0] B      H = [H_1 … H_o; 0; 1]        M = diag(M_1 … M_o) ⊕ [[R, Q], [Qᵀ, N]]
 
+with the turn B.
 R is the inertia of all that is inside as seen by the carrier, N as seen by the rates, Q couples the two. P⁺ is never
 formed: only WᵀP⁺W is needed, which is a 6×6 matrix.
 """
@@ -46,20 +48,26 @@ class _Sized(Value):
 
 
 class ClusterWeight(_Sized):
-    """A*(p, k): a transform for each outlet; the carrier's twist is copied, and rates are relative to it."""
+    """A*(p, k): a turn of axes, then a transform for each outlet; the carrier's twist is kept, rates are relative."""
 
     __slots__ = ()
 
     @classmethod
     def size_of(cls, *_: int) -> int:
         outlets, _rates = _
-        return 12 * outlets
+        return 12 * outlets + 9
+
+    @property
+    def turn(self) -> Transform:
+        """B: from the carrier's own axes to those used inside."""
+        return Transform.of(self.data[12 * self.outlets :], np.zeros(3))
 
     def outlet(self, i: int) -> Transform:
-        """From the carrier to an outlet."""
+        """From the carrier, in the axes used inside, to an outlet."""
         return Transform(self.data[12 * i : 12 * i + 12])
 
     def __matmul__(self, carrier: Any) -> Any:
+        carrier = self.turn @ carrier
         placed = [self.outlet(i) @ carrier for i in range(self.outlets)]
         if isinstance(carrier, Transform):
             return ClusterPose(stack(*(X.data for X in placed), carrier.data), self.outlets, self.rates)
@@ -74,7 +82,7 @@ class ClusterWeight(_Sized):
         total = Force(force[6 * self.outlets : 6 * self.outlets + 6])
         for i in range(self.outlets):
             total = total + self.outlet(i).T @ Force(force[6 * i : 6 * i + 6])
-        return total
+        return self.turn.T @ total
 
     def congruence(self, inertia: ClusterInertia | Downdated) -> ArticulatedInertia:
         """Wᵀ P W."""
@@ -83,7 +91,7 @@ class ClusterWeight(_Sized):
         for i in range(self.outlets):
             total = total + self.outlet(i).congruence(own.outlet(i))
         if not isinstance(inertia, Downdated):
-            return total
+            return self.turn.congruence(total)
         # less w D⁻¹ wᵀ with w = WᵀP H
         w = own.coupling
         for i, U in enumerate(inertia.U):
@@ -96,7 +104,7 @@ class ClusterWeight(_Sized):
             for c in range(self.rates):
                 entry = entry - w[row, c] * gain[column, c]
             entries.append(entry)
-        return ArticulatedInertia(np.array(entries))
+        return self.turn.congruence(ArticulatedInertia(np.array(entries)))
 
 
 class ClusterPose(_Sized):
