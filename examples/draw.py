@@ -15,21 +15,6 @@ from kinetree import control, simulation
 REACH, SECONDS, SERVO = 1.0, 4.0, 500.0  # [s], [s], [Hz]
 
 
-def arm() -> kt.Model:
-    """Seven revolute joints with crossing axes, a pen at the end."""
-    builder = kt.Builder("arm")
-    parent, length = "world", 0.0
-    for i in range(7):
-        builder.add_body(
-            f"link{i}", parent=parent, placement=(np.eye(3), (0.0, 0.0, length)),
-            axis=(0, 0, 1) if i % 2 == 0 else (0, 1, 0),
-            mass=3.0 - 0.3 * i, com=(0.0, 0.0, 0.1), inertia=np.diag([0.02, 0.02, 0.005]),
-        )  # fmt: skip
-        parent, length = f"link{i}", 0.2
-    builder.add_frame("pen", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
-    return builder.build()
-
-
 def figure_eight(t: np.ndarray | float) -> control.State:
     """Position, velocity and acceleration of the pen on the board, about its centre."""
     w = 2.0 * np.pi / SECONDS
@@ -43,12 +28,12 @@ def figure_eight(t: np.ndarray | float) -> control.State:
 
 def main(picture: str | None = None) -> float:
     """Reach for a second, then draw; returns the largest distance from the line on the board [m]."""
-    robot = arm()
+    robot = kt.zoo.arm7()
     q = np.array([0.0, 0.6, 0.0, 1.3, 0.0, 0.9, 0.0])
-    start = robot.pose(q, "pen")[:3, 3]
+    start = robot.pose(q, "hand")[:3, 3]
     center = start + np.array([0.1, 0.0, -0.1])
     drawer = control.OperationalSpace(
-        robot, [control.Goal(kt.Task("pen", "position"), kp=400.0, name="pen")], posture=control.Posture(q, kp=25.0)
+        robot, [control.Goal(kt.Task("hand", "position"), kp=400.0, name="pen")], posture=control.Posture(q, kp=25.0)
     )
     # the first stroke is at full speed: arrive with it
     approach = control.quintic(start, center, REACH, end_velocity=figure_eight(0.0).velocity)
@@ -61,7 +46,7 @@ def main(picture: str | None = None) -> float:
 
     world = simulation.Simulator(robot, dt=1e-3)
     film = world.run(q, drawer, {"pen": pen}, seconds=REACH + SECONDS, servo=SERVO)
-    drawn = robot.pose(film.q, "pen")[:, :3, 3]
+    drawn = robot.pose(film.q, "hand")[:, :3, 3]
     wanted = np.array([pen(t).position for t in film.time])
     away = np.linalg.norm(drawn - wanted, axis=1)
     print(f"reached in {REACH:.0f} s, within {1e3 * away[film.time <= REACH].max():.2f} mm of the way there;")
@@ -77,7 +62,7 @@ def draw(robot: kt.Model, file: str, film: simulation.Film, drawn: np.ndarray, w
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     side, board, torques = figure.subplots(1, 3)
-    links = [*(f"link{i}" for i in range(7)), "pen"]
+    links = [*(f"link{i}" for i in range(7)), "hand"]
     for share, shade in ((0.0, "0.7"), (0.2, "0.4"), (0.45, "C0"), (1.0, "C1")):
         i = int(share * (len(film.time) - 1))
         at = robot.pose(film.q[i], links)[:, :3, 3]

@@ -19,19 +19,21 @@ HANDS = [f"{side}_hand" for side in SIDES]
 
 
 def arms() -> kt.Model:
-    """Two arms of seven joints on a common stand."""
+    """Two arms side by side on a stand."""
     builder = kt.Builder("two_arms")
-    axes = [(0, 0, 1), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1)]
+    builder.add_body("stand", joint="fixed", mass=20.0)
+    robot = builder.build()
     for side, y in SIDES.items():
-        parent, place = "world", (0.0, y, 0.0)
-        for i, axis in enumerate(axes):
-            builder.add_body(
-                f"{side}_{i}", parent=parent, placement=(np.eye(3), place), axis=axis, mass=3.0 - 0.3 * i,
-                com=(0.0, 0.0, 0.1), inertia=np.diag([0.02, 0.02, 0.005]), armature=0.05,
-            )  # fmt: skip
-            parent, place = f"{side}_{i}", (0.0, 0.0, 0.2)
-        builder.add_frame(f"{side}_hand", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
-    return builder.build()
+        robot = robot.attach("stand", kt.zoo.arm7(), (np.eye(3), (0.0, y, 0.0)), prefix=f"{side}_")
+    return robot
+
+
+def beside(center: np.ndarray, sign: float) -> np.ndarray:
+    """Pose of a hand that presses on a side of the box: its z axis points at the centre."""
+    grip = np.eye(4)
+    grip[:3, :3] = [[1.0, 0.0, 0.0], [0.0, 0.0, -sign], [0.0, sign, 0.0]]
+    grip[:3, 3] = center + np.array([0.0, sign * SIZE[1] / 2, 0.0])
+    return grip
 
 
 def main(picture: str | None = None) -> float:
@@ -39,12 +41,7 @@ def main(picture: str | None = None) -> float:
     robot = arms()
     # elbows out; the hands come to rest at both sides of the box
     center = np.array([0.45, 0.0, 0.45])
-    grips = {}
-    for side, sign in (("left", 1.0), ("right", -1.0)):
-        inwards = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -sign], [0.0, sign, 0.0]])
-        grips[f"{side}_hand"] = np.eye(4)
-        grips[f"{side}_hand"][:3, :3] = inwards
-        grips[f"{side}_hand"][:3, 3] = center + np.array([0.0, sign * SIZE[1] / 2, 0.0])
+    grips = {hand: beside(center, sign) for hand, sign in zip(HANDS, (1.0, -1.0), strict=True)}
     bent = np.tile([0.3, 0.7, 0.0, 1.3, 0.0, 0.9, 0.0], 2)
     q, report = control.inverse_kinematics(robot, grips, start=bent)
     print(f"grasp found: {bool(report.success)}, error {1e6 * float(report.error):.1f} µm")
@@ -85,7 +82,7 @@ def draw(scene: kt.Model, file: str, film: simulation.Film, away: np.ndarray, pr
     corners[:, :3] *= np.array(SIZE) / 2.0
     for i, style in ((0, "--"), (-1, "-")):
         for side, color in zip(SIDES, ("C0", "C1"), strict=True):
-            at = scene.pose(film.q[i], [*(f"{side}_{k}" for k in range(7)), f"{side}_hand"])[:, :3, 3]
+            at = scene.pose(film.q[i], [*(f"{side}_link{k}" for k in range(7)), f"{side}_hand"])[:, :3, 3]
             above.plot(at[:, 0], at[:, 1], "o" + style, color=color, markersize=3)
         edges = corners @ scene.pose(film.q[i], "box").T
         above.plot(edges[:, 0], edges[:, 1], style, color="C5")

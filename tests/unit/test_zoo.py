@@ -150,3 +150,13 @@ def test_cart_pole_in_closed_form() -> None:
     np.testing.assert_allclose(robot.mass_matrix.engine("reference")(q), M, rtol=1e-14, atol=1e-16)
     forces = [-pole * length * np.sin(q[1]) * v[1] ** 2, -pole * 9.81 * length * np.sin(q[1])]
     np.testing.assert_allclose(robot.bias_forces.engine("reference")(q, v), forces, rtol=1e-14)
+
+
+def test_an_arm_has_seven_joints_and_stands_upright() -> None:
+    robot = zoo.arm7()
+    assert robot.nq == robot.nv == len(robot.bodies) == 7
+    np.testing.assert_allclose(robot.pose(robot.neutral(), "hand")[:3, 3], [0.0, 0.0, 1.3], rtol=0.0, atol=1e-12)
+    assert np.isfinite(robot.upper_limits - robot.lower_limits).all()
+    # its motors hold it outstretched
+    level = robot.q_from_dict({"joint1": np.pi / 2})
+    assert (np.abs(robot.gravity_forces(level)) < robot.effort_limits).all()

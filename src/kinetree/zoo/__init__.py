@@ -1,5 +1,6 @@
 """Built-in robots."""
 
+from kinetree.zoo.arm import arm7
 from kinetree.zoo.asimo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 from kinetree.zoo.box import box
 from kinetree.zoo.humanoid import humanoid24
@@ -9,6 +10,7 @@ from kinetree.zoo.random import MOVING_KINDS, chain, random_tree
 __all__ = [
     "ASIMO_VARIANTS",
     "MOVING_KINDS",
+    "arm7",
     "asimo35",
     "asimo35_tasks",
     "box",
