@@ -2,7 +2,8 @@
 
 Pinocchio takes joints depth first, without which its results are wrong, and two proximal iterations. Couplings of
 joints are not part of its dynamics: geared rotors are free there. Results are compared before anything is timed.
-In the table, pin is `pin.constraintDynamics`, and the open tree is Kinetree's own without its loops.
+In the table, pin is `pin.constraintDynamics`, and the open tree is Kinetree's own without its loops. Batches of long
+chains are smaller: a block of milliseconds would mostly time what else the machine does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks.timing import race
 from kinetree.model.loop import Loop
 
 BATCH = 1024
+FEW = 32
 #: Calls in a pool: a block of one call would time the clock, too.
 POOL = 64
 CHAINS = (10, 100, 1000)
@@ -190,7 +192,8 @@ def _add(found: Table, robot: kt.Model, loops: kt.Model, seconds: float) -> None
     """Add a row; `loops` is the robot without couplings, which Pinocchio does not have."""
     rng = np.random.default_rng(0)
     q, v, tau = robot.neutral(), *rng.normal(size=(2, robot.nv))
-    many = np.stack([q] * BATCH), *rng.normal(size=(2, BATCH, robot.nv))
+    samples = BATCH if len(robot.bodies) <= 50 else FEW
+    many = np.stack([q] * samples), *rng.normal(size=(2, samples, robot.nv))
     contenders: dict[str, Any] = {
         "single": (robot.forward_dynamics, [(q, v, tau)] * POOL),
         "batch": (robot.forward_dynamics, [many]),
@@ -215,7 +218,7 @@ def _add(found: Table, robot: kt.Model, loops: kt.Model, seconds: float) -> None
         contenders["constraintDynamics"] = (peer.constrained, [state] * POOL)
         contenders["lcaba"] = (peer.loop_constrained(), [state] * POOL)
     times = race(contenders, seconds)
-    single, batch = times["single"], times["batch"] / BATCH
+    single, batch = times["single"], times["batch"] / samples
 
     def ratio(name: str, own: float) -> str:
         return f"{times[name] / own:.1f}×" if name in times else "–"
