@@ -340,6 +340,9 @@ def main() -> None:
     parser.add_argument("--only", choices=MEASURES, nargs="*", help="what to measure (default: all)")
     parser.add_argument("--peers", choices=PEERS, nargs="*", help="libraries to compare with (default: all)")
     parser.add_argument("--limit", type=float, default=900.0, help="give up compiling after so many seconds")
+    parser.add_argument(
+        "--patience", type=float, default=120.0, help="leave a library out after it took longer to compile"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="turns of each library")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "peers", help="environments and states")
     parser.add_argument("--work", nargs=2, metavar=("NAME", "MEASURE"), help=argparse.SUPPRESS)
@@ -360,13 +363,17 @@ def main() -> None:
     names = ["Kinetree", *(PEERS if options.peers is None else options.peers)]
     measures = list(MEASURES if options.only is None else options.only)
     table = Table(f"forward dynamics of Panda's arm in JAX, {processor()}", ["", *names])
+    slow: set[str] = set()
     for measure in measures:
-        workers = race(measure, names, folder, options.limit, options.rounds)
+        running = [name for name in names if name not in slow]
+        workers = race(measure, running, folder, options.limit, options.rounds)
+        slow |= {worker.name for worker in workers if worker.compiled > options.patience or "compile" in worker.outcome}
         base = workers[0].best
         ratios = ["", *(f" ({worker.best / base:.3g}×)" for worker in workers[1:])]
-        cells = [worker.outcome or micro(worker.best) + ratio for worker, ratio in zip(workers, ratios, strict=True)]
-        table.add(MEASURES[measure], *cells)
-        table.add("  seconds to compile", *(f"{w.compiled:.1f}" if w.compiled else "" for w in workers))
+        cells = {w.name: w.outcome or micro(w.best) + ratio for w, ratio in zip(workers, ratios, strict=True)}
+        table.add(MEASURES[measure], *(cells.get(name, "not tried") for name in names))
+        compiled = {w.name: f"{w.compiled:.1f}" for w in workers if w.compiled}
+        table.add("  seconds to compile", *(compiled.get(name, "") for name in names))
     Console(width=130).print(table.rich())
     print(table.markdown())
 

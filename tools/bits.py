@@ -100,8 +100,13 @@ def urdf_files() -> dict[str, str]:
     return {name: file.read_text("utf-8") for name, file in files.items() if file.exists()}
 
 
-def robots(files: dict[str, str]) -> dict[str, kt.Model]:
-    """The robots by name."""
+def robots(files: dict[str, str], mimic: str = "couple") -> dict[str, kt.Model]:
+    """The robots by name.
+
+    Args:
+        files: URDF files by name.
+        mimic: What becomes of the files' mimic joints.
+    """
     made = {
         "every joint": kt.zoo.random_tree(12, seed=3),
         "every joint, armature": kt.zoo.random_tree(12, seed=3, armature=True),
@@ -109,7 +114,7 @@ def robots(files: dict[str, str]) -> dict[str, kt.Model]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kt.errors.ModelWarning)  # about peculiarities of the files
-        return made | {name: kt.load(text, floating_base=FILES[name][1]) for name, text in files.items()}
+        return made | {name: kt.load(text, floating_base=FILES[name][1], mimic=mimic) for name, text in files.items()}
 
 
 def states(model: kt.Model) -> tuple[Array, Array, Array]:

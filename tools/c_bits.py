@@ -133,7 +133,8 @@ def compare(folder: Path, compiler: Sequence[str], runner: Sequence[str]) -> Tal
         runner: Words before the command that is run there.
     """
     tally = Tally()
-    for place, (name, model) in enumerate(robots(urdf_files()).items()):
+    # functions of frames and second derivatives of coupled joints cannot be exported
+    for place, (name, model) in enumerate(robots(urdf_files(), mimic="lock").items()):
         where = folder / str(place)
         where.mkdir(parents=True, exist_ok=True)
         for label, actual, exact in compared(name, model, where, compiler, runner, FUNCTIONS):

@@ -166,6 +166,7 @@ def test_what_cannot_be_computed_is_refused_before_anything_is_written(robot: Pa
     there = "'a', 'q', 'tau', 'v'"
     refused(UnknownNameError, "no function is called 'energie'; did you mean 'energy'", "energie", robot, data,
             "--out", out)  # fmt: skip
+    refused(UnknownNameError, "no function is called '_move'", "_move", robot, data, "--out", out)
     refused(UnknownNameError, "no derivative of energy is called 'vjp'", "energy.vjp", robot, data, "--out", out)
     refused(InputError, f"difference needs an array 'q0'; {data} has {there}", "difference", robot, data, "--out", out)
     refused(InputError, "is not a directory; give a Zarr group", "energy", robot, tmp_path / "no.zarr", "--out", out)

@@ -39,7 +39,7 @@ def run(job: Job, robot: kt.Model, workers: int | None, scheduler: str | None, m
     """
     output = Output(job, robot)
     if output.complete:
-        typer.echo(f"{job.out} is complete: {job.blocks} blocks")
+        typer.echo(f"{job.out} is complete: {job.blocks} block{'s'[: job.blocks != 1]}")
         return
     with output.journal() as (done, record):
         missing = [block for block in range(job.blocks) if block not in done]

@@ -107,7 +107,8 @@ class Job(Once):
 
 def find_function(robot: kt.Model, name: str) -> Any:
     """A function of a robot by name, such as "energy" or "forward_dynamics.vjp"."""
-    names = tuple(each for each in dir(robot) if isinstance(getattr(robot, each), Function))
+    public = (each for each in dir(robot) if not each.startswith("_"))
+    names = tuple(each for each in public if isinstance(getattr(robot, each), Function))
     first, _, derivative = name.partition(".")
     if first not in names:
         raise UnknownNameError("function", name, names)
