@@ -50,6 +50,12 @@ MEASURES = {
 
 def work(name: str, measure: str, folder: Path) -> None:
     """Compile, and time when asked to."""
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # some libraries print when they are imported
+
+    def answer(**message: Any) -> None:
+        print(json.dumps(message), file=channel, flush=True)
+
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -62,14 +68,9 @@ def work(name: str, measure: str, folder: Path) -> None:
     )
     began = time.perf_counter()
     result = np.asarray(call()).ravel()
-    answer({"compiled": time.perf_counter() - began, "result": result.tolist(), "jax": jax.__version__})
+    answer(compiled=time.perf_counter() - began, result=result.tolist())
     for line in sys.stdin:
-        answer({"seconds": least(call, float(line)) / count})
-
-
-def answer(message: dict[str, Any]) -> None:
-    """Write one line to the driver."""
-    print(json.dumps(message), flush=True)
+        answer(seconds=least(call, float(line)) / count)
 
 
 def least(call: Callable[[], Any], seconds: float) -> float:

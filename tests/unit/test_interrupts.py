@@ -13,6 +13,7 @@ from rich.console import Console
 
 import kinetree as kt
 from kinetree.cli import progress
+from kinetree.engines.native import compiled
 from kinetree.simulation import Simulator, steps
 
 
@@ -30,6 +31,29 @@ def test_a_long_rollout_ends_on_ctrl_c(batch: tuple[int, ...]) -> None:
         world.rollout(q, v, steps=10**9, every=10**9)
     timer.join()
     assert time.monotonic() - began < 20.0  # of minutes
+
+
+def test_a_large_batch_ends_on_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the round that is under way; results have the same bits in rounds of any length."""
+    robot = kt.zoo.double_pendulum()
+    q, v, tau = np.random.default_rng(0).normal(size=(3, 5003, 2))
+    expected = robot.forward_dynamics(q, v, tau)
+    function = robot.forward_dynamics.bound()
+    monkeypatch.setattr(compiled, "_UNINTERRUPTED", 700 * function.binding.footprint)
+    np.testing.assert_array_equal(function.general(q, v, tau), expected)
+    runner, out = function._runner(function._width), np.full((5003, 2), np.nan)
+
+    def interrupted(*arrays: object, out: object) -> None:
+        runner(*arrays, out=out)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setitem(function._runners, function._width, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        function.general(q, v, tau, out=out)
+    computed = np.isfinite(out).all(axis=1)
+    assert computed[:600].all()
+    assert not computed[2000:].any()
+    np.testing.assert_array_equal(out[computed], expected[computed])
 
 
 @pytest.mark.parametrize("series", [False, True])

@@ -32,6 +32,8 @@ _FLOAT64 = np.dtype(np.float64)
 
 # the limit of some versions of NumPy
 _UFUNC_OPERANDS = 32
+# numbers that a thread touches before Python may handle a signal: about 0.1 s of work
+_UNINTERRUPTED = 1 << 28
 
 
 class Compiled(Gate):
@@ -137,8 +139,16 @@ class Compiled(Gate):
                 result[...] = computed.reshape(result.shape)
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
-        """Spread a flat batch over threads, in slices of whole blocks of lanes."""
+        """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
         width = self._width if samples >= SMALLEST_BATCH else 1
+        fitting = _UNINTERRUPTED * threads.get_threads() // max(self.binding.footprint, 1)
+        longest = max(width, fitting // width * width)
+        for start in range(0, samples, longest):
+            pieces = arrays if samples <= longest else [array[start : start + longest] for array in arrays]
+            self._run_round(pieces, min(longest, samples - start), width)
+
+    def _run_round(self, arrays: list[Array], samples: int, width: int) -> None:
+        """Spread a flat batch over threads, in slices of whole blocks of lanes."""
         runner, inputs = self._runner(width), len(self.binding.inputs)
         parts = min(threads.get_threads(), samples * self.binding.footprint // threads.NUMBERS_PER_THREAD)
         if parts <= 1:
