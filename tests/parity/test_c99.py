@@ -15,6 +15,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, UnknownNameError
+from tests.mechanisms import gripper
 from tests.trees import mixed, random_mechanism
 
 COMPILERS = ("gcc", "clang")
@@ -161,6 +162,14 @@ def test_tasks_of_every_sort_can_be_exported(tmp_path: Path) -> None:
     expected = model.tasks(tasks).inverse_inertia(model.random_configuration(np.random.default_rng(0)))
     assert all(f"{x!r}," in source.read_text() for x in expected.reshape(-1).tolist())
     assert all(" 0 of " in line for line in checked(source, "gcc", "-std=c99", *STRICT))
+
+
+def test_frames_and_tasks_of_robots_with_coupled_joints(tmp_path: Path) -> None:
+    functions = ["pose", "jacobian", "inverse_inertia"]
+    _, source = gripper().export_c(functions, tmp_path, frames=["tip", "link1"])
+    lines = checked(source, "gcc", "-std=c99", *STRICT)
+    assert len(lines) >= len(functions)
+    assert all(" 0 of " in line for line in lines)
 
 
 def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:

@@ -120,7 +120,8 @@ def test_columns_take_batches_and_out(state: Any) -> None:
         robot.mass_matrix(q, out=np.zeros((8, 8), dtype=np.float32))
     with pytest.raises(kt.errors.InputError, match="mass_matrix"):
         robot.mass_matrix(np.zeros(3))
-    assert robot.count("mass_matrix").total == 8 * count(mass_matrix_product, robot.mechanism).total
+    # one recursion for the whole matrix, not one for each column
+    assert robot.count("mass_matrix").total < 3 * count(mass_matrix_product, robot.mechanism).total
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -348,12 +349,14 @@ def test_functions_of_rigid_trees_say_so(name: str) -> None:
         robot.tasks(["arm"], method="efpa")
 
 
-@pytest.mark.parametrize("name", ["mass_matrix", "jacobian", "inverse_dynamics_derivatives", "forward_dynamics.vjp"])
+@pytest.mark.parametrize(
+    "name", ["jacobian_rate", "discretize", "inverse_dynamics_derivatives", "forward_dynamics.vjp"]
+)
 def test_matrices_by_columns_have_no_kernel(name: str) -> None:
     """Bridges to other frameworks call kernels: they must not take the one that multiplies for the matrix."""
     function = attrgetter(name)(with_a_bead())
     with pytest.raises(kt.errors.UnsupportedError, match=f"{name} has no kernel of its own.*'bead'"):
-        function.bound("arm") if name == "jacobian" else function.bound()
+        function.bound("arm") if name == "jacobian_rate" else function.bound()
 
 
 def test_everything_that_exists_compiles() -> None:
@@ -363,7 +366,7 @@ def test_everything_that_exists_compiles() -> None:
         robot.compile(["coriolis_matrix"])
 
 
-@pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics_derivatives", "inverse_dynamics.vjp"])
+@pytest.mark.parametrize("name", ["discretize", "inverse_dynamics_derivatives", "inverse_dynamics.vjp"])
 def test_matrices_by_columns_are_not_exported(name: str, tmp_path: Any) -> None:
     robot = with_a_bead()
     robot.export_c(["forward_dynamics"], tmp_path)

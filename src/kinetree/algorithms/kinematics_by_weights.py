@@ -1,4 +1,4 @@
-"""Velocities, accelerations and J̇v of frames on nodes of any kind. Cost O(n).
+"""Velocities, accelerations, Jacobians and J̇v of frames on nodes of any kind. Cost O(n), unless noted.
 
 `kinematics.py` works in the tree's frame, where rigid bodies need fewer operations; here velocities are propagated with
 the weights of [J11], in each node's own coordinates. Frames sit on rigid bodies, or on outlets of other nodes.
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.kinematics import for_each_reference
+from kinetree.recursion.forward_mode import directional_derivative
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
@@ -55,6 +56,30 @@ def _velocities(reference: str) -> Callable[..., None]:
     return velocities_by_weights
 
 
+def _jacobians(reference: str) -> Callable[..., None]:
+    def jacobians_by_weights(tree: Tree, q: Indexed, J: Indexed) -> None:
+        # motion of each node per unit velocity of each degree of freedom that moves it
+        S = tree.array("node", "v", like="still")
+        tree.world.C = Transform.identity()
+        tree.world.still = Motion.zero()
+
+        for k, parent in tree.scatter():
+            X = k.weight(q[k])
+            k.C = X @ parent.C
+            k.still = k.H @ Zeros()[k]
+            for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
+                S[k, c] = k.H @ unit
+            for c in tree.ancestors(k):
+                S[k, c] = X @ S[parent, c]
+
+        for frame, carrier in tree.frames():
+            pose = frame.X @ carrier.C
+            for c in tree.path(frame):
+                J[frame, c] = _VIEWS[reference](pose, frame.X @ S[carrier, c]).data
+
+    return jacobians_by_weights
+
+
 def _rates(tree: Tree, q: Any, v: Any, a: Any, reference: str, acceleration: Any) -> None:
     _propagate(tree, q, v, a)
 
@@ -85,6 +110,13 @@ def _jacobian_dot_v(reference: str) -> Callable[..., None]:
 VELOCITIES = for_each_reference(
     _velocities, q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",), any_node=True
 )
+#: Jacobian of each frame, (m, 6, nv), by reference. Cost O(n·d).
+JACOBIANS = for_each_reference(_jacobians, q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",), any_node=True)
+#: J̇ x of each frame while q moves with w, (m, 6), by reference; x is called v.
+JACOBIAN_RATES = {
+    reference: directional_derivative(velocities, f"{velocities.name}_rate", "w", {}, ("rate",))
+    for reference, velocities in VELOCITIES.items()
+}
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
     _accelerations,

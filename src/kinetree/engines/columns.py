@@ -13,24 +13,11 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function, P, R
+from kinetree.engines.function import ForcedFunction, FrameFunction, P, R
 from kinetree.errors import UnsupportedError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
-
-
-def _columns(name: str, multiply: Callable[..., Any], q: Any, nv: int, out: Any) -> Array:
-    """What `multiply(q, x)` makes of unit vectors x, along a new last axis."""
-    q = arguments.numbers(name, "q", q, "fiucO")
-    if q.ndim == 0:
-        multiply(q, np.zeros(nv))  # which says what is wrong with it
-    columns = np.moveaxis(multiply(q[..., None, :], np.eye(nv)), q.ndim - 1, -1)
-    if out is None:
-        return np.ascontiguousarray(columns)
-    (given,) = arguments.results(name, out, ("result",), (columns.shape,), columns.dtype)
-    given[...] = columns
-    return given
 
 
 class _ByColumns:
@@ -55,34 +42,37 @@ class _ByColumns:
         )
 
 
-class ColumnFunction(_ByColumns, Function[P, R]):
-    """A matrix function of q whose recursion takes q and a vector, and gives the matrix times the vector."""
-
-    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
-        """Compute all columns."""
-        (q,) = self._arguments(inputs, named)
-        return _columns(self.name, self._multiply, q, self.mechanism.nv, out)
-
-    def _multiply(self, q: Any, x: Any) -> Any:
-        return self._run((), self.algorithm, (q, x), None)
-
-    def count(self) -> Count:
-        """Operations of one evaluation."""
-        return super().count() * self.mechanism.nv
-
-
 class FrameColumnFunction(_ByColumns, FrameFunction[P, R]):
-    """The same for frames: recursions take q and joint velocities, and give velocities of frames."""
+    """A matrix for each frame, of q and v: recursions take q, v and w, and are linear in both vectors.
+
+    Args:
+        along: Which of v and w the columns of the matrix belong to; the other one is given.
+    """
 
     def __init__(
         self, name: str, mechanism: Mechanism, algorithms: Mapping[str, Algorithm], *, site: Callable[[str], Site],
-        frames: tuple[str, ...] = (), **options: Any,
+        frames: tuple[str, ...] = (), along: str = "v", **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(name, mechanism, algorithms, site=site, frames=frames, **options)
-        self._arrays = self._arrays[:1]
+        self._arrays, self._along = self._arrays[:2], along
 
     def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda q, out=None: _columns(self.name, bound, q, self.mechanism.nv, out)
+        units = np.eye(self.mechanism.nv)
+
+        def columns(q: Any, v: Any, out: Any = None) -> Array:
+            q, v = (arguments.numbers(self.name, name, x, "fiucO") for name, x in (("q", q), ("v", v)))
+            if q.ndim == 0 or v.ndim == 0:
+                bound(q, v, v)  # which says what is wrong
+            given = (units, v[..., None, :]) if self._along == "v" else (v[..., None, :], units)
+            rank = max(q.ndim, v.ndim)
+            found = np.moveaxis(bound(q[..., None, :], *given), rank - 1, -1)
+            if out is None:
+                return np.ascontiguousarray(found)
+            (home,) = arguments.results(self.name, out, ("result",), (found.shape,), found.dtype)
+            home[...] = found
+            return home
+
+        return columns
 
     def count(self, frames: Any = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""

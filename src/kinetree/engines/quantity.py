@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from kinetree.engines.columns import ColumnFunction, FrameColumnFunction, GradientFunction, LinearizedFunction
+from kinetree.engines.columns import FrameColumnFunction, GradientFunction, LinearizedFunction
 from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
 from kinetree.engines.projected import ProjectedFunction
 from kinetree.recursion.algorithm import Algorithm
@@ -69,7 +69,7 @@ def quantity(
     guard: Guard | None = None,
     finish: Callable[[Array], Array] | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
-    product: Algorithm | None = None,
+    any_node: Algorithm | None = None,
     projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
@@ -79,8 +79,7 @@ def quantity(
         guard: Refuses mechanisms.
         finish: Applied to the result.
         bundle: What several results come in.
-        product: Multiplies by the matrix that `algorithm` gives, on nodes of any kind: what computes it where there
-            are nodes that are not rigid bodies.
+        any_node: The recursion used where there are nodes that are not rigid bodies.
         projected: Computes the result from the owner's spanning tree, where loops or couplings are all that is not
             rigid bodies.
     """
@@ -92,9 +91,8 @@ def quantity(
             if projected is not None and _projects(o):
                 project = partial(projected, o)
                 return ProjectedFunction(declared.__name__, o.mechanism, algorithm, project=project, **options)
-            if product is not None and o.mechanism.first_general is not None:
-                return ColumnFunction(declared.__name__, o.mechanism, product, **options)
-            return Function(declared.__name__, o.mechanism, algorithm, **options)
+            chosen = algorithm if any_node is None or o.mechanism.first_general is None else any_node
+            return Function(declared.__name__, o.mechanism, chosen, **options)
 
         return _quantity(declared, make)
 
@@ -117,6 +115,7 @@ def forced_quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
+    any_node: Callable[..., ForcedFunction[..., Any]] | None = None,
     directional: Algorithm | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
     """Declare a function with external wrenches.
@@ -126,6 +125,7 @@ def forced_quantity(
         guard: Refuses mechanisms.
         bundle: Named tuple for several results.
         kind: Class of the function.
+        any_node: Its class where there are nodes that are not rigid bodies, if it is another.
         directional: For derivatives: differentiates along directions, on nodes of any kind. It is used where there are
             nodes that are not rigid bodies.
     """
@@ -136,7 +136,8 @@ def forced_quantity(
         def make(o: Any) -> ForcedFunction[P, R]:
             if directional is not None and o.mechanism.first_general is not None:
                 return LinearizedFunction(declared.__name__, o.mechanism, directional, site=o.site, **options)
-            made: Any = kind(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
+            chosen = kind if any_node is None or o.mechanism.first_general is None else any_node
+            made: Any = chosen(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
             return cast("ForcedFunction[P, R]", made)
 
         return _quantity(declared, make)
@@ -174,6 +175,7 @@ def frame_quantity(
     *,
     any_node: Mapping[str, Algorithm] | None = None,
     product: Mapping[str, Algorithm] | None = None,
+    along: str = "v",
     projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
@@ -182,7 +184,8 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         any_node: The recursions used where there are nodes that are not rigid bodies.
-        product: There, recursions that multiply by the matrix.
+        product: There, recursions that multiply by the matrix: of q, v and w, linear in both.
+        along: Which of v and w the columns of the matrix belong to.
         projected: Computes the result from the owner's spanning tree; see `quantity`.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
@@ -199,7 +202,7 @@ def frame_quantity(
             given = {"site": o.site, "frames": names, **options}
             if o.mechanism.first_general is not None:
                 if product is not None:
-                    return FrameColumnFunction(declared.__name__, o.mechanism, product, **given)
+                    return FrameColumnFunction(declared.__name__, o.mechanism, product, along=along, **given)
                 return FrameFunction(declared.__name__, o.mechanism, any_node or by_reference, **given)
             return FrameFunction(declared.__name__, o.mechanism, by_reference, **given)
 

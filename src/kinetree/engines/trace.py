@@ -91,7 +91,8 @@ class TracedTree(Recorder, Tree):
 
     def _type_on(self, port: str, name: str) -> tuple[Any, ...] | None:
         """The type of a field on nodes with a port, if it has been set."""
-        of = (kind.name for kind in self._kinds.values() if kind.port == port)
+        of = [WORLD_CLASS] if port == WORLD_PORT else []
+        of += [kind.name for kind in self._kinds.values() if kind.port == port]
         return next((self.types[name, each] for each in of if (name, each) in self.types), None)
 
     def _array(self, over: tuple[str, ...]) -> SymbolicArray:

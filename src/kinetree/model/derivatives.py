@@ -26,6 +26,7 @@ from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
 from kinetree.model import projection
 from kinetree.model.body import Body
+from kinetree.model.discretization import GeneralDiscretizeFunction
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
@@ -201,7 +202,13 @@ class Derivatives:
             out: Two float64 arrays for the results.
         """
 
-    @forced_quantity(step_derivatives, guard=require_invertible, bundle=Discretized, kind=DiscretizeFunction)
+    @forced_quantity(
+        step_derivatives,
+        guard=require_invertible,
+        bundle=Discretized,
+        kind=DiscretizeFunction,
+        any_node=GeneralDiscretizeFunction,
+    )
     def discretize(
         self,
         q: ArrayLike,

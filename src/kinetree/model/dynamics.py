@@ -29,8 +29,8 @@ from kinetree.algorithms.linearized.jvp_by_weights import (
     inverse_dynamics_jvp_by_weights,
 )
 from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_by_weights, mass_matrix_inverse_by_weights
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.arguments import frame_names
@@ -138,7 +138,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix, product=mass_matrix_product)
+    @quantity(mass_matrix, any_node=mass_matrix_by_weights)
     def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Joint-space inertia matrix M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
@@ -147,7 +147,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(mass_matrix_inverse, guard=require_invertible, product=mass_matrix_solve)
+    @quantity(mass_matrix_inverse, guard=require_invertible, any_node=mass_matrix_inverse_by_weights)
     def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
-from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
@@ -75,18 +76,16 @@ def export_c(
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
     sites = _sites(robot, wanted, frames)
-    if sites and robot.mechanism.reaching is not None:
-        raise UnsupportedError(
-            "export_c cannot export functions of frames for robots with loops or coupled joints; export others, or a "
-            'robot loaded with mimic="lock"'
-        )
-    quantities = [_quantity(robot, name, names, sites) for name in wanted]
+    of_frames = bool(sites) or any(isinstance(getattr(robot, name, None), FrameFunction) for name in wanted)
+    reaching = robot.mechanism.reaching if of_frames else None
+    mechanism = robot.mechanism if reaching is None else reaching
+    quantities = [_quantity(robot, mechanism, name, names, sites) for name in wanted]
     provenance = [
         f"{robot.name}: {', '.join(wanted)}",
         "",
         f"Written by Kinetree {version}. To change it, export it again.",
     ]
-    source = Source(robot.name, robot.mechanism, quantities, scalar, provenance, _labels(robot))
+    source = Source(robot.name, mechanism, quantities, scalar, provenance, _labels(robot, mechanism))
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     header, code = folder / f"{source.stem}.h", folder / f"{source.stem}.c"
@@ -111,17 +110,19 @@ def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, .
     return tuple(site for task in read_tasks(named, "frames") for site in sites_of(task, robot.site))
 
 
-def _labels(robot: Robot) -> list[str]:
+def _labels(robot: Robot, mechanism: Mechanism) -> list[str]:
     """For each node, its body and the joint that carries it."""
     joints: dict[int, str] = {}
     for joint in robot.joints:
         joints.update(dict.fromkeys(range(joint.v_start, joint.v_start + joint.nv), joint.name))
-    starts = robot.mechanism.v_starts
-    found = [(body, joints.get(start, body)) for body, start in zip(robot.mechanism.names, starts, strict=False)]
+    starts = mechanism.v_starts
+    found = [(body, joints.get(start, body)) for body, start in zip(mechanism.names, starts, strict=False)]
     return [body if joint == body else f"{body} (joint {joint})" for body, joint in found]
 
 
-def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site, ...]) -> Exported:
+def _quantity(
+    robot: Robot, mechanism: Mechanism, name: str, names: Sequence[str], frames: tuple[Site, ...]
+) -> Exported:
     if name in TASK_FUNCTIONS:
         if not frames:
             raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
@@ -130,7 +131,8 @@ def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site,
         if parts.mass:
             require_mass(robot.mechanism)
         make, text = TASK_FUNCTIONS[name]
-        return _sampled(robot, name, make(choose(robot.mechanism, frames), "local", parts), frames, text)
+        method = choose(mechanism, frames) if mechanism.first_general is None else BY_WEIGHTS
+        return _sampled(robot, mechanism, name, make(method, "local", parts), frames, text)
     exportable = (*names, *TASK_FUNCTIONS)
     if name not in exportable:
         raise UnknownNameError("function", name, exportable)
@@ -141,7 +143,7 @@ def _quantity(robot: Robot, name: str, names: Sequence[str], frames: tuple[Site,
     sites: tuple[Site, ...] = ()
     if isinstance(function, FrameFunction):
         sites = frames or tuple(robot.site(frame) for frame in robot.frames)
-    return _sampled(robot, name, function.algorithm, sites, _summary(function.__doc__ or name))
+    return _sampled(robot, mechanism, name, function.algorithm, sites, _summary(function.__doc__ or name))
 
 
 def _summary(docstring: str) -> str:
@@ -150,15 +152,17 @@ def _summary(docstring: str) -> str:
     return paragraph.replace("`", "").replace("(…, ", "(").replace("(…)", "a number")
 
 
-def _sampled(robot: Robot, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str) -> Exported:
+def _sampled(
+    robot: Robot, mechanism: Mechanism, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str
+) -> Exported:
     """The function, with the native engine's results for a random state."""
     rng = np.random.default_rng(0)
-    sizes = algorithm.sizes(robot.mechanism, sites)
+    sizes = algorithm.sizes(mechanism, sites)
     inputs = [
         robot.random_configuration(rng) if argument.name == "q" else rng.uniform(-1.0, 1.0, argument.shape(sizes))
         for argument in algorithm.inputs
         if sites or "frames" not in argument.dimensions
     ]
-    results = bind(algorithm, robot.mechanism, sites, name)(*inputs)
+    results = bind(algorithm, mechanism, sites, name)(*inputs)
     outputs = results if isinstance(results, tuple) else (results,)
     return Exported(name, algorithm, sites, text, (inputs, outputs))

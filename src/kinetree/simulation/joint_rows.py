@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinetree.algorithms.joint_rows import joint_bounds, joint_start, joint_sweep
+from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_inverse_by_weights
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
@@ -61,7 +62,9 @@ class JointRows:
 
     def mobility(self, call: Any, q: Any) -> Any:
         """M⁻¹."""
-        return call(self.recursion(with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse), q)
+        rigid = self._robot.mechanism.first_general is None
+        inverse = mass_matrix_inverse if rigid else mass_matrix_inverse_by_weights
+        return call(self.recursion(with_constants(inverse) if self._varied else inverse), q)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Place) -> Impulses:
         """Record the impulses of a step without contacts.
