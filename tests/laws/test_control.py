@@ -370,6 +370,9 @@ def test_arrays_give_the_same_torques() -> None:
         assert controller.torques(q, v, box[None], feed, out=home) is home
         np.testing.assert_array_equal(home, command.tau)
         np.testing.assert_array_equal(controller.torques(q[1], v[1], box[None], feed), command.tau[1])
+        still = controller(q[1], v[1], {goal: box}).tau
+        np.testing.assert_array_equal(controller.torques(q[1], v[1], box[None]), still)
+        np.testing.assert_array_equal(controller.torques(q[1].tolist(), v[1], box[None]), still)
         other = controller(q, v, {goal: control.Target(box, acceleration=np.ones(6))}, out=home[::-1][::-1])
         assert np.may_share_memory(other.tau, home)
     q, v = state(model("humanoid24"), standing(), 5, (3,))

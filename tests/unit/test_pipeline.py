@@ -46,6 +46,7 @@ CONTACTS = (
     "contact_forces",
     "contact_problem",
     "contact_sweep",
+    "contact_sweeps",
     "joint_contact_sweep",
     "response_to_contacts",
 )

@@ -1,4 +1,4 @@
-"""One sweep of projected Gauss–Seidel over frictional contacts. Cost O(r²) for r = 3 rows of each contact.
+"""Sweeps of projected Gauss–Seidel over frictional contacts. Cost O(r²) for r = 3 rows of each contact.
 
 Contacts have two tangential rows and a normal one. With u = G λ + g the velocities after impulses λ, each contact in
 turn takes
@@ -22,13 +22,18 @@ from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import magnitude, sqrt
 
+#: Sweeps of `contact_sweeps`.
+SEVERAL = 5
+
 _NEVER_ZERO = 2.0**-500
 
-
-@algorithm(
+_declare = algorithm(
     G=("rows", "rows"), weight=("rows",), friction=("rows",), velocity=("rows",), impulse=("rows",),
     after=("rows",), solved=("rows",), outputs=("after", "solved"),
 )  # fmt: skip
+
+
+@_declare
 def contact_sweep(
     tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
@@ -54,6 +59,24 @@ def contact_sweep(
         after[row] = u[row]
 
 
+@_declare
+def contact_sweeps(
+    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    after: Indexed, solved: Indexed,
+) -> None:  # fmt: skip
+    """Visit every contact `SEVERAL` times; arguments as for `contact_sweep`."""
+    u, pushed = tree.array("rows"), tree.array("rows")
+    for row in tree.task_rows():
+        u[row] = velocity[row]
+        pushed[row] = impulse[row]
+
+    for _ in range(SEVERAL):
+        visit_contacts(tree, G, weight, friction, u, pushed, pushed)
+    for row in tree.task_rows():
+        after[row] = u[row]
+        solved[row] = pushed[row]
+
+
 def visit_contacts(
     tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
     pushed: Callable[[Any, Any], None] | None = None,
@@ -67,8 +90,8 @@ def visit_contacts(
         across = impulse[y] - weight[x] * (u[y] + G[n, y] * change)
         length = sqrt(along * along + across * across)
         share = 1.0 - _positive(length - friction[n] * pressed) / (length + _NEVER_ZERO)
-        solved[x], solved[y], solved[n] = along * share, across * share, pressed
         along_change, across_change = along * share - impulse[x], across * share - impulse[y]
+        solved[x], solved[y], solved[n] = along * share, across * share, pressed  # may be the same array as impulse
         for other in tree.task_rows():
             u[other] = u[other] + G[n, other] * change + G[x, other] * along_change + G[y, other] * across_change
         if pushed is not None:

@@ -308,6 +308,10 @@ class OperationalSpace(Remade):
             tau, sure = self._law.torques(q, v, self._posture, self._pull, poses, *constants, out)
             if sure:
                 return tau
+        if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
+            one = self._targets.one_of_arrays(poses)
+            if one is not None:
+                return self._command(q, v, one, None).tau
         wanted = self._targets.arrays(poses, feed)
         q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
         batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))

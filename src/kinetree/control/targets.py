@@ -157,6 +157,14 @@ class Targets:
                 return None
         return Wanted(pose, self._feed, self._gains, None, None, ())
 
+    def one_of_arrays(self, poses: Any) -> Wanted | None:
+        """The same as `arrays` for poses (g, 4, 4) of float64. None for all others."""
+        if type(poses) is not np.ndarray or poses.dtype != _FLOAT64 or poses.shape != (len(self._sites), 4, 4):
+            return None
+        target = self._target.copy()
+        target[self._sites] = poses
+        return Wanted(target, self._feed, self._gains, None, None, ())
+
     def arrays(self, poses: Any, feed: Any) -> Wanted:
         """Inputs of the control law from poses and feed-forward of all goals, in their order."""
         target, rates = self._target, self._feed

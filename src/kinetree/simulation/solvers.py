@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weights, contact_velocities
 from kinetree.algorithms.contact_problem import contact_forces, contact_problem
-from kinetree.algorithms.contact_sweep import contact_sweep
+from kinetree.algorithms.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
 from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
 from kinetree.algorithms.operational_space.eigen import jacobi_sweep, sweeps
 from kinetree.engines.native.compiled import Compiled
@@ -34,22 +34,25 @@ _ADAPTED = 5
 def sweeps_solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
     """Impulses in world axes, their violations of the laws of contact and λ; all robots share it."""
     mechanism, sites = contact_sites(contacts)
-    prepare, sweep, finish = (
-        bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_sweep, contact_forces)
-    )
+    prepare, finish = (bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_forces))
     r, friction = 3 * contacts, np.frombuffer(frictions)
     inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
     inputs += [Operand("dt", ()), Operand("start", (r,))]
     sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
     G, weight, free, axes = sequence.call(prepare, *sequence.inputs)
     start = sequence.inputs[-1]
-    swept = sequence.prepare(sweep)
-    for source, place in zip((G, weight, sequence.constant(friction), free, start), swept.inputs, strict=True):
-        sequence.copy(source, place)
-    with sequence.loop(sweeps):
-        u, impulse = swept.run(None, None, None, None, None)
-        sequence.copy(u, swept.inputs[3])
-        sequence.copy(impulse, swept.inputs[4])
+    u, impulse = free, start
+    # several sweeps at a time, and what is left over
+    for algorithm, rounds in ((contact_sweeps, sweeps // SEVERAL), (contact_sweep, sweeps % SEVERAL)):
+        if not rounds:
+            continue
+        swept = sequence.prepare(bind(algorithm, mechanism, sites, algorithm.name))
+        for source, place in zip((G, weight, sequence.constant(friction), u, impulse), swept.inputs, strict=True):
+            sequence.copy(source, place)
+        with sequence.loop(rounds):
+            u, impulse = swept.run(None, None, None, None, None)
+            sequence.copy(u, swept.inputs[3])
+            sequence.copy(impulse, swept.inputs[4])
     forces, errors, impulses = sequence.outputs
     sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
     sequence.copy(impulse, impulses)
