@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +26,20 @@ from tests.unit.test_general_nodes import on_a_track
 Array = np.ndarray[Any, np.dtype[Any]]
 
 CHAIN = ((-1, 5, 2), (0, 7, 1), (1, 4, 3), (2, 9, 2), (3, 6, 1))
-BRANCHES = ((-1, 5, 2), (0, 3, 1), (0, 9, 2), (-2, 2, 0), (3, 4, 2))
 RIGID = kt.zoo.random_tree(3, kinds=("revolute", "prismatic"), seed=5).mechanism
+
+
+def random_plan(seed: int, count: int) -> tuple[tuple[int, int, int], ...]:
+    """A random tree of nodes with two to nine dimensions, and one more node on the world, as `abstract_model` takes."""
+    rng = np.random.default_rng(seed)
+    plan = [(-1, int(rng.integers(2, 10)), 2)]
+    while len(plan) < count:
+        above = [len(plan) - 1]  # numbered depth first: only the last node and its ancestors can get another child
+        while plan[above[-1]][0] >= 0:
+            above.append(plan[above[-1]][0])
+        dimension = int(rng.integers(2, 10))
+        plan.append((int(rng.choice(above)), dimension, int(rng.integers(0, min(dimension, 3) + 1))))
+    return (*plan, (-2, 3, 2))
 
 
 def abstract(seed: int, plan: Any = None, rigid: Any = None, engine: str = "reference") -> Operators:
@@ -48,8 +61,8 @@ def of_cluster(name: str) -> Operators:
 
 
 CASES = {
-    "abstract tree": lambda: abstract(0),
-    "abstract on rigid": lambda: abstract(1, BRANCHES, RIGID),
+    "abstract tree": lambda: abstract(0, random_plan(0, 6)),
+    "abstract on rigid": lambda: abstract(1, random_plan(1, 4), RIGID),
     "abstract chain": lambda: abstract(2, CHAIN),
     "rigid tree": lambda: of_robot(kt.zoo.random_tree(4, seed=2)),
     "node of a user": lambda: of_robot(on_a_track()),
@@ -78,8 +91,31 @@ class Dense:
     def __getattr__(self, name: str) -> Array:
         if name not in self._known:
             operator: Operator = getattr(self.operators, name)
-            self._known[name] = operator.dense()
+            kind = operator._expression.kind
+            if kind == "diagonal":
+                self._known[name] = self._from_blocks(operator, list(self.nodes))
+            elif kind == "shift":
+                self._known[name] = self._from_blocks(operator.T, list(self.parents)).T
+            else:
+                self._known[name] = operator.dense()
         return self._known[name]
+
+    def _from_blocks(self, operator: Operator, columns: list[int]) -> Array:
+        """The matrix of an operator with one block in the rows of each node, in the columns of a given node."""
+        expression = operator._expression
+        rows, across = (
+            self.mechanism.m_starts if space == "m" else self.mechanism.v_starts
+            for space in (expression.rows, expression.columns)
+        )
+        units = np.zeros((across[-1], max(b - a for a, b in pairwise(across))))
+        for a, b in pairwise(across):
+            units[a:b, : b - a] = np.eye(b - a)
+        blocks, found = operator @ units, np.zeros(operator.shape)
+        for k, c in enumerate(columns):
+            if c >= 0:
+                at = slice(rows[k], rows[k + 1]), slice(across[c], across[c + 1])
+                found[at] = blocks[at[0], : across[c + 1] - across[c]]
+        return found
 
     @cached_property
     def K(self) -> Array:
