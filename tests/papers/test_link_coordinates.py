@@ -154,6 +154,18 @@ def test_a_privileged_child_needs_less_than_is_published() -> None:
     assert cost(lambda t: Screw(Z, 0.7, 0.0, False, t).compliance(t.numbers(matrix + matrix.T))) == (30, 29)
 
 
+def test_a_congruence_at_an_end_effector_needs_less_than_is_published() -> None:
+    """Λ⁻¹(k, k) in the coordinates of an end-effector: 137m + 137a. Screws along z, x and z reach any placement."""
+    matrix = np.random.default_rng(5).uniform(1, 2, (6, 6))
+
+    def effector(tally: Tally) -> None:
+        turned = tally.numbers(matrix + matrix.T)
+        for axis in (Z, X, Z):
+            turned = Screw(axis, 0.7, 0.3, True, tally).compliance(turned)
+
+    assert cost(effector) == (114, 120)
+
+
 @pytest.mark.parametrize("method", ["inertia", "compliance"])
 def test_congruences_are_those_of_the_transform(method: str) -> None:
     tally = Tally()

@@ -48,6 +48,44 @@ def test_a_planar_linkage_costs_the_same_in_any_plane(make: Any, multiplications
     assert [count.multiplications for count in counts] == multiplications
 
 
+def test_tilted_linkages_on_a_moving_base() -> None:
+    """One on the other, in planes of their own: dynamics, matrices and frames are those of the tree, projected."""
+    rng = np.random.default_rng(0)
+    builder, near, parent = kt.Builder("two linkages"), {}, "base"
+    solid = {"com": (0.1, 0.2, 0.3), "inertia": np.diag([1.0, 2.0, 2.5])}
+    builder.add_body("base", joint="floating", mass=1.0, **solid)
+    for i in range(2):
+        R = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        R = R * np.sign(np.linalg.det(R))
+        names = {name: f"{name}{i}" for name in NEAR}
+        for name, carrier, x in (("crank", parent, 0.0), ("coupler", names["crank"], 0.3), ("rocker", parent, 1.0)):
+            at = (R, R @ (0.1 + x, 0.0, 0.0)) if carrier == parent else (np.eye(3), (x, 0.0, 0.0))
+            builder.add_body(names[name], parent=carrier, placement=at, mass=1.0, **solid)
+        for end, name, length in ((f"tip{i}", "coupler", 0.9), (f"pin{i}", "rocker", 0.7)):
+            builder.add_frame(end, body=names[name], placement=(np.eye(3), (length, 0.0, 0.0)))
+        builder.connect(f"tip{i}", f"pin{i}").independent(names["crank"])
+        near |= {names[name]: angle for name, angle in NEAR.items()}
+        parent = names["coupler"]
+    builder.add_body("tool", parent=parent, axis=(0.3, 0.4, 0.5), mass=0.5, **solid)
+    robot = builder.build(near=near)
+    tree, q, (v, a) = robot.spanning_tree, robot.neutral(), rng.normal(size=(2, robot.nv))
+
+    def run(of: kt.Model, name: str, *arguments: Any) -> Any:
+        return getattr(of, name).engine("reference")(*arguments)
+
+    G = run(robot, "coupling", q)[robot.tree_order]
+    q_tree = robot.to_tree(q)
+    v_tree = run(robot, "joint_rates", q, v)[robot.tree_order]
+    a_tree = run(robot, "joint_accelerations", q, v, a)[robot.tree_order]
+    tau = run(robot, "inverse_dynamics", q, v, a)
+    assert_close(tau, G.T @ run(tree, "inverse_dynamics", q_tree, v_tree, a_tree), bound(100))
+    assert_close(run(robot, "forward_dynamics", q, v, tau), a, 1e-11)
+    assert_close(run(robot, "mass_matrix", q), G.T @ run(tree, "mass_matrix", q_tree) @ G, bound(100))
+    for frame in ("tool", "crank0", "rocker1", "coupler1"):
+        assert_close(run(robot, "pose", q, frame), run(tree, "pose", q_tree, frame), bound(100))
+        assert_close(run(robot, "velocity", q, v, frame), run(tree, "velocity", q_tree, v_tree, frame), bound(100))
+
+
 def rotors(axis: tuple[float, ...], places: Sequence[tuple[float, ...]]) -> kt.Model:
     """Links in a row, each with a geared rotor on the link before."""
     builder = kt.Builder("rotors")
