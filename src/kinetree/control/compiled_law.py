@@ -48,6 +48,7 @@ class CompiledLaw:
         inputs: Inputs of the law that do not change: posture, its gains, those of all rows.
         held: Number of rows of constraints.
         sites: Number of sites of constraints.
+        unheld: Active rows if no joint is at a limit, (l,): the result holds this very array then.
     """
 
     def __init__(
@@ -59,12 +60,13 @@ class CompiledLaw:
         inputs: tuple[Array, Array, Array],
         held: int,
         sites: int,
+        unheld: Array,
     ) -> None:
         self._robot, self._limits, self._law, self._sharing = robot, limits, law, sharing
         self._posture, self._pull, self._gains = inputs
         self._held, self._sites = held, sites
         self._functions: dict[bytes, Compiled] = {}
-        self._free = np.zeros(len(limits.columns), np.int8)
+        self._free = unheld
         self._lock = Lock()
 
     def alone(self, q: Array, v: Array, wanted: Wanted, active: Array | None) -> Solved | None:
@@ -76,7 +78,7 @@ class CompiledLaw:
             wanted: Inputs of the law.
             active: Joints held at their limits at first, (l,).
         """
-        pattern = self._free if active is None else active
+        pattern = self._free if active is None or not active.any() else active
         found = self._function(pattern)(q, v, wanted.target, wanted.feed)
         spread, fault, excess, supports, weak = found[3].tolist()
         if excess and spread < 1.0:

@@ -126,7 +126,7 @@ class OperationalSpace(Remade):
         unheld = np.zeros(len(self._limits.columns), dtype=np.int8)
         for constant in (self._pull, self._unscaled, self._unlimited, unheld):
             constant.setflags(write=False)
-        self._unheld = ControllerState({}, unheld)
+        self._unheld: Any = ControllerState({}, unheld)
 
     def __repr__(self) -> str:
         names = " > ".join(", ".join(goal.name for goal in level) for level in self.levels)
@@ -171,7 +171,7 @@ class OperationalSpace(Remade):
         inputs = self._posture, self._pull, self._targets.gains
         return CompiledLaw(
             self.robot, self._limits, lambda columns: self._limited.law(columns) if columns else self._law,
-            self._sharing, inputs, self._held, self._fixed_sites,
+            self._sharing, inputs, self._held, self._fixed_sites, self._unheld.active,
         )  # fmt: skip
 
     @cached_property
@@ -341,7 +341,7 @@ class OperationalSpace(Remade):
             with standard_arithmetic():
                 done, scale = self._within_effort(q, v, wanted, done)
         limited, state = self._unlimited, wanted.state
-        if done.active is not None and not batch and not done.active.any():
+        if done.active is self._unheld.active:
             state = self._unheld if state is None else state._replace(active=self._unheld.active)
         elif done.active is not None:
             limited = np.zeros(done.a.shape, dtype=bool)

@@ -200,7 +200,7 @@ class WholeBody(Remade):
         for i in range(count):
             sample = [x[i] for x in flat]
             # NaN in the state or in a target reaches these
-            if not math.isfinite(np.add.reduce(sample[1]) + np.add.reduce(sample[3]) + np.add.reduce(sample[5])):
+            if not math.isfinite(sum(float(np.vdot(x, x)) for x in (sample[1], sample[3], sample[5]))):
                 tau[i], a[i], f[i], slack[i] = np.nan, np.nan, np.nan, np.nan
                 continue
             found = frame.solve(*sample)
