@@ -17,6 +17,8 @@ import kinetree as kt
 from kinetree.errors import InputError, UnknownNameError
 from tests.mechanisms import gripper
 from tests.trees import mixed, random_mechanism
+from tools.bits import Tally
+from tools.c_bits import compared
 
 COMPILERS = ("gcc", "clang")
 STRICT = ("-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Werror")
@@ -84,6 +86,19 @@ def test_same_bits(exported: dict[str, Path], name: str, cc: str, level: str) ->
     assert len(lines) == len(FUNCTIONS) + 1  # energies are two
     for line in lines:
         assert re.search(r" 0 of \d+ numbers differ$", line)
+
+
+def test_same_bits_with_instructions_that_fuse(tmp_path: Path) -> None:
+    """At states with exact zeros of both signs. GCC fuses more than it is told to."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists() or " fma " not in cpuinfo.read_text():
+        pytest.skip("needs an x86-64 processor with fused multiply-add")
+    command, tally = [compiler("gcc"), "-mfma", "-ffp-contract=off"], Tally()
+    model = kt.zoo.random_tree(4, kinds=("planar", "spherical"), seed=4)
+    for name, actual, expected in compared("free", model, tmp_path, command, [], ["inverse_dynamics.vjp"]):
+        tally.add(name, actual, expected)
+    assert not tally.differing
+    assert tally.negative_zeros
 
 
 def test_the_check_finds_a_wrong_number(exported: dict[str, Path], tmp_path: Path) -> None:

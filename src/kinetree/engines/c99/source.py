@@ -30,11 +30,25 @@ Compile with -ffp-contract=off (or -std=c99) to get the bits of the library.
 -D{macro}_CHECK adds a main that checks every function against numbers computed by the library.
 On processors without fused multiply-add, -DKINETREE_NO_FMA is faster, and rounds differently."""
 
-#: Clang for ARM computes −(a b + c) as (−a) b − c, whose zero has another sign.
+#: GCC 12 fuses multiplications with additions and subtractions in neighbouring lanes, even with -ffp-contract=off.
+_LANES = (
+    "#if defined(__GNUC__) && !defined(__clang__) && defined(__FMA__)",
+    '#pragma GCC optimize("no-tree-slp-vectorize")',
+    "#endif",
+)
+
+#: GCC and Clang compute −(a b + c) as (−a) b − c where the processor can, whose zero has another sign.
 _NEGATION = (
-    "#if defined(__clang__) && defined(__aarch64__)",
+    "#if defined(__GNUC__) && (defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || defined(__FMA__))",
+    "#if defined(__aarch64__)",
+    '#define IN_PLACE "+w"',
+    "#elif defined(__FMA__)",
+    '#define IN_PLACE "+x"',
+    "#else",
+    '#define IN_PLACE "+m"',
+    "#endif",
     "static inline real NEG(real x) {",
-    '  __asm__("" : "+w"(x));  /* keeps the negation apart from a fused multiply-add */',
+    '  __asm__("" : IN_PLACE(x));  /* keeps the negation apart from a fused multiply-add */',
     "  return -x;",
     "}",
     "#else",
@@ -150,6 +164,7 @@ class Source:
                 f"#define FMA(a, b, c) {'fma' if double else 'fmaf'}((a), (b), (c))",
                 "#endif",
                 f"#define SQRT(x) {'sqrt' if double else 'sqrtf'}(x)",
+                *_LANES,
                 *_NEGATION,
                 "",
                 *([sine_cosine(self.scalar)] if any("sine_cosine(" in text for text in self._functions) else []),
