@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.joint_bounds import joint_bounds
 from kinetree.control.actuation import driven_columns
 from kinetree.control.foot import Foot
 from kinetree.control.goals import Bounds, Posture, chosen_error, motions, nonnegative, start_of
@@ -34,7 +35,8 @@ from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets, Wanted
 from kinetree.control.whole_body_programme import Frame
 from kinetree.engines import arguments
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.kernels import bind
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
@@ -143,6 +145,14 @@ class WholeBody(Remade):
             self._force_weight, self.bounds.torque,
         )  # fmt: skip
 
+    @cached_property
+    def _acceleration_bounds(self) -> Compiled:
+        return bind(joint_bounds, self.robot.mechanism, (), "control")
+
+    @cached_property
+    def _limit_inputs(self) -> tuple[Array, Array, Array]:
+        return self._limits.constants(self.robot)
+
     def compile(self) -> None:
         """Compile everything that later calls need."""
         self(self.posture.q, np.zeros(self.robot.nv))
@@ -186,9 +196,13 @@ class WholeBody(Remade):
             robot.bias_forces(q, v),
             robot.pose(q, self._feet) if self._feet else np.zeros((*batch, 0, 4, 4)),
         ]
+        bounds = [np.zeros((*batch, 0))] * 2
+        if len(self._limits.columns):
+            both, _ = self._acceleration_bounds(q, v, *self._limit_inputs)
+            bounds = [both[..., self._limits.columns, side] for side in range(2)]
         with standard_arithmetic():
             parts.append(self._pull[:, 0] * away - self._pull[:, 1] * v)
-            parts += self._limits.accelerations(q, v) if len(self._limits.columns) else (np.zeros((*batch, 0)),) * 2
+            parts += bounds
             return self._solved(parts, batch)
 
     def _solved(self, parts: list[Array], batch: tuple[int, ...]) -> WholeBodyCommand:

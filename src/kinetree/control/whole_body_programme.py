@@ -78,6 +78,8 @@ class Frame:
         self._a_scale, self._f_scale = 1.0 / math.sqrt(posture_weight), 1.0 / math.sqrt(force_weight)
         self._feet = [(foot.points, 6 if len(foot.points) > 1 else 3) for foot in contacts]
         self._arms = [_arms(points, rows) for points, rows in self._feet]
+        # feet of one kind go together
+        self._alike = np.stack(self._arms) if len({arms.shape for arms in self._arms}) == 1 else None
         self.sizes = [3 * len(points) for points, _ in self._feet]
         self.points = sum(len(points) for points, _ in self._feet)
         self._held = sum(rows for _, rows in self._feet)
@@ -163,13 +165,18 @@ class Frame:
 
     def _point_rows(self, J: Array, poses: Array) -> Array:
         """J_pᵀ: joint forces of unit forces at the contact points, along the axes of the soles, (nv, 3 points)."""
+        if self._alike is not None:
+            wrenches = np.matmul(poses[:, None, :3, :3], self._alike).reshape(len(poses), -1, self._alike.shape[-1])
+            each = np.matmul(J.reshape(len(poses), -1, self._nv).transpose(0, 2, 1), wrenches)
+            found: Array = each.transpose(1, 0, 2).reshape(self._nv, -1)
+            return found
         wrenches = np.zeros((self._held, 3 * self.points))  # of unit forces, about the soles' origins, in world axes
         row = column = 0
         for (_, count), size, arms, pose in zip(self._feet, self.sizes, self._arms, poses, strict=True):
             wrenches[row : row + count, column : column + size] = (pose[:3, :3] @ arms).reshape(count, size)
             row, column = row + count, column + size
-        found: Array = J.T @ wrenches
-        return found
+        pushes: Array = J.T @ wrenches
+        return pushes
 
 
 def _cones(contacts: Sequence[Foot]) -> Array:
