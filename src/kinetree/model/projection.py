@@ -16,24 +16,6 @@ def _coupling(robot: Any, engine: str, q: Any) -> Array:
     return G
 
 
-def center_of_mass(robot: Any, engine: str, q: Any) -> Array:
-    """The same point."""
-    found: Array = robot.spanning_tree.center_of_mass.engine(engine)(robot.to_tree(q))
-    return found
-
-
-def center_of_mass_jacobian(robot: Any, engine: str, q: Any) -> Array:
-    """J G."""
-    J = robot.spanning_tree.center_of_mass_jacobian.engine(engine)(robot.to_tree(q))
-    return product(J, _coupling(robot, engine, q))
-
-
-def centroidal_momentum_matrix(robot: Any, engine: str, q: Any) -> Array:
-    """A G."""
-    A = robot.spanning_tree.centroidal_momentum_matrix.engine(engine)(robot.to_tree(q))
-    return product(A, _coupling(robot, engine, q))
-
-
 def coriolis_matrix(robot: Any, engine: str, q: Any, v: Any) -> Array:
     """Gᵀ (C G + M Ġ), for which Ṁ − 2C is skew-symmetric like that of the tree."""
     tree, order = robot.spanning_tree, robot.tree_order

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from kinetree.algorithms.center_of_mass_by_weights import center_of_mass_by_weights
 from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
@@ -238,7 +239,17 @@ def _message(mechanism: Mechanism, node: int) -> str:
 def require_mass(mechanism: Mechanism) -> None:
     """Raise if no moving body has mass, so that there is no centre of mass."""
     rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.rigid]
-    if not sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
+    if sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
+        return
+    if mechanism.first_general is None or not _has_center(mechanism):
         raise SingularMechanismError(
             "no moving body has mass, so there is no centre of mass. Give at least one body a mass"
         )
+
+
+def _has_center(mechanism: Mechanism) -> bool:
+    """Whether nodes that are not rigid bodies have mass."""
+    q = _configuration(mechanism, np.random.default_rng(1), 1.0)
+    with np.errstate(all="ignore"):
+        (com,) = run(center_of_mass_by_weights, mechanism, (), (q,))
+    return bool(np.isfinite(com).all())
