@@ -88,6 +88,45 @@ def test_discretized_steps(method: str) -> None:
     assert np.array_equal(many.B[0], B)
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_center_of_mass(name: str) -> None:
+    of = PLAIN[name]()
+    q, _, _ = state(of)
+    center, J, A = (
+        getattr(of, function).engine("reference")
+        for function in ("center_of_mass", "center_of_mass_jacobian", "centroidal_momentum_matrix")
+    )
+    assert_close(J(q), slopes(center, q), 1e-12)
+    assert_close(A(q)[3:], J(q) * of.mass, 1e-12)
+    # the power of gravity is that of the weight at the centre of mass, whatever springs do
+    torques, springs = (
+        robot.gravity_forces.engine("reference")(q) for robot in (of, of.with_gravity(np.zeros(3)))
+    )  # fmt: skip
+    assert_close(-of.mass * of.gravity @ J(q), torques - springs, 1e-12)
+
+
+def test_centroidal_momentum_is_that_of_the_spanning_tree() -> None:
+    of = robot("hand")
+    q, _, _ = state(of)
+    A, tree = of.centroidal_momentum_matrix.engine("reference")(q), of.spanning_tree
+    G = of.coupling.engine("reference")(q)[of.tree_order]
+    expected = tree.centroidal_momentum_matrix.engine("reference")(of.to_tree(q)) @ G
+    assert_close(A, expected, bound(of.nv))
+
+
+def test_second_derivatives() -> None:
+    of = gripper()
+    q, v, a = state(of)
+    w, *d = np.random.default_rng(7).normal(size=(4, of.nv))
+    moved = [x + 1j * STEP * dx for x, dx in zip((q, v, a), d, strict=True)]
+    expected = of.inverse_dynamics.engine("reference").vjp(*moved, w)
+    found = of.inverse_dynamics.hvp(q, v, a, w, *d)
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other.imag / STEP, 1e-11, float(np.abs(other.imag).max() / STEP) + 1e-3)
+    many = of.inverse_dynamics.hvp(np.stack([q, q]), v, a, w, *d)
+    assert np.array_equal(many.dq[1], found.dq)
+
+
 def test_friction_and_stops() -> None:
     """Friction that is strong enough holds the robot still; stops keep joints within their limits."""
     of = gripper()

@@ -332,8 +332,6 @@ def test_coupled_joints_are_refused_where_they_have_no_coordinate(robots: Any) -
         robot.joint_indices(["right_joint"])
     with pytest.raises(InputError, match="joint 'right_joint' follows 'left_joint' and differs by 0.2 from that"):
         robot.q_from_dict({"left_joint": 0.0, "right_joint": 0.3})
-    with pytest.raises(UnsupportedError, match="'cluster of left, left_tip, right, lift' is a general node.*mimic="):
-        robot.forward_dynamics.hvp(robot.neutral(), *np.ones((6, robot.nv)))
     with pytest.raises(UnsupportedError, match="body 'left' is part of a coupling, so its inertia"):
         robot.population(inertial_parameters=robot.inertial_parameters[None])
     with pytest.raises(ModelError, match="URDF cannot describe the coupling lift_joint = polynomial of left_joint"):

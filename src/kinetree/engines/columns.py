@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -82,8 +82,8 @@ class FrameColumnFunction(_ByColumns, FrameFunction[P, R]):
 class _Derivatives(_ByColumns, ForcedFunction[P, R]):
     """Functions made of derivatives along all directions of (q, v, x), from a recursion that takes one direction."""
 
-    def _rows(self, arrays: Sequence[Any], f_ext: Any) -> Array:
-        """Change of the result along each direction, (…, 3 nv, nv)."""
+    def _rows(self, arrays: Sequence[Any], f_ext: Any, along: Sequence[Any] = ()) -> Array:
+        """Change of the result along each direction, (…, 3 nv, nv); or the rate of this change along another one."""
         sites, wrenches = self._wrenches(f_ext)
         sizes = self.mechanism.nq, self.mechanism.nv, self.mechanism.nv
         names = [argument.name for argument in self.algorithm.inputs]
@@ -92,8 +92,9 @@ class _Derivatives(_ByColumns, ForcedFunction[P, R]):
             arguments.require_shape(f"{self.name}: {name}", array.shape, (size,))
         directions = np.split(np.eye(3 * self.mechanism.nv), 3, axis=-1)
         states = [array[..., None, :] for array in arrays]
+        further = [arguments.numbers(self.name, "direction", x, "fiucO")[..., None, :] for x in along]
         pushed = [wrench[..., None, :, :] for wrench in wrenches]
-        rows: Array = self._run(sites, self.algorithm, (*states, *directions, *pushed), None)
+        rows: Array = self._run(sites, self.algorithm, (*states, *directions, *further, *pushed), None)
         return rows
 
     def _bundled(self, parts: tuple[Array, ...], out: Any) -> Any:
@@ -124,9 +125,13 @@ class LinearizedFunction(_Derivatives[P, R]):
 class GradientFunction(_Derivatives[P, R]):
     """Gradients of the weighted sum of a function's results with respect to q, v and x, (…, nv) each."""
 
+    #: Whether the recursion gives second derivatives, and a direction follows the weights.
+    second: ClassVar[bool] = False
+
     def __init__(self, name: str, mechanism: Mechanism, algorithm: Algorithm, **options: Any) -> None:
         names = [argument.name for argument in algorithm.inputs[:3]]
-        arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in (*names, "w")]
+        self._further = tuple(argument.name for argument in algorithm.inputs[3:6]) if self.second else ()
+        arrays = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in (*names, "w", *self._further)]
         f_ext = Parameter("f_ext", Parameter.POSITIONAL_OR_KEYWORD, default=None)
         signature = Signature([*arrays, f_ext, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
         super().__init__(name, mechanism, algorithm, signature=signature, **options)
@@ -134,16 +139,24 @@ class GradientFunction(_Derivatives[P, R]):
     @property
     def ranks(self) -> dict[str, int]:
         """The number of axes of one sample of each array."""
-        return {**super().ranks, "w": 1}
+        return {**super().ranks, **dict.fromkeys(("w", *self._further), 1)}
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all directions, and weigh them."""
-        *arrays, w, f_ext = self._arguments(inputs, named)
-        w = arguments.numbers(self.name, "w", w, "fiucO")
+        *arrays, f_ext = self._arguments(inputs, named)
+        w = arguments.numbers(self.name, "w", arrays[3], "fiucO")
         arguments.require_shape(f"{self.name}: w", w.shape, (self.mechanism.nv,))
+        for name, array in zip(self._further, arrays[4:], strict=True):
+            arguments.require_shape(f"{self.name}: {name}", np.shape(array), (self.mechanism.nv,))
         # entry by entry in order, so that bits do not depend on a BLAS
-        rows, weights = self._rows(arrays, f_ext), w[..., None, :]
+        rows, weights = self._rows(arrays[:3], f_ext, arrays[4:]), w[..., None, :]
         total = rows[..., 0] * weights[..., 0]
         for i in range(1, self.mechanism.nv):
             total = total + rows[..., i] * weights[..., i]
         return self._bundled(tuple(np.split(total, 3, axis=-1)), out)
+
+
+class HessianFunction(GradientFunction[P, R]):
+    """Directional derivatives of these gradients, (…, nv) each."""
+
+    second: ClassVar[bool] = True

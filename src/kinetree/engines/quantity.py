@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from kinetree.engines.columns import FrameColumnFunction, GradientFunction, LinearizedFunction
+from kinetree.engines.columns import FrameColumnFunction, GradientFunction, HessianFunction, LinearizedFunction
 from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
 from kinetree.engines.projected import ProjectedFunction
 from kinetree.recursion.algorithm import Algorithm
@@ -268,8 +268,11 @@ class DifferentiableFunction(ForcedFunction[P, R]):
 
     def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:
         algorithm, kind = self._derivatives[which], ForcedFunction
-        if which == "vjp" and self.mechanism.first_general is not None:
-            algorithm, kind = self._derivatives["jvp"], GradientFunction
+        if self.mechanism.first_general is not None:
+            if which == "vjp":
+                algorithm, kind = self._derivatives["jvp"], GradientFunction
+            elif which == "hvp":
+                kind = HessianFunction
         derived: ForcedFunction[..., Any] = kind(
             f"{self.name}.{which}",
             self.mechanism,

@@ -31,7 +31,9 @@ from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics
 from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from kinetree.algorithms.linearized.jvp_by_weights import (
     forward_dynamics_jvp_by_weights,
+    forward_dynamics_second_by_weights,
     inverse_dynamics_jvp_by_weights,
+    inverse_dynamics_second_by_weights,
 )
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_by_weights, mass_matrix_inverse_by_weights
@@ -87,7 +89,10 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         def site(self, frame: str) -> Site: ...
 
     @differentiable_quantity(
-        inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients, any_node={"jvp": inverse_dynamics_jvp_by_weights}
+        inverse_dynamics,
+        _INVERSE_DERIVATIVES,
+        InverseGradients,
+        any_node={"jvp": inverse_dynamics_jvp_by_weights, "hvp": inverse_dynamics_second_by_weights},
     )
     def inverse_dynamics(
         self,
@@ -119,7 +124,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         _FORWARD_DERIVATIVES,
         ForwardGradients,
         guard=require_invertible,
-        any_node={"jvp": forward_dynamics_jvp_by_weights},
+        any_node={"jvp": forward_dynamics_jvp_by_weights, "hvp": forward_dynamics_second_by_weights},
     )
     def forward_dynamics(
         self,

@@ -85,9 +85,8 @@ class Algorithm:
         if not self.any_node and mechanism.first_general is not None:
             raise UnsupportedError(
                 f"{name or self.name} exists for trees of rigid bodies only, and {mechanism.first_general!r} is a "
-                "general node. inverse_dynamics and forward_dynamics, with jvp, vjp and linearize, mass_matrix and its "
-                "inverse, energy, pose, velocity, acceleration and jacobian take nodes of any kind; files with "
-                'mimic joints can be loaded with mimic="independent" or mimic="lock"'
+                "general node. Coriolis matrix and regressor are defined by the inertias of rigid bodies; all other "
+                "functions of a model take nodes of any kind, and bias_forces has the Coriolis forces themselves"
             )
 
     def __call__(self, tree: Any, *arguments: Any) -> None:

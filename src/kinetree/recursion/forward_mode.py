@@ -17,7 +17,7 @@ import numpy as np
 
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.contract import Increment, addable, components, describe, rebuild
-from kinetree.recursion.roles import SUPPLIED, FrameRole, NodeRole
+from kinetree.recursion.roles import SUPPLIED, FrameRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.screw import dot
@@ -25,7 +25,12 @@ from kinetree.spatial.value import Array, Value
 
 
 def directional_derivative(
-    algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...]
+    algorithm: Algorithm,
+    name: str,
+    tangent: str,
+    directions: Mapping[str, str],
+    outputs: tuple[str, ...],
+    level: int = 0,
 ) -> Algorithm:
     """Differentiate an algorithm along directions of some of its inputs; the others are constant.
 
@@ -35,6 +40,7 @@ def directional_derivative(
         tangent: Name of the direction of q, a tangent vector.
         directions: Names of the further directions, each with the input it belongs to.
         outputs: Names of the rates of change of the outputs.
+        level: Level of its dual numbers. A derivative of a derivative takes a lower one than the latter.
 
     Returns:
         An algorithm with the same inputs, followed by the directions; inputs indexed by frames come last.
@@ -52,8 +58,9 @@ def directional_derivative(
     def run(tree: Tree, *arguments: Indexed) -> None:
         arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
         rates = {of: arrays[d] for d, of in directions.items()}
-        taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
-        algorithm.run(_Tree(tree, arrays[tangent]), *taken, *(_Rates(arrays[r.name]) for r in results))
+        taken = [_Moving(arrays[a.name], rates[a.name], level) if a.name in rates else arrays[a.name] for a in own]
+        filled = [_Rates(arrays[r.name], level) for r in results]
+        algorithm.run(_Tree(tree, arrays[tangent], level), *taken, *filled)
 
     return Algorithm(name, run, inputs, results, algorithm.any_node)
 
@@ -109,46 +116,66 @@ def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: A
 class _Tree:
     """A tree whose nodes store a rate of change with each field."""
 
-    def __init__(self, tree: Tree, tangent: Indexed) -> None:
-        self._tree, self._tangent = tree, tangent
-        self.world, self.gravity = _Node(tree.world, tangent), tree.gravity
+    def __init__(self, tree: Tree, tangent: Indexed, level: int) -> None:
+        self._tree, self._given = tree, (tangent, level)
+        self.world, self.gravity = _Node(tree.world, *self._given), tree.gravity
 
     def scatter(self) -> Iterator[tuple[_Node, _Node]]:
         for k, parent in self._tree.scatter():
-            yield _Node(k, self._tangent), _Node(parent, self._tangent)
+            yield _Node(k, *self._given), _Node(parent, *self._given)
 
     def gather(self) -> Iterator[tuple[_Node, _Node]]:
         for k, parent in self._tree.gather():
-            yield _Node(k, self._tangent), _Node(parent, self._tangent)
+            yield _Node(k, *self._given), _Node(parent, *self._given)
 
     def frames(self) -> Iterator[tuple[FrameRole, _Node]]:
         for frame, carrier in self._tree.frames():
-            yield frame, _Node(carrier, self._tangent)
+            yield frame, _Node(carrier, *self._given)
 
 
 class _Node:
-    """A role with dual fields: the algorithm's field `f` is stored as `f` and `f'` on the node."""
+    """A role with dual fields: the algorithm's field `f` is stored as `f` and `f'` on the node.
 
-    __slots__ = ("_role", "_tangent")
+    The role may itself be such a node, for the derivative of a derivative.
+    """
 
-    def __init__(self, role: NodeRole, tangent: Indexed) -> None:
+    __slots__ = ("_level", "_role", "_tangent")
+
+    def __init__(self, role: Any, tangent: Indexed, level: int) -> None:
         object.__setattr__(self, "_role", role)
         object.__setattr__(self, "_tangent", tangent)
+        object.__setattr__(self, "_level", level)
 
     def weight(self, q: Array) -> Any:
         X, (kind, parameters) = self._role.weight(q), self._role.formulas()
         if not kind.moving:
-            return _joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+            return self._joined(X, X.rate(self._role.H @ self._tangent[self._role]))
         moving = self._moving(q)
         own = {"q": moving, "H": kind.joint_map(parameters, moving), "M": kind.inertia(parameters, moving)}
         for name, value in own.items():
-            self._role.keep(_rate_of(name), _parts(value)[1])
+            self._role.keep(self._rate_of(name), _parts(value, self._level)[1])
         return kind.weight(parameters, moving)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Store a quantity that depends on q, and its rate, in hidden fields."""
+        for field, part in zip((name, self._rate_of(name)), _parts(value, self._level), strict=True):
+            self._role.keep(field, part)
+
+    def kept(self, name: str) -> Any:
+        """The quantity stored by `keep`."""
+        return self._joined(self._role.kept(name), self._role.kept(self._rate_of(name)))
+
+    def _rate_of(self, name: str) -> str:
+        return name + ("'" if self._level == 0 else f"'{-self._level}")
+
+    def _joined(self, value: Any, rate: Any) -> Any:
+        return _joined(value, rate, self._level)
 
     # Formulas that depend on q are evaluated on dual numbers.
 
     def _moving(self, q: Array) -> Any:
-        return _joined(q, self._role.manifold.rates(q, self._tangent[self._role]))
+        q = self._role._moving(q) if isinstance(self._role, _Node) else q
+        return self._joined(q, self._role.manifold.rates(q, self._tangent[self._role]))
 
     @property
     def H(self) -> Any:
@@ -160,7 +187,7 @@ class _Node:
 
     def _configured(self, name: str, value: Any) -> Any:
         kind, _ = self._role.formulas()
-        return _joined(value, self._role.kept(_rate_of(name))) if kind.moving else value
+        return self._joined(value, self._role.kept(self._rate_of(name))) if kind.moving else value
 
     def coriolis(self, velocity: Any, v: Any, carrier: Any = None) -> Any:
         kind, parameters = self._role.formulas()
@@ -186,13 +213,14 @@ class _Node:
         value = getattr(self._role, name)
         if name in SUPPLIED:
             return value
-        joined = _joined(value, getattr(self._role, _rate_of(name)))
+        joined = self._joined(value, getattr(self._role, self._rate_of(name)))
         owner = getattr(value, "owner", None)  # the field that += adds to, if the role may add
         return joined if owner is None else addable(joined, owner)
 
     def __setattr__(self, name: str, value: Any) -> None:
         adding = isinstance(value, Increment)
-        for field, part in zip((name, _rate_of(name)), _parts(value.amount if adding else value), strict=True):
+        parts = _parts(value.amount if adding else value, self._level)
+        for field, part in zip((name, self._rate_of(name)), parts, strict=True):
             if adding:
                 current = getattr(self._role, field)
                 current += part
@@ -203,25 +231,21 @@ class _Node:
 class _Moving:
     """An input with a direction."""
 
-    def __init__(self, values: Indexed, rates: Indexed) -> None:
-        self._values, self._rates = values, rates
+    def __init__(self, values: Indexed, rates: Indexed, level: int = 0) -> None:
+        self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
-        return _joined(self._values[keys], self._rates[keys])
+        return _joined(self._values[keys], self._rates[keys], self._level)
 
 
 class _Rates:
     """An output that stores the rates of the values assigned to it."""
 
-    def __init__(self, output: Indexed) -> None:
-        self._output = output
+    def __init__(self, output: Indexed, level: int = 0) -> None:
+        self._output, self._level = output, level
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        self._output[keys] = _parts(value)[1]
-
-
-def _rate_of(name: str) -> str:
-    return f"{name}'"
+        self._output[keys] = _parts(value, self._level)[1]
 
 
 def _joined(value: Any, rate: Any, level: int = 0) -> Any:
@@ -232,10 +256,9 @@ def _joined(value: Any, rate: Any, level: int = 0) -> Any:
     return rebuild(describe(value), scalars)
 
 
-def _parts(value: Any) -> tuple[Any, Any]:
+def _parts(value: Any, level: int) -> tuple[Any, Any]:
     """The value and the rate of a value that may be dual; constants have rate zero."""
     value = value if isinstance(value, Value) else np.asarray(value)
-    scalars = components(value)
-    values = np.array([x.value if isinstance(x, Dual) else x for x in scalars])
-    rates = np.array([x.rate if isinstance(x, Dual) else 0.0 for x in scalars])
+    pairs = [(x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0) for x in components(value)]
+    values, rates = (np.array([pair[i] for pair in pairs]) for i in range(2))
     return rebuild(describe(value), values), rebuild(describe(value), rates)
