@@ -144,6 +144,20 @@ def test_power_is_the_rate_of_energy() -> None:
     assert_close(robot.inverse_dynamics.engine("reference")(q, v, a) @ v, rate, 1e-12)
 
 
+def test_the_rate_of_the_mass_matrix_less_twice_the_coriolis_matrix_is_skew() -> None:
+    """With C = ½ ∂τ/∂v, which is made of Christoffel symbols where all velocities are rates of coordinates."""
+    builder = kt.Builder("arm")
+    for name, parent, planes in (("link", "world", "yz"), ("forearm", "link/tip", "y")):
+        builder.add_flexible(name, beam(1, planes), parent=parent, joint="revolute", axis=(0.0, 0.6, 0.8))
+    robot = builder.build()
+    q, v, zero, h = *0.3 * np.random.default_rng(4).normal(size=(2, robot.nv)), np.zeros(robot.nv), 1e-30
+    tau, M = robot.inverse_dynamics.engine("reference"), robot.mass_matrix.engine("reference")
+    twice_C = tau(q, v + 1j * h * np.eye(robot.nv), zero).imag.T / h
+    rate = M(q + 1j * h * v).imag / h
+    assert_close(rate - twice_C, -(rate - twice_C).T, 1e-12)
+    assert np.abs(rate - twice_C).max() > 1e-2
+
+
 def test_momentum_is_kept_in_free_flight() -> None:
     """Forces on the base are the rate of total momentum: without them, M v on the base, in world axes, is constant."""
     robot = arm(gravity=(0.0, 0.0, 0.0))
