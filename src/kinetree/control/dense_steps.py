@@ -1,7 +1,7 @@
-"""Levenberg–Marquardt steps from poses and Jacobians, for mechanisms with nodes other than rigid bodies.
+"""Levenberg–Marquardt steps from poses and Jacobians, for robots with closed loops.
 
-The compiled step (`kinetree.algorithms.levenberg_marquardt`) is for trees of rigid bodies. Coupled joints, closed loops
-and other general nodes have poses and Jacobians, too; here the same step is made from these.
+The compiled step (`kinetree.algorithms.levenberg_marquardt`) clips coordinates at their limits. On a loop, some of them
+follow from others; here the same step is made from poses and Jacobians, and only independent joints are clipped.
 """
 
 from __future__ import annotations

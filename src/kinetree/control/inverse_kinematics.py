@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
+from kinetree.algorithms.levenberg_marquardt import (
+    DAMPING,
+    PATIENCE,
+    levenberg_marquardt,
+    levenberg_marquardt_by_weights,
+)
 from kinetree.control.dense_steps import DenseSteps
 from kinetree.control.poses import checked_poses, pose_error
 from kinetree.engines import arguments
@@ -191,10 +196,12 @@ class _Problem:
 @lru_cache(maxsize=64)
 def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled | DenseSteps:
     """Several steps: final q, state, and the largest error before the last step."""
-    if robot.mechanism.first_general is not None:
-        return DenseSteps(robot, tasks, count)
+    if any(cluster.follows is None for cluster in robot.clusters):
+        return DenseSteps(robot, tasks, count)  # q has coordinates that others determine, so limits do not clip it
     sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
-    step = bind(levenberg_marquardt, robot.mechanism, sites, "inverse_kinematics")
+    rigid = robot.mechanism.first_general is None
+    recursion = levenberg_marquardt if rigid else levenberg_marquardt_by_weights
+    step = bind(recursion, robot.mechanism.at(sites), sites, "inverse_kinematics")
     inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]
     sequence = Sequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
     q, state = (sequence.variable(place) for place in sequence.inputs[:2])
