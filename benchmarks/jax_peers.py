@@ -38,10 +38,10 @@ SHARED = ("jax", "numpy", "llvmlite", "lxml", "rich")
 NAMES = ("Kinetree", *PEERS)
 MEASURES = {
     "call": "one jitted call",
-    "batch": f"sample of a batch of {BATCH}",
-    "scan": "step in `lax.scan`",
     "gradient": "value and gradient, one call",
     "rollout": f"value and gradient, {STEPS} steps",
+    "batch": f"sample of a batch of {BATCH}",
+    "scan": "step in `lax.scan`",
 }
 
 
@@ -74,12 +74,12 @@ def work(name: str, measure: str, folder: Path) -> None:
 
 
 def least(call: Callable[[], Any], seconds: float) -> float:
-    """Least time of the calls of some seconds, at least three [s]."""
-    best, end, calls = float("inf"), time.perf_counter() + seconds, 0
-    while calls < 3 or time.perf_counter() < end:
+    """Least time of the calls of some seconds, at least one [s]."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    while best == float("inf") or time.perf_counter() < end:
         start = time.perf_counter()
         call()
-        best, calls = min(best, time.perf_counter() - start), calls + 1
+        best = min(best, time.perf_counter() - start)
     return best
 
 
@@ -372,6 +372,7 @@ def main() -> None:
         base = workers[0].best
         ratios = ["", *(f" ({worker.best / base:.3g}×)" for worker in workers[1:])]
         cells = {w.name: w.outcome or micro(w.best) + ratio for w, ratio in zip(workers, ratios, strict=True)}
+        print(f"{MEASURES[measure]}: {cells}", flush=True)
         table.add(MEASURES[measure], *(cells.get(name, "not tried") for name in names))
         compiled = {w.name: f"{w.compiled:.1f}" for w in workers if w.compiled}
         table.add("  seconds to compile", *(compiled.get(name, "") for name in names))

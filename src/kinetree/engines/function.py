@@ -305,17 +305,25 @@ class ForcedFunction(Function[P, R]):
         sites = tuple(self._site(name) for name in frames)
         return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
 
+    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """As of `Function`, with a fast path for the most common call: wrenches of a sample, on frames used before."""
+        known = len(self._arrays)
+        f_ext = inputs[known] if len(inputs) == known + 1 and not named else named.get("f_ext")
+        if type(f_ext) is dict and len(inputs) + len(named) == known + 1:
+            ready = self._ready.get(tuple(f_ext))
+            wrenches = None if ready is None else _stacked(f_ext)
+            if ready is not None and wrenches is not None:
+                arrays = inputs[:known]
+                for array in arrays:
+                    if type(array) is not np.ndarray:
+                        break
+                else:
+                    return ready(*arrays, wrenches) if out is None else ready(*arrays, wrenches, out=out)
+        return super().general(*inputs, out=out, **named)
+
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with external wrenches if there are any."""
         *arrays, f_ext = self._arguments(inputs, named)
-        # fast path for the most common call: wrenches of one sample, on frames used before
-        if type(f_ext) is dict and (ready := self._ready.get(tuple(f_ext))) is not None:
-            for wrench in f_ext.values():
-                if type(wrench) is not np.ndarray or wrench.dtype is not _FLOAT64 or wrench.shape != (6,):
-                    break
-            else:
-                wrenches = np.concatenate((*f_ext.values(),)).reshape(-1, 6)
-                return ready(*arrays, wrenches) if out is None else ready(*arrays, wrenches, out=out)
         sites, given = self._wrenches(f_ext)
         result = self._run(sites, self.algorithm, (*arrays, *given), out)
         if sites and self._finish is None:
@@ -344,6 +352,17 @@ class ForcedFunction(Function[P, R]):
         except ValueError:
             shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
             raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
+
+
+def _stacked(f_ext: dict[str, Any]) -> Array | None:
+    """Wrenches of one sample in one array, (m, 6), if each is a plain array."""
+    for wrench in f_ext.values():
+        if type(wrench) is not np.ndarray or wrench.dtype is not _FLOAT64 or wrench.shape != (6,):
+            return None
+    if len(f_ext) == 1:
+        single: Array = wrench[None]
+        return single
+    return np.concatenate((*f_ext.values(),)).reshape(-1, 6)
 
 
 class FrameFunction(Function[P, R]):
