@@ -6,6 +6,7 @@ Used for nodes that the recursions of whole matrices do not take. All columns of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, NoReturn
 
@@ -82,6 +83,12 @@ class FrameColumnFunction(_ByColumns, FrameFunction[P, R]):
 class _Derivatives(_ByColumns, ForcedFunction[P, R]):
     """Functions made of derivatives along all directions of (q, v, x), from a recursion that takes one direction."""
 
+    @cached_property
+    def _directions(self) -> tuple[Array, ...]:
+        """All directions of (q, v, x), (3 nv, nv) each. Kernels take contiguous arrays as they are."""
+        whole = np.eye(3 * self.mechanism.nv)
+        return tuple(np.ascontiguousarray(part) for part in np.split(whole, 3, axis=-1))
+
     def _rows(self, arrays: Sequence[Any], f_ext: Any, along: Sequence[Any] = ()) -> Array:
         """Change of the result along each direction, (…, 3 nv, nv); or the rate of this change along another one."""
         sites, wrenches = self._wrenches(f_ext)
@@ -90,11 +97,11 @@ class _Derivatives(_ByColumns, ForcedFunction[P, R]):
         arrays = [arguments.numbers(self.name, name, array, "fiucO") for name, array in zip(names, arrays)]
         for name, array, size in zip(names, arrays, sizes, strict=False):
             arguments.require_shape(f"{self.name}: {name}", array.shape, (size,))
-        directions = np.split(np.eye(3 * self.mechanism.nv), 3, axis=-1)
-        states = [array[..., None, :] for array in arrays]
-        further = [arguments.numbers(self.name, "direction", x, "fiucO")[..., None, :] for x in along]
+        states = [array if array.ndim == 1 else array[..., None, :] for array in arrays]
+        further = [arguments.numbers(self.name, "direction", x, "fiucO") for x in along]
+        further = [x if x.ndim == 1 else x[..., None, :] for x in further]
         pushed = [wrench[..., None, :, :] for wrench in wrenches]
-        rows: Array = self._run(sites, self.algorithm, (*states, *directions, *further, *pushed), None)
+        rows: Array = self._run(sites, self.algorithm, (*states, *self._directions, *further, *pushed), None)
         return rows
 
     def _bundled(self, parts: tuple[Array, ...], out: Any) -> Any:
@@ -118,8 +125,8 @@ class LinearizedFunction(_Derivatives[P, R]):
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute all columns."""
         *arrays, f_ext = self._arguments(inputs, named)
-        parts = np.split(self._rows(arrays, f_ext), 3, axis=-2)
-        return self._bundled(tuple(np.swapaxes(part, -1, -2) for part in parts), out)
+        rows, n = self._rows(arrays, f_ext), self.mechanism.nv
+        return self._bundled(tuple(np.swapaxes(rows[..., i : i + n, :], -1, -2) for i in range(0, 3 * n, n)), out)
 
 
 class GradientFunction(_Derivatives[P, R]):
