@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.engines.native import cache, kernels
+from kinetree.engines.pipeline import variants_of
 from kinetree.model import compilation
 
 KINDS = ("revolute", "prismatic")
@@ -120,3 +122,12 @@ def test_an_interrupt_leaves_nothing_half_done(fresh: kt.Model, monkeypatch: pyt
             fresh.gravity_forces(fresh.neutral())
     robot = kt.zoo.random_tree(3, kinds=KINDS, seed=5)
     np.testing.assert_array_equal(fresh.gravity_forces(fresh.neutral()), robot.gravity_forces(robot.neutral()))
+
+
+def test_recursions_of_the_same_name_have_kernels_of_their_own() -> None:
+    robot = kt.zoo.double_pendulum()
+    first, second = robot.inverse_dynamics.algorithm, replace(robot.forward_dynamics.algorithm, name="inverse_dynamics")
+    names = [kernels.Kernels(one, variants_of(one, robot.mechanism, ()))._name(1) for one in (first, second)]
+    assert first.name == second.name
+    assert None not in names
+    assert names[0] != names[1]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.joint_bounds import bounds_check, joint_bounds
+from kinetree.algorithms.acceleration_bounds import acceleration_bounds, bounds_check
 from kinetree.control.command import Solved
 from kinetree.control.limits import Limits, Trial
 from kinetree.control.sharing import Sharing
@@ -175,7 +175,7 @@ class CompiledLaw:
 
         opposite = None
         if len(self._free):
-            bounds_of = bind(joint_bounds, robot.mechanism, (), "control")
+            bounds_of = bind(acceleration_bounds, robot.mechanism, (), "control")
             _, opposite = sequence.call(bounds_of, q, v, *self._limits.constants(robot), into=(into["bounds"], None))
         step = law.compiled()
         own = len(rows)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.joint_bounds import PULL, SLACK
+from kinetree.algorithms.acceleration_bounds import PULL, SLACK
 from kinetree.control.goals import Bounds
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
@@ -75,7 +75,7 @@ class Limits:
         self._low, self._high, self._fastest = low[bounded] + margin, high[bounded] - margin, fastest[bounded]
 
     def constants(self, robot: Model) -> tuple[Array, Array, Array]:
-        """Inputs of `kinetree.algorithms.joint_bounds` that do not change."""
+        """Inputs of `kinetree.algorithms.acceleration_bounds` that do not change."""
         low, high, rates = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf), np.zeros((robot.nv, 6))
         rates[:, 4:] = np.inf, 1.0
         if self._position is not None:

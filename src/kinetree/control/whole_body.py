@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.joint_bounds import joint_bounds
+from kinetree.algorithms.acceleration_bounds import acceleration_bounds
 from kinetree.control.actuation import driven_columns
 from kinetree.control.foot import Foot
 from kinetree.control.goals import Bounds, Posture, chosen_error, motions, nonnegative, start_of
@@ -147,7 +147,7 @@ class WholeBody(Remade):
 
     @cached_property
     def _acceleration_bounds(self) -> Compiled:
-        return bind(joint_bounds, self.robot.mechanism, (), "control")
+        return bind(acceleration_bounds, self.robot.mechanism, (), "control")
 
     @cached_property
     def _limit_inputs(self) -> tuple[Array, Array, Array]:

@@ -132,7 +132,7 @@ class Simulator:
             self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
         self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
-        if varied and not self._is_compiled:
+        if varied and (given or not self._is_compiled):
             raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
 
     def __repr__(self) -> str:

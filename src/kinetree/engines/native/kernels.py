@@ -74,8 +74,10 @@ class Kernels:
 
     def _name(self, width: int) -> tuple[object, ...] | None:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
-        own = is_own(self.algorithm, self.variants)
-        return ("kernel", self.algorithm.name, self.variants.key, width) if own else None
+        if not is_own(self.algorithm, self.variants):
+            return None
+        one = self.algorithm
+        return "kernel", one.run.__module__, one.name, one.inputs, one.outputs, self.variants.key, width
 
     @cached_property
     def code(self) -> str:

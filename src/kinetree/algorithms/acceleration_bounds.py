@@ -29,7 +29,7 @@ PULL = 1e-9
     outputs=("bounds", "opposite"),
     any_node=True,
 )
-def joint_bounds(
+def acceleration_bounds(
     tree: Tree,
     q: Indexed,
     v: Indexed,
@@ -83,7 +83,7 @@ def bounds_check(tree: Tree, a: Indexed, bounds: Indexed, along: Indexed, active
     Args:
         tree: The mechanism.
         a: Joint accelerations, (nv,).
-        bounds: From `joint_bounds`, (nv, 2).
+        bounds: From `acceleration_bounds`, (nv, 2).
         along: Forces along the rows of held joints, which act against the joint's direction, (nv,).
         active: 1 for joints held at their upper bound, −1 at their lower, else 0, (nv,).
         excess: The number.
