@@ -193,7 +193,7 @@ def differential(seconds: float) -> Table:
         low, high = model.lower_limits, model.upper_limits
         bounded = np.isfinite(low) & np.isfinite(high)
         rest, rng = model.neutral(), np.random.default_rng(1)
-        rest[bounded] = (0.5 * (low + high))[bounded]
+        rest[bounded] = 0.5 * (low[bounded] + high[bounded])
         still = np.array([joint.nq == 1 for joint in model.joints for _ in range(joint.nv)], dtype=float)
         q = model.integrate(rest, 0.05 * still * rng.normal(size=(POOL, model.nv)))
         inside = 0.05 * (high - low)[bounded]
