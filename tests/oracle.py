@@ -1,9 +1,10 @@
-"""Importing another library as a witness: absent, its tests are skipped, but never silently on a build machine."""
+"""Other libraries and compilers as witnesses: without them tests are skipped, but never silently on a build machine."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from types import ModuleType
 
 import pytest
@@ -17,8 +18,22 @@ def oracle(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if os.environ.get("CI", "").lower() in ("1", "true"):
+        if _on_build_machine():
             pytest.fail(
                 f"the oracle {name!r} is missing ({error}); pip install 'kinetree[test,bridges]'", pytrace=False
             )
         pytest.skip(f"the oracle {name!r} is not installed", allow_module_level=True)
+
+
+def compiler(name: str) -> str:
+    """The path of a compiler."""
+    found = shutil.which(name)
+    if found is None and _on_build_machine():
+        pytest.fail(f"{name} is not installed", pytrace=False)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def _on_build_machine() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")

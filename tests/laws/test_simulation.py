@@ -299,8 +299,9 @@ def test_compiled_constraints_are_those_of_python(method: str, project: bool) ->
         robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q, method=method, project=project, damping=0.1
     )
     assert world._is_compiled
+    assert world.constraints is not None
     rng = np.random.default_rng(2)
-    v, taus = world.constraints.project_velocity(q, rng.normal(size=(3, 3))), rng.normal(size=(3, 6, 3))  # type: ignore[union-attr]
+    v, taus = world.constraints.project_velocity(q, rng.normal(size=(3, 3))), rng.normal(size=(3, 6, 3))
     path = world.rollout(q, v, taus)
     one, rate = np.repeat(q[None], 3, axis=0), v
     for k in range(6):

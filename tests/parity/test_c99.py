@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, UnknownNameError
 from tests.mechanisms import gripper
+from tests.oracle import compiler
 from tests.trees import mixed, random_mechanism
 from tools.bits import Tally
 from tools.c_bits import compared
@@ -37,15 +37,6 @@ ROBOTS = {
     "floating": lambda: kt.zoo.random_tree(7, kinds=("floating", "revolute"), seed=4),
     "every kind": lambda: random_mechanism("every kind", mixed(10, 2), 2).kinetree(),
 }
-
-
-def compiler(name: str) -> str:
-    found = shutil.which(name)
-    if found is None and os.environ.get("CI"):
-        pytest.fail(f"{name} is not installed")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 @cache

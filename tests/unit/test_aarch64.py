@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import numpy as np
@@ -12,6 +11,7 @@ import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.native import cache, kernels
 from kinetree.engines.pipeline import variants_of
+from tests.oracle import compiler
 from tools import aarch64
 from tools.bits import Tally, states
 from tools.c_bits import compared, declared
@@ -41,11 +41,10 @@ def test_states_have_zeros_of_both_signs() -> None:
     assert not np.any([v[5:], x[5:], q[5:]])
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 def test_exported_c_is_compared_by_its_bits(tmp_path) -> None:
     """Compiled for this machine, at all states, with signs of zero; functions of frames and of several results."""
-    robot, tally = kt.zoo.double_pendulum(), Tally()
-    for name, actual, expected in compared("arm", robot, tmp_path, ["gcc"], [], ["jacobian", "energy", "step"]):
+    robot, names, tally = kt.zoo.double_pendulum(), ["jacobian", "energy", "step"], Tally()
+    for name, actual, expected in compared("arm", robot, tmp_path, [compiler("gcc")], [], names):
         tally.add(name, actual, expected)
     assert not tally.differing
     assert (tally.arrays, tally.numbers) == (5, 7 * (2 * 6 * 2 + 2 + 4))

@@ -21,14 +21,16 @@ from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
 
-class _ByColumns:
-    """What functions have in common whose recursion computes one column at a time."""
+class WithoutKernel:
+    """What functions have in common that no single recursion computes.
+
+    Attributes:
+        how: How they are computed, for messages.
+    """
 
     name: str
     mechanism: Mechanism
-
-    def _is_default(self, *_: Any) -> bool:
-        return False
+    how: ClassVar[str]
 
     @property
     def is_recursion(self) -> bool:
@@ -39,8 +41,17 @@ class _ByColumns:
         """There is no kernel that computes the result alone."""
         raise UnsupportedError(
             f"{self.name} has no kernel of its own on robots with general nodes, such as "
-            f"{self.mechanism.first_general!r}: it is computed column by column, in NumPy only"
+            f"{self.mechanism.first_general!r}: it is {self.how}, in NumPy only"
         )
+
+
+class _ByColumns(WithoutKernel):
+    """What functions have in common whose recursion computes one column at a time."""
+
+    how = "computed column by column"
+
+    def _is_default(self, *_: Any) -> bool:
+        return False
 
 
 class FrameColumnFunction(_ByColumns, FrameFunction[P, R]):

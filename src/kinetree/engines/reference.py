@@ -149,7 +149,7 @@ class ReferenceTree(Tree):
         placement: Array = self._setup.sites[handle].placement
         return placement
 
-    def array(self, *over: str, like: str = "") -> Indexed:  # noqa: ARG002
+    def array(self, *over: str, like: str = "") -> Indexed:  # noqa: ARG002 - values bring their types along
         return _Memory(over)
 
 

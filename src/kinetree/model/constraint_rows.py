@@ -134,7 +134,8 @@ class CouplingRow:
             raise TypeError("a linear coupling is written out")
         formula, c = coupling.follower, coupling.constants
         if not isinstance(coupling, FunctionCoupling):
-            return formula.value(c, x), list(formula.slopes(c, x)), formula.curvature(c, x, rates)  # type: ignore[arg-type]
+            at, along = np.stack(x), np.stack(rates)
+            return formula.value(c, at), list(formula.slopes(c, at)), formula.curvature(c, at, along)
         # users write arithmetic on scalars
         n = len(x)
         samples = np.stack([*x, *rates], axis=-1)

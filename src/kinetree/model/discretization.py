@@ -7,7 +7,7 @@ derivatives of the dynamics; here, they come column by column, and their product
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,9 @@ from kinetree.algorithms.linearized.jvp_by_weights import forward_dynamics_jvp_b
 from kinetree.algorithms.manifold import bracket, dintegrate, integrate
 from kinetree.algorithms.time_step import STAGES
 from kinetree.engines import arguments
-from kinetree.engines.columns import LinearizedFunction
+from kinetree.engines.columns import LinearizedFunction, WithoutKernel
 from kinetree.engines.function import ForcedFunction, Function
 from kinetree.engines.native.compiled import standard_arithmetic
-from kinetree.errors import UnsupportedError
 from kinetree.model.stepping import DiscretizeFunction, P, R, chosen
 from kinetree.spatial.fixed import product
 from kinetree.spatial.value import Array
@@ -34,8 +33,10 @@ class _Rates(NamedTuple):
     d_a: Array
 
 
-class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
+class GeneralDiscretizeFunction(WithoutKernel, DiscretizeFunction[P, R]):
     """The derivatives of a `StepFunction` on nodes of any kind."""
+
+    how = "composed of derivatives of the dynamics"
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with any valid arguments."""
@@ -83,19 +84,7 @@ class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
     def require(self) -> None:
         """It is defined for every mechanism."""
 
-    @property
-    def is_recursion(self) -> bool:
-        """Whether the recursion alone computes the result."""
-        return False
-
-    def bound(self, *_: Any, **__: Any) -> NoReturn:
-        """There is no recursion that computes the result alone."""
-        raise UnsupportedError(
-            f"{self.name} has no kernel of its own on robots with general nodes, such as "
-            f"{self.mechanism.first_general!r}: it is composed of derivatives of the dynamics, in NumPy only"
-        )
-
-    count = bound
+    count = WithoutKernel.bound
 
 
 class _Step:

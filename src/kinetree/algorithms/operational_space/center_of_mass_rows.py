@@ -23,6 +23,7 @@ import numpy as np
 
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
+from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import pack3, stack, unpack3
 
 _ALONG = tuple(Motion(np.eye(6)[i]) for i in (3, 4, 5))
@@ -56,6 +57,18 @@ def fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
     for frame, carrier in tree.frames():
         for row in tree.rows_of(frame):
             side[row] = tips[row].data @ carrier.A * share
+    write(tree, corner, side, block)
+
+
+def write(tree: Tree, corner: Array, side: Indexed, block: Indexed) -> None:
+    """The rows of the centre of mass in Λ⁻¹.
+
+    Args:
+        tree: Provides the rows.
+        corner: Their own block for all three directions, (3, 3).
+        side: For every other row, its entries for all three directions; those of the centre of mass are set here.
+        block: Λ⁻¹.
+    """
     for mass, _ in tree.frames("mass"):
         for row in mass.rows():
             side[row] = corner @ row.unit().linear

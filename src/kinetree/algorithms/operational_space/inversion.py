@@ -95,6 +95,22 @@ def sweep(tree: Tree, B: Indexed) -> None:
                 B[one, other] = B[one, other] - sum(x * y[other] for x, y in zip(entries, turned, strict=False))
 
 
+def write(tree: Tree, B: Indexed, inertia: Indexed) -> None:
+    """Λ from the upper triangle of B = −Λ, whose other triangle is filled.
+
+    Args:
+        tree: Provides the rows.
+        B: From `sweep`, (r, r).
+        inertia: Λ, both triangles, (r, r).
+    """
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
+            B[other, one] = B[one, other]
+    for one in tree.task_rows():
+        for other in tree.task_rows():
+            inertia[one, other] = -B[one, other]
+
+
 def solve(tree: Tree, B: Indexed, right: Indexed, x: Indexed) -> None:
     """x = Λ r from the upper triangle of B = −Λ, whose other triangle is filled.
 

@@ -121,15 +121,7 @@ def _load_sharing(parts: Parts, based: bool, between: bool, by_weights: bool) ->
             weight[one] = S[one, one]
         inversion.sweep(tree, S)
         inversion.distrust(tree, S, weight, spread)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                S[other, one] = S[one, other]
-        for one in tree.task_rows():
-            borne[one] = 0.0
-        for one in tree.task_rows():
-            x = own[one]
-            for other in tree.task_rows():
-                borne[other] = borne[other] - S[one, other] * x
+        inversion.solve(tree, S, own, borne)
         if based:
             _carry_base(tree, J, S, K, load, rest, borne, weak, of_rows, of_columns)
 

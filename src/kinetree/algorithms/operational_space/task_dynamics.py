@@ -75,12 +75,7 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         inversion.weigh(tree, B, reach, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                B[other, one] = B[one, other]
-        for one in tree.task_rows():
-            for other in tree.task_rows():
-                inertia[one, other] = -B[one, other]
+        inversion.write(tree, B, inertia)
 
         for row in tree.task_rows():
             A[tree.world, row] = Motion.zero()

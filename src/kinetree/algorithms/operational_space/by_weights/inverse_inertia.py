@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import articulated_inertia
-from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space import center_of_mass_rows, task_space
 from kinetree.algorithms.operational_space.by_weights import frames
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
@@ -109,13 +109,7 @@ def _fill(tree: Tree, tips: Indexed, block: Indexed) -> None:
     for frame, carrier in tree.frames():
         for row in tree.rows_of(frame):
             side[row] = np.array([getattr(carrier, f"A{i}").dot(tips[row]) for i in range(3)]) * share
-    for mass, _ in tree.frames("mass"):
-        for row in mass.rows():
-            side[row] = corner @ row.unit().linear
-    for mass, _ in tree.frames("mass"):
-        for row in mass.rows():
-            for other in tree.sorted_rows():
-                block[row, other] = side[other] @ row.unit().linear
+    center_of_mass_rows.write(tree, corner, side, block)
 
 
 def _dot(one: list[Any], other: list[Any]) -> Any:

@@ -35,12 +35,7 @@ def task_dynamics(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
         inversion.weigh(tree, B, reach, weight)
         inversion.sweep(tree, B)
         inversion.distrust(tree, B, weight, spread)
-        for one in tree.task_rows():
-            for other in tree.task_rows(one):
-                B[other, one] = B[one, other]
-        for one in tree.task_rows():
-            for other in tree.task_rows():
-                inertia[one, other] = -B[one, other]
+        inversion.write(tree, B, inertia)
 
         for row in tree.task_rows():
             for c in tree.columns():
