@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -50,6 +50,8 @@ class Mechanism:
         gravity: Gravitational acceleration in the world frame, (3,) [m/s²].
         reaching: The same robot with nodes for further frames, in the same coordinates, if it differs. `Site`s refer to
             its nodes.
+        scalar: The floating-point format in which functions compute, "float64" or "float32". Constants are float64 in
+            either case.
     """
 
     parents: tuple[int, ...]
@@ -58,10 +60,18 @@ class Mechanism:
     names: tuple[str, ...]
     gravity: Array
     reaching: Mechanism | None = field(default=None, repr=False)
+    scalar: str = "float64"
 
     def at(self, sites: Sequence[Site]) -> Mechanism:
         """The mechanism on which functions of some frames run."""
         return self.reaching if sites and self.reaching is not None else self
+
+    def computing_in(self, scalar: str) -> Mechanism:
+        """The same robot, with functions that compute in a floating-point format."""
+        if scalar == self.scalar:
+            return self
+        reaching = None if self.reaching is None else self.reaching.computing_in(scalar)
+        return replace(self, reaching=reaching, scalar=scalar)
 
     @cached_property
     def topology(self) -> Topology:

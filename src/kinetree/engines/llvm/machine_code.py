@@ -71,9 +71,9 @@ def _fenced(text: str) -> str:
     return "\n".join([text, *(f"declare {kind} {_fence(kind)}({kind})" for kind in sorted(types))])
 
 
-_NEGATION = re.compile(r"^ *(%[\w.]+) = fneg (double|<\d+ x double>) (%[\w.]+)$", re.MULTILINE)
+_NEGATION = re.compile(r"^ *(%[\w.]+) = fneg (double|float|<\d+ x (?:double|float)>) (%[\w.]+)$", re.MULTILINE)
 
 
 def _fence(kind: str) -> str:
-    lanes = kind[1:].partition(" ")[0] if kind != "double" else ""
-    return f"@llvm.arithmetic.fence.{f'v{lanes}' if lanes else ''}f64"
+    lanes = f"v{kind[1:].partition(' ')[0]}" if kind.startswith("<") else ""
+    return f"@llvm.arithmetic.fence.{lanes}{'f64' if 'double' in kind else 'f32'}"

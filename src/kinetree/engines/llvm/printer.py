@@ -1,16 +1,17 @@
 """Prints a lowered program as LLVM assembly, for one lane width.
 
-A lane is a sample: at width W, every scalar of the program is a `<W x double>`, and memory is interleaved, with element
-e of lane l at e·W + l. Constants are shared by all lanes. For a single sample (W = 1), loops with independent indices
-handle several indices at once: consecutive elements are loaded and stored as vectors, the last group under a mask.
+A lane is a sample: at width W, every scalar of the program is a `<W x double>`, or a `<W x float>` in single precision,
+and memory is interleaved, with element e of lane l at e·W + l. Constants are shared by all lanes. For a single sample
+(W = 1), loops with independent indices handle several indices at once: consecutive elements are loaded and stored as
+vectors, the last group under a mask.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from struct import pack
 from typing import Any
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
@@ -25,15 +26,16 @@ _PURE = ("constants", "gravity", "input")
 _SHARED = ("constants", "gravity")
 
 
-def emit(lowered: Lowered, width: int, columns: int) -> str:
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> str:
     """The assembly of a module with one function, `kernel`.
 
     Args:
         lowered: The program.
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
+        scalar: The format to compute in.
     """
-    return _Emitter(lowered, width, columns).text()
+    return _Emitter(lowered, width, columns, scalar).text()
 
 
 @dataclass
@@ -66,9 +68,9 @@ class _Scope:
 
 
 class _Emitter:
-    def __init__(self, lowered: Lowered, width: int, columns: int) -> None:
-        self.lowered, self.width, self.columns = lowered, width, columns
-        self.element = _vector(width)
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
+        self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
+        self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.declared: set[str] = set()
         self.sincos_widths: set[int] = set()
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
@@ -83,7 +85,7 @@ class _Emitter:
             self.spaces["input", i] = self.start("%in", f"input {i}", self.element)
         for i in range(len(lowered.layout.arrays)):
             self.spaces["array", i] = self.start("%ws", f"array {i}", self.element)
-        self.spaces["gravity", 0] = self.start("%params", "gravity", "double")
+        self.spaces["gravity", 0] = self.start("%params", "gravity", scalar.llvm)
 
     def start(self, memory: str, name: str, element: str) -> str:
         """An address whose offset is given in the head of the tables."""
@@ -95,7 +97,7 @@ class _Emitter:
 
     def text(self) -> str:
         self.block(self.lowered.program.top, _Scope(self.width))
-        functions = [sincos_text(width) for width in sorted(self.sincos_widths)]
+        functions = [sincos_text(width, self.scalar) for width in sorted(self.sincos_widths)]
         parts = [kernel_entry(self.lowered.outputs), self.f.text(), *functions, *sorted(self.declared)]
         return "\n".join([*parts, "!0 = !{}", ""])
 
@@ -119,9 +121,9 @@ class _Emitter:
                         self.block(item.cases[number], _Scope(scope.width, scope))
 
     def op(self, op: Op, scope: _Scope) -> str:
-        f, t = self.f, _vector(scope.width)
+        f, t = self.f, self.scalar.vector(scope.width)
         if op.code == "const":
-            return _constant(op.attr, scope.width)
+            return self.scalar.constant(op.attr, scope.width)
         if op.code == "load":
             return self.load(op.attr, scope)
         if op.code in ("int", "size", "cell", "iadd", "imul", "imax"):
@@ -133,7 +135,7 @@ class _Emitter:
             return f.let(f"fneg {t} {args[0]}")
         if op.code == "select":
             less = f.let(f"fcmp olt {t} {args[0]}, {args[1]}")
-            return f.let(f"select {_vector(scope.width, 'i1')} {less}, {t} {args[2]}, {t} {args[3]}")
+            return f.let(f"select {_boolean(scope.width)} {less}, {t} {args[2]}, {t} {args[3]}")
         if op.code in _CALLED:
             name = self.function(op.code, scope.width)
             return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
@@ -162,7 +164,7 @@ class _Emitter:
         return self.f.let(f"{_INTEGER[op.code]} {args[0]}, {args[1]}")
 
     def function(self, code: str, width: int) -> str:
-        t, name = _vector(width), f"@llvm.{code}.{_suffix(width)}"
+        t, name = self.scalar.vector(width), f"@llvm.{code}.{self.scalar.suffix(width)}"
         self.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name
 
@@ -176,7 +178,7 @@ class _Emitter:
     def use(self, op: Op, scope: _Scope) -> str:
         """The name of a scalar's value at the width of the scope."""
         if op.code == "const":
-            return _constant(op.attr, scope.width)
+            return self.scalar.constant(op.attr, scope.width)
         if id(op) not in scope.names:
             if scope.outer is None:
                 raise AssertionError(f"{op!r} is used where it is not defined")
@@ -187,10 +189,11 @@ class _Emitter:
             scope.names[id(op)] = name
         return scope.names[id(op)]
 
-    def splat(self, name: str, width: int, element: str = "double") -> str:
-        """A value broadcast to all lanes."""
+    def splat(self, name: str, width: int, element: str | None = None) -> str:
+        """A value broadcast to all lanes; a scalar, unless another type is given."""
         if width == 1:
             return name
+        element = element or self.scalar.llvm
         t = f"<{width} x {element}>"
         one = self.f.let(f"insertelement {t} poison, {element} {name}, i64 0")
         return self.f.let(f"shufflevector {t} {one}, {t} poison, <{width} x i32> zeroinitializer")
@@ -224,7 +227,7 @@ class _Emitter:
 
     def pointer(self, access: Access, scope: _Scope) -> str:
         """The address of a scalar's first lane."""
-        element = "double" if access.space[0] in _SHARED else self.element
+        element = self.scalar.llvm if access.space[0] in _SHARED else self.element
         start = self.spaces[access.space]
         if access.base is not None:
             key = "at", access.space, id(access.base)
@@ -239,42 +242,42 @@ class _Emitter:
         f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
         pure = ", !invariant.load !0" if access.space[0] in _PURE else ""
         if access.space[0] in _SHARED or (lanes and access.stride is None):
-            return self.splat(f.let(f"load double, ptr {pointer}, align 8{pure}"), scope.width)
+            return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), scope.width)
         if not lanes:
-            return f.let(f"load {self.element}, ptr {pointer}, align {8 * scope.width}{pure}")
-        t, mask = _vector(lanes.count), f"<{lanes.count} x i1>"
+            return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes * scope.width}{pure}")
+        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
-            return f.let(f"load {t}, ptr {pointer}, align 8{pure}")
+            return f.let(f"load {t}, ptr {pointer}, align {self.bytes}{pure}")
         if _straight(access):
-            name = self.intrinsic(f"{t} @llvm.masked.load.{_suffix(lanes.count)}.p0", f"ptr, i32, {mask}, {t}")
-            return f.let(f"call {name}(ptr {pointer}, i32 8, {mask} {lanes.mask}, {t} zeroinitializer)")
+            name = self.intrinsic(f"{t} @llvm.masked.load.{suffix}.p0", f"ptr, i32, {mask}, {t}")
+            return f.let(f"call {name}(ptr {pointer}, i32 {self.bytes}, {mask} {lanes.mask}, {t} zeroinitializer)")
         name = self.intrinsic(
-            f"{t} @llvm.masked.gather.{_suffix(lanes.count)}.v{lanes.count}p0",
+            f"{t} @llvm.masked.gather.{suffix}.v{lanes.count}p0",
             f"<{lanes.count} x ptr>, i32, {mask}, {t}",
         )
         pointers = self.spread(access, pointer, lanes, scope)
-        return f.let(f"call {name}({pointers}, i32 8, {mask} {lanes.every}, {t} zeroinitializer)")
+        return f.let(f"call {name}({pointers}, i32 {self.bytes}, {mask} {lanes.every}, {t} zeroinitializer)")
 
     def store(self, access: Any, value: str, scope: _Scope) -> None:
         """Store a value in all lanes."""
         f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
         if not lanes:
-            aligned = 8 if access.space[0] == "output" else 8 * self.width
+            aligned = self.bytes if access.space[0] == "output" else self.bytes * self.width
             f.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
             return
-        t, mask = _vector(lanes.count), f"<{lanes.count} x i1>"
+        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
-            f.do(f"store {t} {value}, ptr {pointer}, align 8")
+            f.do(f"store {t} {value}, ptr {pointer}, align {self.bytes}")
         elif _straight(access):
-            name = self.intrinsic(f"void @llvm.masked.store.{_suffix(lanes.count)}.p0", f"{t}, ptr, i32, {mask}")
-            f.do(f"call {name}({t} {value}, ptr {pointer}, i32 8, {mask} {lanes.mask})")
+            name = self.intrinsic(f"void @llvm.masked.store.{suffix}.p0", f"{t}, ptr, i32, {mask}")
+            f.do(f"call {name}({t} {value}, ptr {pointer}, i32 {self.bytes}, {mask} {lanes.mask})")
         else:
             name = self.intrinsic(
-                f"void @llvm.masked.scatter.{_suffix(lanes.count)}.v{lanes.count}p0",
+                f"void @llvm.masked.scatter.{suffix}.v{lanes.count}p0",
                 f"{t}, <{lanes.count} x ptr>, i32, {mask}",
             )
             pointers = self.spread(access, pointer, lanes, scope)
-            f.do(f"call {name}({t} {value}, {pointers}, i32 8, {mask} {lanes.every})")
+            f.do(f"call {name}({t} {value}, {pointers}, i32 {self.bytes}, {mask} {lanes.every})")
 
     def intrinsic(self, name: str, arguments: str) -> str:
         self.declared.add(f"declare {name}({arguments})")
@@ -286,7 +289,7 @@ class _Emitter:
         stride = self.integer(access.stride, scope) if access.stride is not None else "0"
         steps = self.steps(access.table, lanes) if access.table else _counting(lanes.count)
         offsets = f.let(f"mul {t} {self.splat(stride, lanes.count, 'i64')}, {steps}")
-        return f"<{lanes.count} x ptr> " + f.let(f"getelementptr double, ptr {pointer}, {t} {offsets}")
+        return f"<{lanes.count} x ptr> " + f.let(f"getelementptr {self.scalar.llvm}, ptr {pointer}, {t} {offsets}")
 
     def steps(self, table: str, lanes: _Lanes) -> str:
         """Distances of the lanes' places from that of the first lane, from a table."""
@@ -303,21 +306,11 @@ def _straight(access: Access) -> bool:
     return stride is not None and stride.code == "int" and stride.attr == 1 and not access.table
 
 
-def _vector(width: int, element: str = "double") -> str:
-    """The type of one scalar of a program."""
-    return element if width == 1 else f"<{width} x {element}>"
-
-
-def _suffix(width: int) -> str:
-    """The same type in names of intrinsics."""
-    return "f64" if width == 1 else f"v{width}f64"
+def _boolean(width: int) -> str:
+    """The type of a comparison."""
+    return "i1" if width == 1 else f"<{width} x i1>"
 
 
 def _counting(width: int) -> str:
     """0, 1, 2, … as a vector."""
     return "<" + ", ".join(f"i64 {i}" for i in range(width)) + ">"
-
-
-def _constant(value: float, width: int) -> str:
-    text = "0x" + pack(">d", value).hex().upper()
-    return text if width == 1 else "<" + ", ".join([f"double {text}"] * width) + ">"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from struct import pack
-
 from kinetree.engines.elementary import SineCosine
+from kinetree.engines.formats import FLOAT64, Format
 
 
-def sincos_text(lanes: int) -> str:
+def sincos_text(lanes: int, scalar: Format = FLOAT64) -> str:
     """The function `@sincos_<lanes>`, which returns the sine and cosine of its argument."""
-    do = _Assembly(lanes)
-    sine, cosine = SineCosine[str](do)("%angle")
+    do = _Assembly(lanes, scalar)
+    sine, cosine = SineCosine[str](do, scalar.precision)("%angle")
     t = do.scalar
     pair = do.let(f"insertvalue {{{t}, {t}}} poison, {t} {sine}, 0")
     pair = do.let(f"insertvalue {{{t}, {t}}} {pair}, {t} {cosine}, 1")
@@ -25,10 +24,10 @@ def sincos_text(lanes: int) -> str:
 class _Assembly:
     """Arithmetic that emits instructions."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes, self.lines = lanes, list[str]()
-        self.scalar, self.integer, self.boolean = (self._vector(t) for t in ("double", "i64", "i1"))
-        self.suffix = "f64" if lanes == 1 else f"v{lanes}f64"
+    def __init__(self, lanes: int, scalar: Format) -> None:
+        self.lanes, self.lines, self.format = lanes, list[str](), scalar
+        self.scalar, self.integer, self.boolean = (self._vector(t) for t in (scalar.llvm, scalar.integer, "i1"))
+        self.suffix = scalar.suffix(lanes)
 
     def _vector(self, element: str) -> str:
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
@@ -41,7 +40,7 @@ class _Assembly:
         return f"%t{len(self.lines) - 1}"
 
     def const(self, value: float) -> str:
-        return self._all("double", "0x" + pack(">d", value).hex().upper())
+        return self.format.constant(value, self.lanes)
 
     def add(self, x: str, y: str) -> str:
         return self.let(f"fadd {self.scalar} {x}, {y}")
@@ -69,14 +68,14 @@ class _Assembly:
         t, i = self.scalar, self.integer
 
         def whole(number: int) -> str:
-            return self._all("i64", str(number))
+            return self._all(self.format.integer, str(number))
 
         quadrant = self.let(f"bitcast {t} {shifted} to {i}")
         odd = self.let(f"icmp ne {i} {self.let(f'and {i} {quadrant}, {whole(1)}')}, {whole(0)}")
 
         def turn(value: str, other: str, quarter: str) -> str:
             chosen = self.let(f"select {self.boolean} {odd}, {t} {other}, {t} {value}")
-            sign = self.let(f"shl {i} {self.let(f'and {i} {quarter}, {whole(2)}')}, {whole(62)}")
+            sign = self.let(f"shl {i} {self.let(f'and {i} {quarter}, {whole(2)}')}, {whole(8 * self.format.bytes - 2)}")
             bits = self.let(f"bitcast {t} {chosen} to {i}")
             return self.let(f"bitcast {i} {self.let(f'xor {i} {bits}, {sign}')} to {t}")
 

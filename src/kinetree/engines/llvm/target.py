@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.processor_cache import last_level_cache
 from kinetree.engines.locks import Lock
 
 if TYPE_CHECKING:
     import llvmlite.binding
 
+#: Doubles in a vector register.
 WIDTHS = (1, 2, 4, 8)
 
 _LAST_CACHE = 16 << 20
@@ -28,7 +30,7 @@ class Target:
         triple: Architecture, vendor and system, e.g. "x86_64-unknown-linux-gnu".
         cpu: LLVM's name of the processor.
         features: LLVM's list of features; empty for those implied by the processor's name.
-        width: Doubles in a vector register; the largest lane width of batches.
+        width: Doubles in a vector register.
     """
 
     triple: str
@@ -51,8 +53,12 @@ class Target:
         target = llvm().Target.from_triple(self.triple)
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
 
+    def lanes(self, scalar: Format) -> int:
+        """Numbers in a vector register: the largest lane width of batches."""
+        return self.width * FLOAT64.bytes // scalar.bytes
+
     def with_width(self, width: int) -> Target:
-        """The same processor with another lane width, one of 1, 2, 4, 8."""
+        """The same processor with vector registers of another number of doubles, one of 1, 2, 4, 8."""
         if width not in WIDTHS:
             raise ValueError(f"lane width {width} is not one of {WIDTHS}")
         return replace(self, width=width)

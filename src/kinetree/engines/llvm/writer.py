@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from kinetree.engines.formats import FLOAT64, Format
+
 
 class FunctionWriter:
     """Writes one function.
@@ -179,37 +181,45 @@ def kernel_entry(outputs: int) -> str:
     return f.text()
 
 
-def transpose(f: FunctionWriter, rows: list[str]) -> list[str]:
-    """Transpose a square of doubles held as W row vectors of W doubles, W = 2, 4 or 8.
+def transpose(f: FunctionWriter, rows: list[str], scalar: Format = FLOAT64) -> list[str]:
+    """Transpose a square of numbers held as W row vectors of W numbers, W = 2, 4, 8 or 16.
 
-    Pairs of rows are interleaved, then 128-bit pieces are transposed; each step is one instruction on x86.
+    As many rows as there are numbers in 128 bits are interleaved within 128-bit pieces, then the pieces are
+    transposed; each step is one instruction on x86.
     """
     width = len(rows)
-    vector = f"<{width} x double>"
+    vector, piece = scalar.vector(width), min(width, 16 // scalar.bytes)
 
     def shuffle(a: str, b: str, picks: list[int]) -> str:
         mask = ", ".join(f"i32 {pick}" for pick in picks)
         return f.let(f"shufflevector {vector} {a}, {vector} {b}, <{width} x i32> <{mask}>")
 
-    evens, odds = [], []
-    for a, b in zip(rows[::2], rows[1::2], strict=True):
-        evens.append(shuffle(a, b, [p for c in range(0, width, 2) for p in (c, width + c)]))
-        odds.append(shuffle(a, b, [p for c in range(1, width, 2) for p in (c, width + c)]))
+    def interleaved(rows: list[str], rounds: int) -> list[str]:
+        # each round interleaves the rows of the first half with those of the second, within pieces
+        if rounds == 1:
+            return rows
+        mixed = []
+        for a, b in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
+            for start in (0, piece // 2):
+                columns = [p + start + d for p in range(0, width, piece) for d in range(piece // 2)]
+                mixed.append(shuffle(a, b, [pick for c in columns for pick in (c, width + c)]))
+        return interleaved(mixed, rounds // 2)
 
     def pieces(rows: list[str]) -> list[str]:
         # row i of the result holds piece i of every row
         if len(rows) == 1:
             return rows
-        half = [2 * p + d for p in range(0, width // 2, 2) for d in (0, 1)]
-        other = [pick + 2 for pick in half]
+        half = [p + d for p in range(0, width, 2 * piece) for d in range(piece)]
+        other = [pick + piece for pick in half]
         firsts, seconds = [], []
         for a, b in zip(rows[::2], rows[1::2], strict=True):
             firsts.append(shuffle(a, b, half + [width + pick for pick in half]))
             seconds.append(shuffle(a, b, other + [width + pick for pick in other]))
         return _interleave(pieces(firsts), pieces(seconds))
 
-    return _interleave(pieces(evens), pieces(odds))
+    groups = [interleaved(rows[start : start + piece], piece) for start in range(0, width, piece)]
+    return _interleave(*(pieces([group[j] for group in groups]) for j in range(piece)))
 
 
-def _interleave(evens: list[str], odds: list[str]) -> list[str]:
-    return [name for pair in zip(evens, odds, strict=True) for name in pair]
+def _interleave(*lists: list[str]) -> list[str]:
+    return [name for names in zip(*lists, strict=True) for name in names]

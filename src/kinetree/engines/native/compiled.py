@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import arguments
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import pool, threads
@@ -27,8 +28,6 @@ from kinetree.engines.native.operands import Array, Binding, Operand, plan
 from kinetree.errors import InputError
 
 Kernel = Callable[[int], Library]
-
-_FLOAT64 = np.dtype(np.float64)
 
 # the limit of some versions of NumPy
 _UFUNC_OPERANDS = 32
@@ -50,7 +49,8 @@ class Compiled(Gate):
         self._target = target.current()
         self._lock = Lock()
         self._shapes = tuple(operand.shape for operand in binding.inputs)
-        self._width = _batch_width(binding, self._target.width)
+        self._width = _batch_width(binding, self._target.lanes(binding.scalar))
+        self._dtype = binding.scalar.dtype
         self._runners: dict[int, Callable[..., Any]] = {}
         self._single: Callable[..., Any] | None = None
 
@@ -67,7 +67,7 @@ class Compiled(Gate):
         # single samples go straight to the ufunc
         if out is None and len(inputs) == len(self._shapes) and self._single is not None:
             for array, shape in zip(inputs, self._shapes, strict=False):
-                if type(array) is not np.ndarray or array.shape != shape or array.dtype is not _FLOAT64:
+                if type(array) is not np.ndarray or array.shape != shape or array.dtype is not self._dtype:
                     break
             else:
                 results = self._single(*inputs)
@@ -86,7 +86,10 @@ class Compiled(Gate):
     def machine_code(self) -> list[tuple[int, Library, Library]]:
         """Lane width, driver and kernel: for single samples, and for batches."""
         with target.use(self._target):
-            return [(width, load_driver(width), self._kernel(width)) for width in (1, self._width)]
+            return [(width, self._driver(width), self._kernel(width)) for width in (1, self._width)]
+
+    def _driver(self, width: int) -> Library:
+        return load_driver(width, self.binding.scalar)
 
     def _runner(self, width: int) -> Callable[..., Any]:
         """The function that runs the kernel of a lane width on checked arrays with at most one batch axis."""
@@ -96,7 +99,7 @@ class Compiled(Gate):
             pass
         with self._lock, target.use(self._target):
             if width not in self._runners:
-                driver, kernel = load_driver(width), self._kernel(width)
+                driver, kernel = self._driver(width), self._kernel(width)
                 operands = self.binding.operands
                 if len(operands) > _UFUNC_OPERANDS or any(operand.size == 0 for operand in operands):
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
@@ -132,7 +135,7 @@ class Compiled(Gate):
             others = [*flat, *targets[:k]]
             detached = flat_result is not result and not np.may_share_memory(result, flat_result)
             if detached or any(np.may_share_memory(result, a) for a in others):
-                targets[k] = np.empty(flat_result.shape)
+                targets[k] = np.empty(flat_result.shape, self._dtype)
         self._run_slices([*flat, *targets], samples)
         for result, computed in zip(results, targets, strict=True):
             if computed is not result and not np.may_share_memory(result, computed):
@@ -163,10 +166,10 @@ class Compiled(Gate):
         threads.run([task(start) for start in range(0, samples, length)])
 
     def _checked(self, operand: Operand, value: Any) -> Array:
-        """An input as a float64 array of the right core shape."""
+        """An input as an array of the kernel's type and the right core shape."""
         array = arguments.numbers(self.binding.name, operand.name, value)
         arguments.require_shape(f"{self.binding.name}: {operand.name}", array.shape, operand.shape)
-        return array.astype(np.float64, copy=False)
+        return array.astype(self._dtype, copy=False)
 
     def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
         """The common leading shape."""
@@ -178,8 +181,9 @@ class Compiled(Gate):
         outputs = self.binding.outputs
         shapes = [batch + operand.shape for operand in outputs]
         if out is None:
-            return tuple(pool.empty(shape) for shape in shapes)
-        return arguments.results(self.binding.name, out, [operand.name for operand in outputs], shapes)
+            return tuple(pool.empty(shape, self._dtype) for shape in shapes)
+        names = [operand.name for operand in outputs]
+        return arguments.results(self.binding.name, out, names, shapes, self._dtype)
 
 
 class standard_arithmetic:
@@ -211,25 +215,25 @@ def _switches() -> tuple[Callable[[], int], Callable[[int], None]]:
 _kept: list[Library] = []
 
 
-def load_driver(width: int) -> Library:
-    """The driver for a lane width on the current target, compiled once per process."""
+def load_driver(width: int, scalar: Format = FLOAT64) -> Library:
+    """The driver for a lane width and format on the current target, compiled once per process."""
     chosen = target.current()
     with _drivers_lock:
-        library = _drivers.get((width, chosen))
+        library = _drivers.get((width, scalar, chosen))
         if library is None:
             symbols = ("drive", "standard", "restore")
             library, _ = find_or_compile(
-                f"driver, lane width {width}",
-                ("driver", width),
+                f"driver{scalar.note}, lane width {width}",
+                ("driver", width, scalar.name),
                 chosen,
-                lambda: (driver_text(width, chosen), {}),
+                lambda: (driver_text(width, chosen, scalar), {}),
                 *symbols,
             )
-            _drivers[width, chosen] = library
+            _drivers[width, scalar, chosen] = library
     return library
 
 
-_drivers: dict[tuple[int, target.Target], Library] = {}
+_drivers: dict[tuple[int, Format, target.Target], Library] = {}
 _drivers_lock = Lock()
 
 
@@ -266,7 +270,7 @@ def _direct(binding: Binding, driver: Library, kernel: Library, width: int) -> C
     drive = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(driver.address("drive"))
 
     def run(*inputs: Array, out: tuple[Array, ...] | None = None) -> Any:
-        results = tuple(np.empty(operand.shape) for operand in binding.outputs) if out is None else out
+        results = tuple(np.empty(o.shape, binding.scalar.dtype) for o in binding.outputs) if out is None else out
         # copies make this independent of strides and overlaps
         arrays = [np.array(array, order="C") for array in (*inputs, *results)]
         leads = [array.ndim - len(operand.shape) for array, operand in zip(arrays, binding.operands, strict=True)]

@@ -15,7 +15,7 @@ are left, the last one fills the unused lanes, which compute the same bits and a
 Even if the thread flushes subnormal numbers to zero, rounds upwards or traps, kernels run under IEEE default arithmetic
 and leave settings and flags unchanged.
 
-User memory is assumed to be aligned to 8 bytes only. The plan is described in `operands.py`.
+User memory is assumed to be aligned to single numbers only. The plan is described in `operands.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.target import Target
 from kinetree.engines.llvm.writer import FunctionWriter, transpose
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
@@ -38,17 +39,19 @@ _MXCSR_DEFAULT = 0x1F80
 _MXCSR_FLAGS = 0x3F
 
 
-def driver_text(width: int, target: Target) -> str:
+def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
     """LLVM IR of `drive` for kernels of a lane width.
 
     Args:
-        width: Samples per call of the kernel, W = 1, 2, 4 or 8.
+        width: Samples per call of the kernel, W = 1, 2, 4, 8 or 16.
         target: The processor; its vector width is used for copies that do not involve lanes.
+        scalar: The format of all numbers.
     """
-    lanes = f"<{width} x double>"
-    block = max(2, target.width)
-    mirror = _mirror_lanes(width) if width > 1 else _mirror(block)
-    parts = [_take(width), _put(width), mirror, _drive(width), _standard(target), _restore(target), pool_text()]
+    lanes, suffix = scalar.vector(width), scalar.suffix(width)
+    block = max(2, target.lanes(scalar))
+    mirror = _mirror_lanes(width, scalar) if width > 1 else _mirror(block, scalar)
+    parts = [_take(width, scalar), _put(width, scalar), mirror, _drive(width, scalar)]
+    parts += [_standard(target), _restore(target), pool_text()]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",
@@ -59,8 +62,8 @@ def driver_text(width: int, target: Target) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
     if width > 1:
-        parts.append(f"declare {lanes} @llvm.masked.load.v{width}f64.p0(ptr, i32, <{width} x i1>, {lanes})")
-        parts.append(f"declare void @llvm.masked.store.v{width}f64.p0({lanes}, ptr, i32, <{width} x i1>)")
+        parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, <{width} x i1>, {lanes})")
+        parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, <{width} x i1>)")
     if target.is_x86:
         parts += ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
     elif target.is_arm:
@@ -72,8 +75,8 @@ def driver_text(width: int, target: Target) -> str:
 class _Core:
     """Dimensions and strides of one sample of an operand, padded on the left to three axes."""
 
-    def __init__(self, f: FunctionWriter, operand: str, steps: str) -> None:
-        self.f = f
+    def __init__(self, f: FunctionWriter, operand: str, steps: str, scalar: Format) -> None:
+        self.f, self.scalar = f, scalar
         self.size = f.word(operand, OperandWord.SIZE)
         self.dims = [f.word(operand, OperandWord.DIM + axis) for axis in range(3)]
         first, rank = f.word(operand, OperandWord.FIRST_STEP), f.word(operand, OperandWord.RANK)
@@ -88,7 +91,7 @@ class _Core:
     def contiguous(self) -> str:
         """Whether a sample is contiguous in C order, an i1."""
         f = self.f
-        inner, answer = "8", "true"
+        inner, answer = str(self.scalar.bytes), "true"
         for dim, stride in zip(reversed(self.dims), reversed(self.strides), strict=True):
             single = f.let(f"icmp eq i64 {dim}, 1")
             dense = f.let(f"icmp eq i64 {stride}, {inner}")
@@ -122,96 +125,100 @@ def _lane_pointers(f: FunctionWriter, width: int) -> list[str]:
     return pointers
 
 
-def _mask(f: FunctionWriter, width: int, count: str) -> str:
+def _mask(f: FunctionWriter, width: int, count: str, scalar: Format) -> str:
     """A mask of the first `count` elements of a vector."""
-    vector = f"<{width} x i64>"
-    splat = f.let(f"insertelement {vector} poison, i64 {count}, i64 0")
+    integer = scalar.integer
+    vector = f"<{width} x {integer}>"
+    if integer != "i64":
+        count = f.let(f"trunc i64 {count} to {integer}")
+    splat = f.let(f"insertelement {vector} poison, {integer} {count}, i64 0")
     splat = f.let(f"shufflevector {vector} {splat}, {vector} poison, <{width} x i32> zeroinitializer")
-    numbers = ", ".join(f"i64 {k}" for k in range(width))
+    numbers = ", ".join(f"{integer} {k}" for k in range(width))
     return f.let(f"icmp slt {vector} <{numbers}>, {splat}")
 
 
-def _take(width: int) -> str:
+def _take(width: int, scalar: Format) -> str:
+    number_type, size_of = scalar.llvm, scalar.bytes
     f = FunctionWriter(f"define internal void @take{_SIGNATURE}")
-    core = _Core(f, "%operand", "%steps")
+    core = _Core(f, "%operand", "%steps", scalar)
     pointers = _lane_pointers(f, width)
     if width == 1:
         with f.returning_when(core.contiguous()):
-            size = f.let(f"mul i64 {core.size}, 8")
-            f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr align 8 %area, ptr align 8 {pointers[0]}, i64 {size}, i1 0)")
+            size = f.let(f"mul i64 {core.size}, {size_of}")
+            places = f"ptr align {size_of} %area, ptr align {size_of} {pointers[0]}"
+            f.do(f"call void @llvm.memcpy.p0.p0.i64({places}, i64 {size}, i1 0)")
         with core.each() as (number, offset):
-            value = f.let(f"load double, ptr {f.at(pointers[0], offset)}, align 8")
-            f.do(f"store double {value}, ptr {f.at('%area', number, 'double')}, align 8")
+            value = f.let(f"load {number_type}, ptr {f.at(pointers[0], offset)}, align {size_of}")
+            f.do(f"store {number_type} {value}, ptr {f.at('%area', number, number_type)}, align {size_of}")
         return f.text()
 
-    lanes, align = f"<{width} x double>", 8 * width
+    lanes, align = scalar.vector(width), scalar.bytes * width
     with f.returning_when(core.contiguous()):
         whole = f.let(f"and i64 {core.size}, {-width}")
         with f.loop(0, whole, width) as element:
-            rows = [f.let(f"load {lanes}, ptr {f.at(p, element, 'double')}, align 8") for p in pointers]
-            for k, column in enumerate(transpose(f, rows)):
+            rows = [f.let(f"load {lanes}, ptr {f.at(p, element, number_type)}, align {size_of}") for p in pointers]
+            for k, column in enumerate(transpose(f, rows, scalar)):
                 slot = f.at("%area", f.let(f"add i64 {element}, {k}"), lanes)
                 f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
         rest = f.let(f"sub i64 {core.size}, {whole}")
         with f.when(f.let(f"icmp ne i64 {rest}, 0")):
             # rows beyond the operand are garbage, in memory that the next operand overwrites or in the padding
-            mask = _mask(f, width, rest)
-            load = f"call {lanes} @llvm.masked.load.v{width}f64.p0"
-            rows = [
-                f.let(f"{load}(ptr {f.at(p, whole, 'double')}, i32 8, <{width} x i1> {mask}, {lanes} zeroinitializer)")
-                for p in pointers
-            ]
-            for k, column in enumerate(transpose(f, rows)[:-1]):
+            mask = _mask(f, width, rest, scalar)
+            load = f"call {lanes} @llvm.masked.load.{scalar.suffix(width)}.p0"
+            options = f"i32 {size_of}, <{width} x i1> {mask}, {lanes} zeroinitializer"
+            rows = [f.let(f"{load}(ptr {f.at(p, whole, number_type)}, {options})") for p in pointers]
+            for k, column in enumerate(transpose(f, rows, scalar)[:-1]):
                 slot = f.at("%area", f.let(f"add i64 {whole}, {k}"), lanes)
                 f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
     with core.each() as (number, offset):
         vector = "poison"
         for lane, pointer in enumerate(pointers):
-            value = f.let(f"load double, ptr {f.at(pointer, offset)}, align 8")
-            vector = f.let(f"insertelement {lanes} {vector}, double {value}, i64 {lane}")
+            value = f.let(f"load {number_type}, ptr {f.at(pointer, offset)}, align {size_of}")
+            vector = f.let(f"insertelement {lanes} {vector}, {number_type} {value}, i64 {lane}")
         f.do(f"store {lanes} {vector}, ptr {f.at('%area', number, lanes)}, align {align}")
     return f.text()
 
 
-def _put(width: int) -> str:
+def _put(width: int, scalar: Format) -> str:
+    number_type, size_of = scalar.llvm, scalar.bytes
     f = FunctionWriter(f"define internal void @put{_SIGNATURE}")
-    core = _Core(f, "%operand", "%steps")
+    core = _Core(f, "%operand", "%steps", scalar)
     pointers = _lane_pointers(f, width)
     if width == 1:
         with core.each() as (number, offset):
-            value = f.let(f"load double, ptr {f.at('%area', number, 'double')}, align 8")
-            f.do(f"store double {value}, ptr {f.at(pointers[0], offset)}, align 8")
+            value = f.let(f"load {number_type}, ptr {f.at('%area', number, number_type)}, align {size_of}")
+            f.do(f"store {number_type} {value}, ptr {f.at(pointers[0], offset)}, align {size_of}")
         return f.text()
 
-    lanes, align = f"<{width} x double>", 8 * width
+    lanes, align = scalar.vector(width), scalar.bytes * width
     with f.returning_when(core.contiguous()):
         whole = f.let(f"and i64 {core.size}, {-width}")
 
         def rows(element: str) -> list[str]:
             slots = [f.at("%area", f.let(f"add i64 {element}, {k}"), lanes) for k in range(width)]
-            return transpose(f, [f.let(f"load {lanes}, ptr {slot}, align {align}") for slot in slots])
+            return transpose(f, [f.let(f"load {lanes}, ptr {slot}, align {align}") for slot in slots], scalar)
 
         with f.loop(0, whole, width) as element:
             for pointer, row in zip(pointers, rows(element), strict=True):
-                f.do(f"store {lanes} {row}, ptr {f.at(pointer, element, 'double')}, align 8")
+                f.do(f"store {lanes} {row}, ptr {f.at(pointer, element, number_type)}, align {size_of}")
         rest = f.let(f"sub i64 {core.size}, {whole}")
         with f.when(f.let(f"icmp ne i64 {rest}, 0")):
-            mask = _mask(f, width, rest)
+            mask = _mask(f, width, rest, scalar)
             for pointer, row in zip(pointers, rows(whole), strict=True):
-                target = f.at(pointer, whole, "double")
-                store = f"call void @llvm.masked.store.v{width}f64.p0"
-                f.do(f"{store}({lanes} {row}, ptr {target}, i32 8, <{width} x i1> {mask})")
+                target = f.at(pointer, whole, number_type)
+                store = f"call void @llvm.masked.store.{scalar.suffix(width)}.p0"
+                f.do(f"{store}({lanes} {row}, ptr {target}, i32 {size_of}, <{width} x i1> {mask})")
     with core.each() as (number, offset):
         vector = f.let(f"load {lanes}, ptr {f.at('%area', number, lanes)}, align {align}")
         for lane, pointer in enumerate(pointers):
             value = f.let(f"extractelement {lanes} {vector}, i64 {lane}")
-            f.do(f"store double {value}, ptr {f.at(pointer, offset)}, align 8")
+            f.do(f"store {number_type} {value}, ptr {f.at(pointer, offset)}, align {size_of}")
     return f.text()
 
 
-def _mirror_lanes(width: int) -> str:
+def _mirror_lanes(width: int, scalar: Format) -> str:
     """Mirror a square of n x n lane vectors."""
-    lanes, align = f"<{width} x double>", 8 * width
+    lanes, align = scalar.vector(width), scalar.bytes * width
     f = FunctionWriter("define internal void @mirror(ptr %area, i64 %n)")
     with f.loop(0, "%n") as i:
         start = f.let(f"add i64 {i}, 1")
@@ -223,17 +230,17 @@ def _mirror_lanes(width: int) -> str:
     return f.text()
 
 
-def _mirror(block: int) -> str:
-    """Mirror a square of n x n doubles in blocks; the last block of a row overlaps the one before it."""
+def _mirror(block: int, scalar: Format) -> str:
+    """Mirror a square of n x n numbers in blocks; the last block of a row overlaps the one before it."""
     f = FunctionWriter("define internal void @mirror(ptr %area, i64 %n)")
-    vector = f"<{block} x double>"
+    vector, number, align = scalar.vector(block), scalar.llvm, f"align {scalar.bytes}"
     small = f.let(f"icmp slt i64 %n, {block}")
     with f.returning_when(small), f.loop(0, "%n") as i:
         row = f.let(f"mul i64 {i}, %n")
         with f.loop(f.let(f"add i64 {i}, 1"), "%n") as j:
-            upper = f.at("%area", f.let(f"add i64 {row}, {j}"), "double")
-            lower = f.at("%area", f.let(f"add i64 {f.let(f'mul i64 {j}, %n')}, {i}"), "double")
-            f.do(f"store double {f.let(f'load double, ptr {upper}, align 8')}, ptr {lower}, align 8")
+            upper = f.at("%area", f.let(f"add i64 {row}, {j}"), number)
+            lower = f.at("%area", f.let(f"add i64 {f.let(f'mul i64 {j}, %n')}, {i}"), number)
+            f.do(f"store {number} {f.let(f'load {number}, ptr {upper}, {align}')}, ptr {lower}, {align}")
 
     last = f.let(f"sub i64 %n, {block}")
     stop = f.let(f"add i64 %n, {block - 1}")
@@ -245,27 +252,27 @@ def _mirror(block: int) -> str:
 
     def slots(row: str, column: str) -> list[str]:
         rows = [f.let(f"mul i64 {f.let(f'add i64 {row}, {k}')}, %n") for k in range(block)]
-        return [f.at("%area", f.let(f"add i64 {r}, {column}"), "double") for r in rows]
+        return [f.at("%area", f.let(f"add i64 {r}, {column}"), number) for r in rows]
 
     def load(places: list[str]) -> list[str]:
-        return [f.let(f"load {vector}, ptr {place}, align 8") for place in places]
+        return [f.let(f"load {vector}, ptr {place}, {align}") for place in places]
 
     # blocks on the diagonal first, because overlapping blocks read them
     with f.loop(0, stop, block) as start:
         i = clamp(start)
         places = slots(i, i)
         rows = load(places)
-        for k, (place, row, column) in enumerate(zip(places, rows, transpose(f, rows), strict=True)):
+        for k, (place, row, column) in enumerate(zip(places, rows, transpose(f, rows, scalar), strict=True)):
             picks = ", ".join(f"i32 {c if c < k else block + c}" for c in range(block))
             mixed = f.let(f"shufflevector {vector} {column}, {vector} {row}, <{block} x i32> <{picks}>")
-            f.do(f"store {vector} {mixed}, ptr {place}, align 8")
+            f.do(f"store {vector} {mixed}, ptr {place}, {align}")
     with f.loop(0, stop, block) as start:
         i = clamp(start)
         with f.loop(f.let(f"add i64 {start}, {block}"), stop, block) as other:
             j = clamp(other)
-            columns = transpose(f, load(slots(i, j)))
+            columns = transpose(f, load(slots(i, j)), scalar)
             for place, column in zip(slots(j, i), columns, strict=True):
-                f.do(f"store {vector} {column}, ptr {place}, align 8")
+                f.do(f"store {vector} {column}, ptr {place}, {align}")
     return f.text()
 
 
@@ -303,7 +310,7 @@ def _restore(target: Target) -> str:
     return f.text()
 
 
-def _drive(width: int) -> str:
+def _drive(width: int, scalar: Format) -> str:
     f = FunctionWriter("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
     inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
     outs = f.let(f"alloca ptr, i64 {outputs}, align 8")
@@ -342,8 +349,8 @@ def _drive(width: int) -> str:
         return f.let(f"icmp ne i64 {f.let(f'and i64 {f.word(descriptor, OperandWord.FLAGS)}, {flag.value}')}, 0")
 
     def zero(descriptor: str, area: str) -> None:
-        size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {8 * width}")
-        f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {area}, i8 0, i64 {size}, i1 0)")
+        size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {scalar.bytes * width}")
+        f.do(f"call void @llvm.memset.p0.i64(ptr align {scalar.bytes} {area}, i8 0, i64 {size}, i1 0)")
 
     if width > 1:
         with f.loop(0, outputs) as o:
@@ -365,7 +372,7 @@ def _drive(width: int) -> str:
             if width == 1:
                 # a contiguous result is computed in place
                 user = f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
-                area = f.let(f"select i1 {_Core(f, sink, '%steps').contiguous()}, ptr {user}, ptr {area}")
+                area = f.let(f"select i1 {_Core(f, sink, '%steps', scalar).contiguous()}, ptr {user}, ptr {area}")
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
             with f.when(has(sink, Flag.ZEROED)):
                 zero(sink, area)
@@ -381,7 +388,7 @@ def _drive(width: int) -> str:
                 n = f.word(sink, OperandWord.DIM + 2)
                 square = f.let(f"mul i64 {f.let(f'mul i64 {n}, {n}')}, {width}")
                 with f.loop(0, f.word(sink, OperandWord.DIM)) as matrix:
-                    start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), "double")
+                    start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), scalar.llvm)
                     f.do(f"call void @mirror(ptr {start}, i64 {n})")
             user = f.address("%args", k)
             arguments = f"ptr {user}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}, ptr %steps"

@@ -2,10 +2,11 @@
 
 For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
 instances, once open, are called without executing any Python code. Machine code matches the arguments with the
-parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, float64 and of the shape of one sample, or of
-a batch too small for threads. If so, it allocates the results, unless `out` is given, and runs the kernel; in every
-other case (large batches, broadcasting, other types) it calls the method `general` with the same arguments. A closed
-gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes its class.
+parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
+sample, or of a batch too small for threads. If so, it allocates the results, unless `out` is given, and runs the
+kernel; in every other case (large batches, broadcasting, other types) it calls the method `general` with the same
+arguments. A closed gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes
+its class.
 
 Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
 differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
+from kinetree.engines.formats import FLOAT64
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import gate_code as code
@@ -139,7 +141,7 @@ def _allocator_fits() -> bool:
     )
     dims = (ctypes.c_ssize_t * 2)(2, 3)
     new = prototype(c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW])
-    array = new(id(np.ndarray), 2, ctypes.addressof(dims), code.NPY_DOUBLE, None, None, 0, 0, None)
+    array = new(id(np.ndarray), 2, ctypes.addressof(dims), FLOAT64.number, None, None, 0, 0, None)
     return bool(type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is np.dtype(np.float64))
 
 
@@ -263,26 +265,29 @@ class _Description:
 
     def __init__(self, binding: Binding) -> None:
         operands = binding.operands
-        strides = [np.empty(operand.shape).strides for operand in operands]
+        scalar = binding.scalar
+        strides = [np.empty(operand.shape, scalar.dtype).strides for operand in operands]
         self.steps = np.array([0] * len(operands) + [s for core in strides for s in core], dtype=np.intp)
         self.binding = binding
         self.owned: list[Any] = []
         words = self.words = np.zeros(Word.OPERANDS + code.OPERAND_WORDS * len(operands), dtype=np.int64)
         words[Word.INPUTS], words[Word.OUTPUTS] = len(binding.inputs), len(binding.outputs)
         words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
-        words[Word.ARRAY_TYPE], words[Word.FLOAT64] = id(np.ndarray), id(np.dtype(np.float64))
+        words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
+        words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
         words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
         words[Word.FOOTPRINT] = max(1, binding.footprint)
         words[Word.BUNDLE], words[Word.FLOAT_TYPE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(float), id(tuple)
         # larger batches are worth threads, or have results that come from the pool
         largest = max(operand.size for operand in binding.outputs)
-        most = min(threads.NUMBERS_PER_THREAD // max(1, binding.footprint), pool.SMALLEST_RESULT // (8 * largest))
+        unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
+        most = min(threads.NUMBERS_PER_THREAD // max(1, binding.footprint), unpooled)
         words[Word.MOST_SAMPLES] = max(1, most - 1)
         for k, operand in enumerate(operands):
             entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)
             entry[1 : 1 + len(operand.shape)] = operand.shape
-            entry[code.OPERAND_WORDS - 1] = operand.size
+            entry[code.OPERAND_WORDS - 1] = scalar.bytes * operand.size
 
     def add(self, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
         """Add the kernel of a lane width."""

@@ -20,7 +20,6 @@ VECTORCALL, METHOD, FRONT, GATE_SIZE = 16, 24, 32, 40
 
 PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 _WRITEABLE = 0x0400
-NPY_DOUBLE = 12
 MAX_OPERANDS = 16
 MAX_PARAMETERS = 24
 
@@ -54,7 +53,7 @@ class Word(IntEnum):
     STEPS = 4
     STEP_COUNT = 5
     ARRAY_TYPE = 6
-    FLOAT64 = 7
+    DTYPE = 7
     NEW_ARRAY = 8
     FOOTPRINT = 9
     BUNDLE = 10
@@ -63,10 +62,12 @@ class Word(IntEnum):
     MOST_SAMPLES = 13
     BATCH_PLAN = 14
     BATCH_DRIVE = 15
-    OPERANDS = 16
+    TYPE_NUMBER = 16
+    ITEM_BYTES = 17
+    OPERANDS = 18
 
 
-OPERAND_WORDS = 5  # rank, up to three dimensions, numbers
+OPERAND_WORDS = 5  # rank, up to three dimensions, bytes
 
 
 def gate_text() -> str:
@@ -82,6 +83,7 @@ class _Gate:
         self.lengths = f.let(f"alloca [{MAX_OPERANDS} x i64], align 8")
         self.steps = f.let(f"alloca [{4 * MAX_OPERANDS} x i64], align 8")
         self.shape = f.let("alloca [4 x i64], align 8")
+        self.floats = f.let(f"alloca [{MAX_OPERANDS} x float], align 4")
         self.samples, self.hit = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
         self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
 
@@ -94,7 +96,7 @@ class _Gate:
         f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
         self.words = words
         self.inputs, self.outputs = f.word(words, Word.INPUTS), f.word(words, Word.OUTPUTS)
-        self.kind, self.float64 = f.address(words, Word.ARRAY_TYPE), f.address(words, Word.FLOAT64)
+        self.kind, self.dtype = f.address(words, Word.ARRAY_TYPE), f.address(words, Word.DTYPE)
         self.operands = f.at(words, Word.OPERANDS, "i64")
         self.several = f.let(f"icmp ne i64 {self.outputs}, 1")
         self.take_inputs()
@@ -182,7 +184,7 @@ class _Gate:
         """
         f = self.f
         f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, TYPE))}, {self.kind}"), "general")
-        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.float64}"), "general")
+        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"), "general")
         found = f.let(f"load i32, ptr {f.at(array, FLAGS)}, align 4")
         f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {found}, {flags}')}, {flags}"), "general")
         ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')} to i64")
@@ -198,7 +200,7 @@ class _Gate:
 
     def bytes_of(self, operand: str) -> str:
         """Size of one sample of an operand in bytes."""
-        return self.f.let(f"mul i64 {self.f.word(operand, OPERAND_WORDS - 1)}, 8")
+        return self.f.word(operand, OPERAND_WORDS - 1)
 
     def take_inputs(self) -> None:
         """Every input must be a plain array of one sample, or of as many as the others, or a float for a scalar."""
@@ -217,8 +219,13 @@ class _Gate:
             number = f.let(f"and i1 {scalar}, {is_float}")
             with f.when(number):
                 put(f.at(array, FLOAT_VALUE), place, "ptr")
-                put("8", length)
+                put(f.word(self.words, Word.ITEM_BYTES), length)
                 put("0", step)
+                with f.when(f.let(f"icmp eq i64 {f.word(self.words, Word.ITEM_BYTES)}, 4")):
+                    double = f.let(f"load double, ptr {f.at(array, FLOAT_VALUE)}, align 8")
+                    rounded = f.at(self.floats, k, "float")
+                    f.do(f"store float {f.let(f'fptrunc double {double} to float')}, ptr {rounded}, align 4")
+                    put(rounded, place, "ptr")
             with f.when(f.let(f"xor i1 {number}, true")):
                 extra, dims = self.require_array(array, operand, PLAIN)
                 put(f.address(f.at(array, DATA)), place, "ptr")
@@ -310,7 +317,8 @@ class _Gate:
                     put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
                 rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
                 dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
-                rest = f"i32 {NPY_DOUBLE}, ptr null, ptr null, i32 0, i32 0, ptr null"
+                number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
+                rest = f"i32 {number}, ptr null, ptr null, i32 0, i32 0, ptr null"
                 made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
                 f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
                 put(f.address(f.at(made, DATA)), f.at(self.arguments, k, "ptr"), "ptr")

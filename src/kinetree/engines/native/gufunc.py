@@ -17,7 +17,6 @@ from kinetree.engines.native.libraries import Library
 from kinetree.engines.native.operands import Binding, plan
 
 _FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # position in NumPy's ufunc table, part of its binary interface
-_NPY_DOUBLE = 12
 _NUMPY_ABI = 2  # positions in the tables are fixed for this version
 _NO_IDENTITY = -1
 
@@ -34,16 +33,17 @@ def make_gufunc(binding: Binding, driver: Library, kernel: Library, width: int) 
     sides = (binding.inputs, binding.outputs)
     signature = "->".join(",".join("(" + ",".join(map(str, o.shape)) + ")" for o in side) for side in sides)
     words = plan(binding, kernel.address("kernel"), width)
-    ufunc = _make(driver.address("drive"), words.ctypes.data, len(sides[0]), len(sides[1]), binding.name, signature)
+    types = bytes([binding.scalar.number] * len(binding.operands))
+    ufunc = _make(driver.address("drive"), words.ctypes.data, types, len(sides[0]), binding.name, signature)
     vars(ufunc)["kinetree_owned"] = (binding, driver, kernel, words)
     return ufunc
 
 
-def _make(function: int, data: int, inputs: int, outputs: int, name: str, signature: str) -> np.ufunc:
+def _make(function: int, data: int, kinds: bytes, inputs: int, name: str, signature: str) -> np.ufunc:
     """Call NumPy's constructor. The ufunc owns the buffers created here; the caller attaches everything else."""
     functions = (ctypes.c_void_p * 1)(function)
     datas = (ctypes.c_void_p * 1)(data)
-    types = ctypes.create_string_buffer(bytes([_NPY_DOUBLE] * (inputs + outputs)))
+    types, outputs = ctypes.create_string_buffer(kinds), len(kinds) - inputs
     label, text, shape = (ctypes.create_string_buffer(s.encode()) for s in (name, "", signature))
     ufunc = cast(
         np.ufunc,

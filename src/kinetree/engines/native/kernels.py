@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
+from kinetree.engines.formats import FLOAT64, Format, format_of
 from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.printer import emit
@@ -29,10 +30,10 @@ _FOREIGN = count()
 
 
 class Kernels:
-    """The kernels of one algorithm for one set of variants; all robots with these variants share them."""
+    """The kernels of one algorithm for one set of variants and one format; all robots with these share them."""
 
-    def __init__(self, algorithm: Algorithm, variants: Variants) -> None:
-        self.algorithm, self.variants = algorithm, variants
+    def __init__(self, algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> None:
+        self.algorithm, self.variants, self.scalar = algorithm, variants, scalar
         self._lock = Lock()
         self._libraries: dict[tuple[int, target.Target], Library] = {}
         self._metadata: dict[str, Any] | None = None
@@ -40,14 +41,14 @@ class Kernels:
     def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, and the metadata that binding it needs."""
         program = lowered(self.algorithm, self.variants)
-        return emit(program, width, chosen.width), program.metadata
+        return emit(program, width, chosen.lanes(self.scalar), self.scalar), program.metadata
 
     def library(self, width: int) -> Library:
         """Machine code for a lane width on the current target, loaded or compiled on first use."""
         chosen = target.current()
         with self._lock:
             if (width, chosen) not in self._libraries:
-                label = f"{self.algorithm.name}, lane width {width}"
+                label = f"{self.algorithm.name}{self.scalar.note}, lane width {width}"
                 library, self._metadata = find_or_compile(
                     label, self._name(width), chosen, lambda: self.text(width, chosen), "kernel", level=_LEVEL
                 )
@@ -65,7 +66,7 @@ class Kernels:
     def _stored(self) -> dict[str, Any] | None:
         """The metadata cached with the code of a width."""
         chosen = target.current()
-        for width in (1, chosen.width):
+        for width in (1, chosen.lanes(self.scalar)):
             name = self._name(width)
             found = None if name is None else cache.load(cache.key(*name, chosen))
             if found is not None:
@@ -77,7 +78,8 @@ class Kernels:
         if not is_own(self.algorithm, self.variants):
             return None
         one = self.algorithm
-        return "kernel", one.run.__module__, one.name, one.inputs, one.outputs, self.variants.key, width
+        own = one.run.__module__, one.name, one.inputs, one.outputs
+        return "kernel", *own, self.variants.key, self.scalar.name, width
 
     @cached_property
     def code(self) -> str:
@@ -86,10 +88,10 @@ class Kernels:
         return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
 
 
-def kernels(algorithm: Algorithm, variants: Variants) -> Kernels:
-    """The kernels of an algorithm for a set of variants, created once per process."""
+def kernels(algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> Kernels:
+    """The kernels of an algorithm for a set of variants and a format, created once per process."""
     with _making:
-        return _made(algorithm, variants)
+        return _made(algorithm, variants, scalar)
 
 
 _making = Lock()
@@ -119,7 +121,8 @@ def bind(
     algorithm.require(mechanism, name)
     mechanism = mechanism.at(sites)
     variants = variants_of(algorithm, mechanism, sites)
-    made = kernels(algorithm, variants)
+    scalar = format_of(mechanism)
+    made = kernels(algorithm, variants, scalar)
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
     sizes = algorithm.sizes(mechanism, sites)
@@ -132,6 +135,7 @@ def bind(
     inputs = tuple(operand(a) for a in algorithm.inputs if sites or "frames" not in a.dimensions)
     reread = made.metadata["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
-    return Compiled(
-        Binding(name, inputs, outputs, tables.constants, packed, workspace, bundle, made.code), made.library
-    )
+    binding = Binding(
+        name, inputs, outputs, tables.constants, packed, workspace, bundle, made.code, scalar=scalar
+    )  # fmt: skip
+    return Compiled(binding, made.library)

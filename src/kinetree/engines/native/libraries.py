@@ -23,7 +23,7 @@ _log = logging.getLogger("kinetree")
 # Functions that compiled code may call: the C library's memory functions, those that LLVM substitutes for intrinsics on
 # processors without the instruction, and those of Python's C API that `gate` and `driver` need.
 _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
-_LIBM = ("fma", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
+_LIBM = ("fma", "fmaf", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
 # Code for macOS clears memory with `bzero`. Code for Windows touches large stack frames page by page with `__chkstk`,
 # and refers to `_fltused` if it uses floating-point numbers. Untested there.
 _SYSTEM = {"darwin": ("bzero", "sched_yield"), "win32": ("__chkstk",)}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.native import pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -63,12 +64,13 @@ class Binding:
         name: The function's name, for messages.
         inputs: At least one.
         outputs: At least one.
-        parameters: The mechanism's numbers, float64.
+        parameters: The mechanism's numbers, in the kernel's format.
         tables: The mechanism's index tables, int64.
         workspace: Length of the scratch memory for one sample.
         bundle: Type of several results: `tuple`, or a named tuple.
         code: Identifies the kernel, in other processes too.
         keep: What the constants point to, kept alive with them.
+        scalar: The format of all operands and constants.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Binding:
     bundle: type[tuple[Any, ...]] = tuple
     code: str = ""
     keep: Any = ()
+    scalar: Format = FLOAT64
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""
@@ -90,7 +93,7 @@ class Binding:
     def __post_init__(self) -> None:
         if not self.inputs or not self.outputs:
             raise ValueError(f"{self.name}: a kernel has inputs and outputs")
-        for field, dtype in (("parameters", np.float64), ("tables", np.int64)):
+        for field, dtype in (("parameters", self.scalar.dtype), ("tables", np.int64)):
             constant = np.array(getattr(self, field), dtype=dtype)  # a copy that no one else can modify
             constant.flags.writeable = False
             object.__setattr__(self, field, constant)
@@ -103,12 +106,13 @@ class Binding:
     @property
     def has_big_results(self) -> bool:
         """Whether results of a single sample come from the pool."""
-        return any(8 * operand.size >= pool.SMALLEST_RESULT for operand in self.outputs)
+        return any(self.scalar.bytes * operand.size >= pool.SMALLEST_RESULT for operand in self.outputs)
 
     @cached_property
     def footprint(self) -> int:
-        """Numbers touched by one sample: scratch memory, inputs and outputs."""
-        return self.workspace + sum(operand.size for operand in self.operands)
+        """Memory touched by one sample, in 64-bit words: scratch memory, inputs and outputs."""
+        numbers = self.workspace + sum(operand.size for operand in self.operands)
+        return -(-numbers * self.scalar.bytes // FLOAT64.bytes)
 
 
 class PlanWord(IntEnum):
@@ -154,7 +158,7 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
     Returns:
         int64 array of a header (`PlanWord`) and one description for each operand (`OperandWord`).
     """
-    lane_bytes = 8 * width
+    lane_bytes = binding.scalar.bytes * width
     words = np.zeros(HEADER_WORDS + OPERAND_WORDS * len(binding.operands), dtype=np.int64)
     offset = 0
     first_step = len(binding.operands)

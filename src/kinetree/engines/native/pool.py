@@ -25,6 +25,7 @@ SMALLEST_RESULT = 1 << 18
 #: Addresses of kept scratch blocks, 0 for an empty slot.
 slots = np.zeros(SLOTS, dtype=np.int64)
 _kept = threading.local()
+_FLOAT64 = np.dtype(np.float64)
 
 
 def _idle() -> int:
@@ -40,20 +41,26 @@ _COUNTABLE = sys.implementation.name == "cpython" and not sysconfig.get_config_v
 _IDLE = _idle() if _COUNTABLE else 0
 
 
-def empty(shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[Any]]:
-    """An uninitialised float64 array for results, possibly in reused memory."""
-    size = 8 * math.prod(shape)
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = _FLOAT64) -> np.ndarray[Any, np.dtype[Any]]:
+    """An uninitialised array for results, possibly in reused memory."""
+    size = dtype.itemsize * math.prod(shape)
     if not SMALLEST_RESULT <= size <= LARGEST or not _COUNTABLE:
-        return np.empty(shape)
+        return np.empty(shape, dtype)
     buffers: list[np.ndarray[Any, np.dtype[Any]]] = _kept.__dict__.setdefault("buffers", [])
     for buffer in buffers:
         if size <= buffer.nbytes <= 2 * size and sys.getrefcount(buffer) == _IDLE:
-            return buffer[: size // 8].reshape(shape)
-    fresh = np.empty(size // 8)
+            return _part(buffer, size, dtype).reshape(shape)
+    fresh = np.empty(-(-size // 8))
     if len(buffers) == SLOTS:
         del buffers[0]
     buffers.append(fresh)
-    return fresh.reshape(shape)
+    return _part(fresh, size, dtype).reshape(shape)
+
+
+def _part(buffer: np.ndarray[Any, np.dtype[Any]], size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The first bytes of a buffer, as numbers."""
+    numbers = buffer if dtype is _FLOAT64 else buffer.view(dtype)
+    return numbers[: size // dtype.itemsize]
 
 
 def pool_text() -> str:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library, find_or_compile
@@ -37,8 +38,8 @@ _LINE = 8
 _SCRATCH, _INPUTS, _OUTPUTS = 0, 1, 2
 # position of the first instruction; constants are filled in before it
 _FIRST = 2
-#: Lane widths are powers of two up to this exponent.
-_WIDEST = 4
+#: Lane widths are powers of two; this is the number of them, from 1 to 16.
+_WIDTHS = 5
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Sequence:
         inputs: Its inputs.
         outputs: Its outputs.
         bundle: Type of several results.
+        scalar: The format of all numbers, which must be that of all functions called.
     """
 
     def __init__(
@@ -102,10 +104,11 @@ class Sequence:
         inputs: Several[Operand],
         outputs: Several[Operand],
         bundle: type[tuple[Any, ...]] = tuple,
+        scalar: Format = FLOAT64,
     ) -> None:
         if len(outputs) > MOST_OUTPUTS:
             raise ValueError(f"{name}: a sequence has at most {MOST_OUTPUTS} outputs")
-        self._name, self._operands, self._bundle = name, (tuple(inputs), tuple(outputs)), bundle
+        self._name, self._operands, self._bundle, self._scalar = name, (tuple(inputs), tuple(outputs)), bundle, scalar
         starts = np.cumsum([0, *(operand.size for operand in inputs)]).tolist()
         #: The places of the inputs.
         self.inputs = [Place(_INPUTS, start, o.size) for start, o in zip(starts, inputs, strict=False)]
@@ -145,7 +148,7 @@ class Sequence:
         return place
 
     def _fill(self, values: Any, place: Place) -> None:
-        numbers = np.array(values, dtype=np.float64).reshape(-1)
+        numbers = np.array(values, dtype=self._scalar.dtype).reshape(-1)
         if len(numbers) != place.size:
             raise ValueError(f"{self._name}: {len(numbers)} numbers are copied to {place.size} elements")
         self._kept.append(numbers)
@@ -204,7 +207,7 @@ class Sequence:
         callees = list(self._callees.values())
         binding = Binding(
             self._name, inputs, outputs, np.zeros(0), np.array(self._words, dtype=np.int64),
-            self._used + self._shared, self._bundle, keep=(self._kept, callees),
+            self._used + self._shared, self._bundle, keep=(self._kept, callees), scalar=self._scalar,
         )  # fmt: skip
 
         def kernel(width: int) -> Library:
@@ -212,7 +215,7 @@ class Sequence:
                 library = function.library(width)
                 binding.keep[0].append(library)
                 slots[_slot(width)] = library.address("kernel")
-            return _load(width, target.current())
+            return _load(width, target.current(), self._scalar)
 
         return Compiled(binding, kernel)
 
@@ -221,8 +224,10 @@ class Sequence:
 
     def _call(self, function: Compiled, inputs: Place, outputs: Several[Place]) -> None:
         binding = function.binding
+        if binding.scalar is not self._scalar:
+            raise ValueError(f"{self._name}: {binding.name} computes in {binding.scalar.name}, not {self._scalar.name}")
         # addresses of the function's kernel, one for each lane width, known once it is compiled
-        _, slots = self._callees.setdefault(id(function), (function, np.zeros(_WIDEST, dtype=np.int64)))
+        _, slots = self._callees.setdefault(id(function), (function, np.zeros(_WIDTHS, dtype=np.int64)))
         self._shared = max(self._shared, binding.workspace)
         places = [word for place in outputs for word in place.words]
         constants = binding.parameters.ctypes.data, binding.tables.ctypes.data
@@ -268,8 +273,7 @@ def _slot(width: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _load(width: int, chosen: target.Target) -> Library:
-    library, _ = find_or_compile(
-        f"sequence, lane width {width}", ("sequence", width), chosen, lambda: (sequence_text(width), {}), "kernel"
-    )
+def _load(width: int, chosen: target.Target, scalar: Format) -> Library:
+    label, key = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
+    library, _ = find_or_compile(label, key, chosen, lambda: (sequence_text(width, scalar), {}), "kernel")
     return library

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.writer import FunctionWriter
 
 #: Greatest number of loops inside each other.
@@ -32,7 +33,7 @@ class Code(IntEnum):
     # offset of its inputs, number of outputs, their places
     CALL = 1
     COPY = 2  # number of elements, to, from
-    FILL = 3  # number of elements, address of doubles, to
+    FILL = 3  # number of elements, address of numbers, to
     ZERO = 4  # number of elements, to
     MIRROR = 5  # number of rows, square
     LOOP = 6  # level
@@ -40,26 +41,26 @@ class Code(IntEnum):
     JUMP = 8  # nothing: the next instruction is elsewhere
 
 
-def sequence_text(width: int) -> str:
-    """LLVM IR of the kernel for a lane width."""
+def sequence_text(width: int, scalar: Format = FLOAT64) -> str:
+    """LLVM IR of the kernel for a lane width and format."""
     declared = [
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
-    return "\n".join([_place(width), _kernel(width), *declared])
+    return "\n".join([_place(width, scalar), _kernel(width, scalar), *declared])
 
 
-def _place(width: int) -> str:
+def _place(width: int, scalar: Format) -> str:
     f = FunctionWriter("define internal ptr @place(ptr %bases, ptr %indices, ptr %words)")
     base, element = f.address("%bases", f.word("%words", 0)), f.word("%words", 1)
     for level in range(LEVELS):
         step = f.let(f"mul i64 {f.word('%words', 2 + level)}, {f.word('%indices', level)}")
         element = f.let(f"add i64 {element}, {step}")
-    return f.text(f"ptr {f.at(base, f.let(f'mul i64 {element}, {8 * width}'))}")
+    return f.text(f"ptr {f.at(base, f.let(f'mul i64 {element}, {scalar.bytes * width}'))}")
 
 
-def _kernel(width: int) -> str:
-    lanes = f"<{width} x double>"
+def _kernel(width: int, scalar: Format) -> str:
+    lanes, one, align = f"<{width} x {scalar.llvm}>", scalar.llvm, f"align {scalar.bytes}"
     f = FunctionWriter("define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs)")
     bases = f.let(f"alloca ptr, i64 {2 + MOST_OUTPUTS}, align 8")
     outs = f.let(f"alloca ptr, i64 {MOST_OUTPUTS}, align 8")
@@ -73,7 +74,7 @@ def _kernel(width: int) -> str:
         return f.let(f"call ptr @place(ptr {bases}, ptr {indices}, ptr {f.at(words, at, 'i64')})")
 
     def in_bytes(elements: str) -> str:
-        return f.let(f"mul i64 {elements}, {8 * width}")
+        return f.let(f"mul i64 {elements}, {scalar.bytes * width}")
 
     put("ptr", "%ws", bases)
     put("ptr", "%in", bases, 1)
@@ -100,20 +101,20 @@ def _kernel(width: int) -> str:
                     f.do(f"call void {kernel}({pointers})")
                 elif code == Code.COPY:
                     size, to, source = in_bytes(f.word(words, 2)), place(words, 3), place(words, 3 + PLACE_WORDS)
-                    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr align 8 {to}, ptr align 8 {source}, i64 {size}, i1 0)")
+                    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {align} {to}, ptr {align} {source}, i64 {size}, i1 0)")
                 elif code == Code.FILL:
                     numbers, to = f.address(words, 3), place(words, 4)
                     with f.loop(0, f.word(words, 2)) as element:
-                        number = f.let(f"load double, ptr {f.at(numbers, element, 'double')}, align 8")
-                        vector = f.let(f"insertelement {lanes} poison, double {number}, i64 0")
+                        number = f.let(f"load {one}, ptr {f.at(numbers, element, one)}, {align}")
+                        vector = f.let(f"insertelement {lanes} poison, {one} {number}, i64 0")
                         mask = f"<{width} x i32> zeroinitializer"
                         vector = f.let(f"shufflevector {lanes} {vector}, {lanes} poison, {mask}")
-                        f.do(f"store {lanes} {vector}, ptr {f.at(to, element, lanes)}, align 8")
+                        f.do(f"store {lanes} {vector}, ptr {f.at(to, element, lanes)}, {align}")
                 elif code == Code.ZERO:
                     size, to = in_bytes(f.word(words, 2)), place(words, 3)
-                    f.do(f"call void @llvm.memset.p0.i64(ptr align 8 {to}, i8 0, i64 {size}, i1 0)")
+                    f.do(f"call void @llvm.memset.p0.i64(ptr {align} {to}, i8 0, i64 {size}, i1 0)")
                 elif code == Code.MIRROR:
-                    _mirror(f, lanes, f.word(words, 2), place(words, 3))
+                    _mirror(f, lanes, align, f.word(words, 2), place(words, 3))
                 elif code == Code.LOOP:
                     put("i64", 0, indices, f.word(words, 2))
                 elif code == Code.END:
@@ -126,9 +127,9 @@ def _kernel(width: int) -> str:
     return f.text()
 
 
-def _mirror(f: FunctionWriter, lanes: str, n: str, square: str) -> None:
+def _mirror(f: FunctionWriter, lanes: str, align: str, n: str, square: str) -> None:
     """Copy the upper triangle to the lower one."""
     with f.loop(0, n) as i, f.loop(f.let(f"add i64 {i}, 1"), n) as j:
         upper = f.at(square, f.let(f"add i64 {f.let(f'mul i64 {i}, {n}')}, {j}"), lanes)
         lower = f.at(square, f.let(f"add i64 {f.let(f'mul i64 {j}, {n}')}, {i}"), lanes)
-        f.do(f"store {lanes} {f.let(f'load {lanes}, ptr {upper}, align 8')}, ptr {lower}, align 8")
+        f.do(f"store {lanes} {f.let(f'load {lanes}, ptr {upper}, {align}')}, ptr {lower}, {align}")

@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.engines.locks import Lock
 from kinetree.errors import InputError
 
-#: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many numbers.
+#: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many 64-bit words.
 NUMBERS_PER_THREAD = 1 << 20
 
 #: The number of threads, for compiled code that starts tasks itself; set by `get_threads`.

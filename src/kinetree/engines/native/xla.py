@@ -2,7 +2,7 @@
 
 A handler `ptr handler(ptr frame)` finds the addresses and shapes of its buffers in XLA's call frame and calls the
 driver on them, without copies. Buffers are dense, in C order, and have the same leading axes, as JAX's `ffi_call`
-arranges. Samples in float32 buffers are converted on the way in and out; kernels compute in float64.
+arranges. Samples in buffers of another type than the kernel's are converted on the way in and out.
 
 Large batches are shared with XLA's threads (`xla_threads`).
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kinetree.engines.formats import FORMATS, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.writer import FunctionWriter
@@ -32,7 +33,7 @@ _ERROR_MESSAGE, _ERROR_CODE, _ERROR_SIZE = 16, 24, 32
 
 _KIND_METADATA = 1
 _RESOURCE_EXHAUSTED = 8
-_MESSAGE = "Kinetree: no memory for the samples in double precision"
+_MESSAGE = "Kinetree: no memory for the samples in the robot's precision"
 
 
 class Handler:
@@ -82,13 +83,14 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
         f.do(f"store i64 {f.let(f'mul i64 {f.word(samples)}, {f.word(dimensions, axis)}')}, ptr {samples}, align 8")
     count = f.word(samples)
 
-    if scalar == "float64":
+    own, given = binding.scalar, FORMATS[scalar]
+    if given is own:
         wide = data
     else:
         numbers = [f.let(f"mul i64 {count}, {operand.size}") for operand in operands]
-        memory, wide = _memory(f, numbers)
+        memory, wide = _memory(f, numbers, own)
         for k in range(len(binding.inputs)):
-            _convert(f, data[k], "float", wide[k], "double", numbers[k])
+            _convert(f, data[k], given, wide[k], own, numbers[k])
     for k, address in enumerate(wide):
         f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
 
@@ -99,9 +101,9 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
         words, drive = (f.let(f"inttoptr i64 {address} to ptr") for address in chosen)
         f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
 
-    if scalar == "float32":
+    if given is not own:
         for k in range(len(binding.inputs), len(operands)):
-            _convert(f, wide[k], "double", data[k], "float", numbers[k])
+            _convert(f, wide[k], own, data[k], given, numbers[k])
         f.do(f"call void @free(ptr {memory})")
 
     f.do("ret ptr null")
@@ -109,8 +111,8 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
     error = _error(f)
 
     # Strides as NumPy would pass them: from sample to sample for each operand, then within a sample.
-    steps = [8 * operand.size for operand in operands]
-    steps += [stride for operand in operands for stride in np.empty(operand.shape).strides]
+    steps = [own.bytes * operand.size for operand in operands]
+    steps += [stride for operand in operands for stride in np.empty(operand.shape, own.dtype).strides]
     constants = f"@steps = internal constant [{len(steps)} x i64] [{', '.join(f'i64 {step}' for step in steps)}]\n"
     declarations = "declare ptr @malloc(i64)\ndeclare void @free(ptr)\n"
     message = f'@message = internal constant [{len(_MESSAGE) + 1} x i8] c"{_MESSAGE}\\00"\n'
@@ -129,13 +131,13 @@ def _answer_metadata(f: FunctionWriter) -> None:
             f.do(f"store i32 0, ptr {f.at(metadata, _METADATA_TRAITS)}, align 8")
 
 
-def _memory(f: FunctionWriter, numbers: list[str]) -> tuple[str, list[str]]:
-    """Allocate float64 samples for all operands; jumps to `exhausted` if out of memory."""
+def _memory(f: FunctionWriter, numbers: list[str], scalar: Format) -> tuple[str, list[str]]:
+    """Allocate samples for all operands; jumps to `exhausted` if out of memory."""
     total = "0"
     offsets = []
     for number in numbers:
         offsets.append(total)
-        total = f.let(f"add i64 {total}, {f.let(f'mul i64 {number}, 8')}")
+        total = f.let(f"add i64 {total}, {f.let(f'mul i64 {number}, {scalar.bytes}')}")
     memory = f.let(f"call ptr @malloc(i64 {f.let(f'add i64 {total}, 8')})")
     f.leave_when(f.let(f"icmp eq ptr {memory}, null"), "exhausted")
     return memory, [f.at(memory, offset) for offset in offsets]
@@ -152,9 +154,9 @@ def _error(f: FunctionWriter) -> str:
     return f.let(f"call ptr {create}(ptr {error})")
 
 
-def _convert(f: FunctionWriter, source: str, kind: str, place: str, wanted: str, count: str) -> None:
-    operation = "fpext" if wanted == "double" else "fptrunc"
+def _convert(f: FunctionWriter, source: str, given: Format, place: str, wanted: Format, count: str) -> None:
+    operation = "fpext" if wanted.bytes > given.bytes else "fptrunc"
     with f.loop(0, count) as k:
-        value = f.let(f"load {kind}, ptr {f.at(source, k, kind)}, align 4")
-        converted = f.let(f"{operation} {kind} {value} to {wanted}")
-        f.do(f"store {wanted} {converted}, ptr {f.at(place, k, wanted)}, align 4")
+        value = f.let(f"load {given.llvm}, ptr {f.at(source, k, given.llvm)}, align 4")
+        converted = f.let(f"{operation} {given.llvm} {value} to {wanted.llvm}")
+        f.do(f"store {wanted.llvm} {converted}, ptr {f.at(place, k, wanted.llvm)}, align 4")

@@ -134,7 +134,7 @@ def task_text(binding: Binding, plan: int, driver: int) -> str:
             rest = f.let(f"sub i64 {count}, {start}")
             f.do(f"store i64 {f.let(f'call i64 @llvm.umin.i64(i64 {length}, i64 {rest})')}, ptr {samples}, align 8")
             for k, operand in enumerate(operands):
-                offset = f.let(f"mul i64 {start}, {8 * operand.size}")
+                offset = f.let(f"mul i64 {start}, {binding.scalar.bytes * operand.size}")
                 address = f.at(f.address("%memory", _OPERANDS + k), offset)
                 f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
             f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
