@@ -12,7 +12,7 @@ BLAS   := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install browser run test lint types pytest format bench bench-jax numbers docs test-aarch64 release-check clean
+.PHONY: help install programs run test lint types pytest format bench bench-jax numbers docs test-aarch64 release-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -27,11 +27,13 @@ $(VENV)/stamp-%: pyproject.toml | $(BIN)/python
 
 install: $(VENV)/stamp-test $(VENV)/stamp-bridges ## set up everything for development
 
-# Tests of the viewer drive a browser. Without one they are skipped, on a build machine they fail.
-browser: ## install Chromium, where root may and apt-get can
-	@command -v chromium >/dev/null || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "install Chromium: it needs root and apt-get here"; exit 1; }; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+# Tests of the viewer drive a browser, those of exported C two compilers. Where one is missing they are skipped; on a build
+# machine they fail.
+programs: ## install Chromium, GCC and Clang, where root may and apt-get can
+	@missing=""; for name in chromium gcc clang; do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
+	[ -z "$$missing" ] || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "install$$missing: needs root and apt-get here"; exit 1; }; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing libc6-dev >/dev/null; \
 	}
 
 run: $(VENV)/stamp-cli ## run the demo and the box experiment on the built-in humanoid

@@ -29,7 +29,7 @@ def compiler(name: str) -> str:
     """The path of a compiler."""
     found = shutil.which(name)
     if found is None and _on_build_machine():
-        pytest.fail(f"{name} is not installed", pytrace=False)
+        pytest.fail(f"{name} is not installed: make programs", pytrace=False)
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found

@@ -46,7 +46,7 @@ def chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
-    reason = "Chromium is not installed: make browser, or apt-get install chromium"
+    reason = "Chromium is not installed: make programs, or apt-get install chromium"
     if os.environ.get("CI", "").lower() in ("1", "true"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
