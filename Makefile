@@ -56,9 +56,10 @@ format: $(VENV)/stamp-test ## format, and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance.md
+bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance*.md
 	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
+	$(BLAS) $(BIN)/python -m benchmarks.functions $(BENCH)
 
 bench-jax: $(VENV)/stamp-bench $(VENV)/stamp-bridges ## half an hour: against adam, frax and MJX, each in an environment of its own; PEERS="--only call"
 	$(BLAS) $(BIN)/python -m benchmarks.jax_peers $(PEERS)

@@ -124,8 +124,8 @@ class Symbol:
         return Symbol(-self.x)
 
 
-def from_casadi(model: kt.Model, function: str, inputs: list[Any]) -> tuple[float, int]:
-    """What C from CasADi takes."""
+def from_casadi(model: kt.Model, function: str, inputs: list[Any], *rest: Any) -> tuple[float, int]:
+    """What C from CasADi takes; `rest` are arguments that are no numbers."""
     import casadi
 
     kt.register_scalar(
@@ -139,10 +139,10 @@ def from_casadi(model: kt.Model, function: str, inputs: list[Any]) -> tuple[floa
         array = np.empty(symbol.shape[0], dtype=object)
         array[:] = [Symbol(symbol[i]) for i in range(symbol.shape[0])]
         given.append(array)
-    result = getattr(model, function).engine("reference")(*given)
+    result = getattr(model, function).engine("reference")(*given, *rest)
     entries = [entry.x if isinstance(entry, Symbol) else entry for entry in np.asarray(result).reshape(-1)]
     made = casadi.Function("f", symbols, [casadi.densify(casadi.vertcat(*entries))])
-    expected = np.asarray(getattr(model, function)(*inputs)).reshape(-1)
+    expected = np.asarray(getattr(model, function)(*inputs, *rest)).reshape(-1)
     np.testing.assert_allclose(np.asarray(made(*inputs)).reshape(-1), expected, rtol=1e-6, atol=1e-8)
     with tempfile.TemporaryDirectory() as directory:
         made.generate("generated.c", {"with_header": False})

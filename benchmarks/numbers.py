@@ -15,6 +15,7 @@ import kinetree as kt
 
 ROOT = Path(__file__).resolve().parents[1]
 PERFORMANCE = ROOT / "docs" / "performance.md"
+FUNCTIONS_PAGE = ROOT / "docs" / "performance_functions.md"
 METHODS_PAGE = ROOT / "docs" / "operational_space_methods.md"
 TASKS_PAGE = ROOT / "docs" / "operational_space.md"
 LINEARIZED_PAGE = ROOT / "docs" / "linearized.md"

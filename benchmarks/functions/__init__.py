@@ -1,0 +1,1 @@
+"""Every public function beside every peer that has it: `python -m benchmarks.functions`."""
