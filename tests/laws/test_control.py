@@ -473,6 +473,28 @@ def test_a_warm_start_changes_no_bit() -> None:
         arm(q, v, state=control.ControllerState({}, np.zeros(3)))
 
 
+def test_objects_held_together_are_carried_by_the_hands_of_each_other() -> None:
+    """A box in both hands with another one fastened on top: grasps carry both, motors the rest."""
+    robot, q = model("humanoid24"), standing()
+    center = robot.pose(q, HANDS)[:, :3, 3].mean(axis=0)
+    robot = robot.attach("world", kt.zoo.box((0.3, 0.36, 0.3), 4.0))
+    robot = robot.attach("world", kt.zoo.box((0.2, 0.2, 0.2), 2.0), prefix="top_")
+    top = center + np.array([0.0, 0.0, 0.25])
+    q = np.concatenate([q, center, [1, 0, 0, 0], top, [1, 0, 0, 0]])
+    held = [*HELD, kt.Weld("top_box", "box")]
+    command = control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
+        q, np.zeros(robot.nv)
+    )
+    J = robot.constraints(held, at=q).jacobian(q)
+    forces = np.concatenate(
+        [command.constraint_forces[name] for name in ("left_hand", "right_hand", "left_foot", "top_box")]
+    )
+    full = robot.inverse_dynamics(q, np.zeros(robot.nv), command.acceleration)
+    np.testing.assert_array_equal(command.tau[24:], 0.0)
+    assert_close(command.tau + J.T @ forces, full, tolerance(robot, q, J))
+    assert command.constraint_forces["top_box"][5] == pytest.approx(2.0 * 9.81, rel=1e-3)
+
+
 def test_one_compiled_function_is_the_law_step_by_step() -> None:
     """Limits, constraints and loads in one call: the same as law, active set and sharing one after another."""
     controller = with_box(bounds=control.Bounds(position=15.0))
@@ -482,7 +504,8 @@ def test_one_compiled_function_is_the_law_step_by_step() -> None:
     v[:, robot.joint("waist_pitch").v_start] = 0.0, np.nan, 3.0, 2.0, 1.0, -1.0
     wanted = controller._targets.read(None, None, 0.0)
     assert controller._compiled is not None
-    whole, sure = controller._compiled.together(q, v, wanted, None)
+    inputs = wanted.target[controller._fixed_sites :], wanted.feed[controller._held :]
+    whole, sure = controller._compiled.together(q, v, *inputs, None)
     assert sure.all()
     sure[1] = False  # NaN
     steps = controller._pipeline(q, v, controller._pull, wanted, None, fixed=False)

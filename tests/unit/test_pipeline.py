@@ -13,7 +13,13 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
-from kinetree.algorithms.operational_space import control_step, differential_step, load_sharing, task_residual
+from kinetree.algorithms.operational_space import (
+    control_step,
+    differential_step,
+    grasp_sharing,
+    support_sharing,
+    task_residual,
+)
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
@@ -66,14 +72,14 @@ MADE = {
     "control_step": lambda parts: control_step.control_step("efpa", parts),
     "task_residual": task_residual.task_residual,
     "differential_step": differential_step.differential_step,
-    "load_sharing": lambda parts: load_sharing.load_sharing(parts, True, False),
-    "load_sharing_between": lambda parts: load_sharing.load_sharing(parts, False, True),
+    "grasp_sharing": grasp_sharing.grasp_sharing,
+    "support_sharing": lambda parts: support_sharing.support_sharing(parts, True),
 }
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
 def test_controllers_keep_the_rules_and_every_stage_the_form(name: str) -> None:
-    tasks = TASKS[:-1] if name.startswith("load_sharing") else TASKS  # nothing holds the centre of mass
+    tasks = TASKS[:-1] if name.endswith("_sharing") else TASKS  # nothing holds the centre of mass
     sites = tuple(site for task in tasks for site in sites_of(task, ROBOT.site))
     _check(MADE[name](Parts.of(sites)), sites)
 

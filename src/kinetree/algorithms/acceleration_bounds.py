@@ -72,12 +72,15 @@ def acceleration_bounds(
     bounds=("v", 2),
     along=("v",),
     active=("v",),
+    following=("v",),
     excess=(),
-    outputs=("excess",),
+    outputs=("following", "excess"),
     sparse=("excess",),
     any_node=True,
 )
-def bounds_check(tree: Tree, a: Indexed, bounds: Indexed, along: Indexed, active: Indexed, excess: Indexed) -> None:
+def bounds_check(
+    tree: Tree, a: Indexed, bounds: Indexed, along: Indexed, active: Indexed, following: Indexed, excess: Indexed
+) -> None:
     """Count the free joints that violate a bound, and the held ones that need not be held.
 
     Args:
@@ -86,10 +89,13 @@ def bounds_check(tree: Tree, a: Indexed, bounds: Indexed, along: Indexed, active
         bounds: From `acceleration_bounds`, (nv, 2).
         along: Forces along the rows of held joints, which act against the joint's direction, (nv,).
         active: 1 for joints held at their upper bound, −1 at their lower, else 0, (nv,).
+        following: The same after holding the former and releasing the latter, (nv,).
         excess: The number.
     """
     for c in tree.columns():
         least, most = bounds[c]
-        beyond = less(most + SLACK, a[c], 1.0, less(a[c], least - SLACK, 1.0, 0.0))
+        beyond = less(most + SLACK, a[c], 1.0, less(a[c], least - SLACK, -1.0, 0.0))
         held = active[c] * active[c]
-        excess[...] = excess[...] + where(held, less(active[c] * along[c], -PULL, 1.0, 0.0), beyond)
+        pulls = less(active[c] * along[c], -PULL, 1.0, 0.0)
+        excess[...] = excess[...] + where(held, pulls, beyond * beyond)
+        following[c] = where(held, where(pulls, 0.0, active[c]), beyond)

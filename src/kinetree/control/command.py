@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,8 @@ class Solved(NamedTuple):
     force: Array
     constraint_force: Array
     active: Array | None
-    margin: Array
-    fault: Array
+    margin: Any
+    fault: Any
 
     def mixed(self, other: Solved, share: Array) -> Solved:
         """Linear interpolation towards another result."""

@@ -118,7 +118,7 @@ class Limits:
         """
         active = np.zeros((count, len(self.columns)), np.int8) if given is None else np.array(given, dtype=np.int8)
         rounds = np.where(active.any(axis=1), -1, 0)  # in round −1, the given rows are tried
-        waiting = _alike(active, np.arange(count))
+        waiting = alike(active, np.arange(count))
         while waiting:
             misfits = []
             for pattern, samples in waiting:
@@ -130,7 +130,7 @@ class Limits:
                 active[samples], changed = next_rows(active[samples], trial.of(wrong), rounds[samples, None])
                 misfits.append(samples[changed])
                 rounds[samples] += 1
-            waiting = _alike(active, np.sort(np.concatenate(misfits))) if misfits else []
+            waiting = alike(active, np.sort(np.concatenate(misfits))) if misfits else []
         return active
 
     def settle_one(self, attempt: Callable[[Array], Trial], given: Array | None) -> Array:
@@ -177,13 +177,16 @@ def next_rows(active: Array, trial: Trial, round_: Any) -> tuple[Array, Array]:
     return following, changed
 
 
-def _alike(active: Array, samples: Array) -> list[tuple[Array, Array]]:
+def alike(active: Array, samples: Array) -> list[tuple[Array, Array]]:
     """Active rows, each with the samples that share them."""
-    if not active[samples].any():
+    rows = active[samples]
+    if not rows.any():
         return [(np.zeros(active.shape[1], np.int8), samples)]
+    if (rows == rows[0]).all():
+        return [(rows[0].copy(), samples)]
     groups: dict[bytes, list[int]] = {}
-    for sample in samples.tolist():
-        groups.setdefault(active[sample].tobytes(), []).append(sample)
+    for sample, row in zip(samples.tolist(), rows, strict=True):
+        groups.setdefault(row.tobytes(), []).append(sample)
     return [(active[group[0]].copy(), np.array(group)) for group in groups.values()]
 
 

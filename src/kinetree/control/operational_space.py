@@ -37,7 +37,7 @@ from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.law import Law
+from kinetree.operational_space.law import FAULT, Law
 from kinetree.operational_space.products import times
 from kinetree.operational_space.singular import means, weights
 from kinetree.operational_space.tasks import Task
@@ -118,6 +118,7 @@ class OperationalSpace(Remade):
         self._tasks = robot.tasks([*held, *(goal.task for goal in self.goals)], reference="local_world_aligned")
         self._fixed_sites = self.constraints.law.sites() if self.constraints else 0
         self._targets = Targets(robot, self.constraints, self.goals, self._start)
+        self._forced = any(isinstance(goal, Force) for goal in self.goals)
         # bodies without a motor have no posture
         self._posture = self._start if posture is None else posture.q
         gains: Any = (0.0, 10.0) if posture is None else (posture.kp, posture.kd)
@@ -168,10 +169,11 @@ class OperationalSpace(Remade):
         """The law with limits and the sharing of loads as one function, on the native engine."""
         if self._engine != "native" or not self._sharing.in_kernel:
             return None
-        inputs = self._posture, self._pull, self._targets.gains
+        fixed = np.zeros((0, 4, 4)) if self.constraints is None else self.constraints.targets
+        inputs = self._posture, self._pull, self._targets.gains, fixed
         return CompiledLaw(
             self.robot, self._limits, lambda columns: self._limited.law(columns) if columns else self._law,
-            self._sharing, inputs, self._held, self._fixed_sites, self._unheld.active,
+            self._sharing, inputs, self._held, self._unheld.active,
         )  # fmt: skip
 
     @cached_property
@@ -309,9 +311,9 @@ class OperationalSpace(Remade):
             if sure:
                 return tau
         if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
-            one = self._targets.one_of_arrays(poses)
-            if one is not None:
-                return self._command(q, v, one, None).tau
+            alone = self._torques_alone(q, v, poses)
+            if alone is not None:
+                return alone
         wanted = self._targets.arrays(poses, feed)
         q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
         batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))
@@ -323,12 +325,19 @@ class OperationalSpace(Remade):
         out[...] = tau
         return out
 
+    def _torques_alone(self, q: Array, v: Array, poses: Any) -> Array | None:
+        """The same for one sample, by the short way. None where there is none."""
+        compiled = self._compiled
+        if compiled is None or self._forced or self.bounds.torque or not self._targets.takes(poses):
+            return None
+        done = compiled.alone(q, v, poses, self._targets.feed[self._held :], None)
+        return done.tau if done is not None and done.fault <= FAULT else None
+
     @cached_property
     def _simple(self) -> bool:
         """Whether the law alone gives the torques, from the poses of all its frames."""
-        forced = any(isinstance(goal, Force) for goal in self.goals)
         alone = self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque
-        return alone and not forced and self._targets.complete
+        return alone and not self._forced and self._targets.complete
 
     def _command(
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
@@ -356,7 +365,7 @@ class OperationalSpace(Remade):
             self.constraints.split(done.constraint_force) if self.constraints else {},
             limited,
             scale,
-            done.margin,
+            np.asarray(done.margin),
             state,
         )
 
@@ -378,9 +387,10 @@ class OperationalSpace(Remade):
         compiled = self._compiled
         if compiled is None or wanted.push is not None:
             return self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        inputs = q, v, wanted.target[..., self._fixed_sites :, :, :], wanted.feed[..., self._held :, :]
         if q.ndim == 1:
-            return compiled.alone(q, v, wanted, active) or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
-        done, sure = compiled.together(q, v, wanted, active)
+            return compiled.alone(*inputs, active) or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        done, sure = compiled.together(*inputs, active)
         if sure.all():
             return done
         batch, rest = sure.shape, ~sure

@@ -13,16 +13,16 @@ theirs minimises the motor torques relative to their limits:
     λ = λ_p + P y        λ_p = B (BᵀB)⁻¹ τ_u      P = 1 − B (BᵀB)⁻¹Bᵀ      B = J_s,u             (2)
     min ‖W (τ_a − J_s,aᵀ λ)‖ over y               W = 1/effort                                   (3)
 
-If objects and the base are single free bodies, one kernel does all of this
-(`kinetree.algorithms.operational_space.load_sharing`). Samples in which supports or grasps lack a direction, and other
-mechanisms, take the pseudo-inverses below.
+If objects and the base are single free bodies, and no grasp holds two objects together, two kernels do all of this:
+`grasp_sharing`, then `support_sharing`, both in `kinetree.algorithms.operational_space`. Samples in which supports or
+grasps lack a direction, and other mechanisms, take the pseudo-inverses below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import composed, solved, spectrum
 from kinetree.operational_space.task_function import TaskFunction
-from kinetree.operational_space.tasks import RelativeTask, chosen_rows
+from kinetree.operational_space.tasks import chosen_rows
 from kinetree.spatial.value import Array
 
 #: Lever arm that relates moments to forces [m].
@@ -44,6 +44,20 @@ _ARM = 0.1
 _IDLE = 1e-9
 #: What the kernel's measures of missing directions may be.
 _SPREAD, _WEAK = 1e14, 1e9
+
+
+class Part(NamedTuple):
+    """Some of the constraints, and the kernel that shares the load among them.
+
+    Attributes:
+        rows: Their rows, (p,).
+        kernel: Takes q, joint forces and the constants; returns the joint forces left, λ, and measures of what lacks.
+        constants: Inputs of the kernel that do not change.
+    """
+
+    rows: Array
+    kernel: TaskFunction
+    constants: tuple[Array, ...]
 
 
 class Sharing:
@@ -67,10 +81,12 @@ class Sharing:
         self._motors = np.flatnonzero(driven)
         self._grasps: list[int] = []
         self._supports: list[int] = []
+        self._tied = False  # whether a constraint holds two objects together
         if constraints is not None:
             tasks = constraints.tasks.tasks
             for task, part in zip(tasks, constraints.slices, strict=True):
-                touched = any(tree_of(robot, name) in self._objects for name in ends(task))
+                touched = [name for name in ends(task) if tree_of(robot, name) in self._objects]
+                self._tied |= len(touched) > 1
                 (self._grasps if touched else self._supports).extend(range(part.start, part.stop))
             components = [row for task in tasks for row in chosen_rows(task, task.rows)]
             moments = np.array([components[i] < 3 for i in self._grasps], dtype=bool)
@@ -81,45 +97,57 @@ class Sharing:
         self._simple = self._single_bodies()
 
     def _single_bodies(self) -> bool:
-        """Whether every object, and the base, is one body behind one joint."""
+        """Whether every object, and the base, is one body behind one joint, and no object is tied to another."""
         undriven = [joint for joint in self._robot.joints if joint.nv and not self._driven[joint.v_start]]
         roots = [root_of(self._robot, joint.name) for joint in undriven]
         base = [root for root in roots if root not in self._objects]
         one_node = all(joint.kind != "universal" for joint in undriven)
-        return one_node and len(base) <= 1 and len(set(roots)) == len(roots)
+        return one_node and len(base) <= 1 and len(set(roots)) == len(roots) and not self._tied
 
     @cached_property
-    def _kernel(self) -> TaskFunction:
-        recursions: Recursions = self._held.tasks.core.recursions
-        supports = set(self._supports)
-        between = any(
-            isinstance(task, RelativeTask) and not supports.isdisjoint(range(part.start, part.stop))
-            for task, part in zip(self._held.tasks.tasks, self._held.slices, strict=True)
-        )
-        return recursions.load_sharing(len(self._base_columns) > 0, between)
+    def parts(self) -> tuple[Part, ...]:
+        """Grasps and supports, in the order in which they take their share."""
+        if self._constraints is None:
+            return ()
+        found = []
+        if self._grasps:
+            found.append(Part(np.array(self._grasps), self._of(self._grasps).grasp_sharing, self._grasp_constants()))
+        if self._supports:
+            columns = np.zeros((self._robot.nv, 2))
+            columns[self._base_columns, 0] = 1.0
+            columns[self._motors, 1] = self._W * self._W
+            kernel = self._of(self._supports).support_sharing(len(self._base_columns) > 0)
+            found.append(Part(np.array(self._supports), kernel, (columns,)))
+        return tuple(found)
+
+    def _of(self, rows: list[int]) -> Recursions:
+        """The recursions of some constraints."""
+        base: Recursions = self._held.tasks.core.recursions
+        sites, start = [], 0
+        for site in base.sites:
+            if start in rows:
+                sites.append(site)
+            start += 0 if site.part == "near" else len(site.rows)
+        return Recursions(base.robot, tuple(sites), base.method, base.reference, base.engine)
+
+    def _grasp_constants(self) -> tuple[Array, Array, Array]:
+        count, numbers = len(self._grasps), {row: i for i, row in enumerate(self._grasps)}
+        mean, rows, objects = np.zeros((count, count)), np.zeros((count, 3)), np.zeros(self._robot.nv)
+        rows[:, 0] = self._Q
+        for _, parts, signs, _, strength in self._squeezed:
+            pressing = [[numbers[row] for row in part] for part in parts]
+            for part, sign in zip(pressing, signs, strict=True):
+                rows[part, 1], rows[part, 2] = strength * sign, 0.5 + 0.5 * sign
+                for other in pressing:
+                    mean[part, other] = 1.0 / len(parts)
+        objects[self._object_columns] = 1.0
+        return mean, rows, objects
 
     @property
     def _held(self) -> Constraints:
         if self._constraints is None:
             raise AssertionError("without constraints there is no load to share")
         return self._constraints
-
-    @cached_property
-    def weights(self) -> tuple[Array, Array, Array]:
-        """Inputs of the kernel that do not change."""
-        count = self._held.rows
-        mean, rows, columns = np.zeros((count, count)), np.zeros((count, 4)), np.zeros((self._robot.nv, 3))
-        rows[self._grasps, 0] = self._Q
-        rows[self._supports, 1] = 1.0
-        for _, parts, signs, _, strength in self._squeezed:
-            for part, sign in zip(parts, signs, strict=True):
-                rows[part, 2], rows[part, 3] = strength * sign, 0.5 + 0.5 * sign
-                for other in parts:
-                    mean[part, other] = 1.0 / len(parts)
-        columns[self._object_columns, 0] = 1.0
-        columns[self._base_columns, 1] = 1.0
-        columns[self._motors, 2] = self._W * self._W
-        return mean, rows, columns
 
     @property
     def trivial(self) -> bool:
@@ -157,33 +185,31 @@ class Sharing:
             return full, np.zeros((*full.shape[:-1], 0))
         if not self._simple:
             return self._dense(q, full)
-        tau, forces, spread, weak = self._kernel(q, full, *self.weights)
-        if not spread.ndim and self.sure(spread.item(), weak.item()):  # a fast check for single samples
-            return tau, forces
-        doubtful = np.logical_not(self.sure(spread, weak))
-        if doubtful.any():
+        tau, forces, sure = full, np.empty((*full.shape[:-1], self._held.rows)), np.array(True)
+        for part in self.parts:
+            tau, forces[..., part.rows], *lacking = part.kernel(q, tau, *part.constants)
+            sure = sure & self.sure(*lacking)
+        if not sure.all():
+            doubtful = np.logical_not(sure)
             with standard_arithmetic():
                 tau[doubtful], forces[doubtful] = self._dense(q[doubtful], full[doubtful])
         return tau, forces
 
     @staticmethod
-    def sure(spread: Any, weak: Any) -> Any:
-        """Whether no direction is missing, by the kernel's measures."""
-        return (spread < _SPREAD) & (weak < _WEAK)
+    def sure(weak: Any, spread: Any = 0.0) -> Any:
+        """Whether no direction is missing, by the measures of a part's kernel."""
+        return (weak < _WEAK) & (spread < _SPREAD)
 
     @property
     def in_kernel(self) -> bool:
         """Whether a kernel shares the load, or there is none to share."""
         return self._constraints is None or self._simple
 
-    def compiled(self) -> Any:
-        """The kernel: a `Compiled`, unless on the reference engine. None without constraints."""
-        return None if self._constraints is None else self._kernel.bound()
-
     def compile(self) -> None:
         """Compile what every call needs."""
-        if self._constraints is not None and self._simple:
-            self._kernel.compile()
+        if self._simple:
+            for part in self.parts:
+                part.kernel.compile()
 
     def _dense(self, q: Array, full: Array) -> tuple[Array, Array]:
         J, tau = self._held.jacobian(q), full

@@ -157,13 +157,11 @@ class Targets:
                 return None
         return Wanted(pose, self._feed, self._gains, None, None, ())
 
-    def one_of_arrays(self, poses: Any) -> Wanted | None:
-        """The same as `arrays` for poses (g, 4, 4) of float64. None for all others."""
-        if type(poses) is not np.ndarray or poses.dtype != _FLOAT64 or poses.shape != (len(self._sites), 4, 4):
-            return None
-        target = self._target.copy()
-        target[self._sites] = poses
-        return Wanted(target, self._feed, self._gains, None, None, ())
+    def takes(self, poses: Any) -> bool:
+        """Whether these are the poses of all goals, (g, 4, 4), as the law takes them: no goal is a relative one."""
+        count = len(self._sites)
+        plain = type(poses) is np.ndarray and poses.dtype == _FLOAT64 and poses.shape == (count, 4, 4)
+        return plain and self._sites[-1] - self._sites[0] == count - 1 and self._sites[-1] == len(self._target) - 1
 
     def arrays(self, poses: Any, feed: Any) -> Wanted:
         """Inputs of the control law from poses and feed-forward of all goals, in their order."""
@@ -187,13 +185,13 @@ class Targets:
                 rates[..., self._first :, :] = given
         return Wanted(target, rates, self._gains, None, None, batch)
 
-    def require_poses(self, fault: Array, wanted: Wanted, targets: Mapping[str, Any] | None) -> None:
+    def require_poses(self, fault: Any, wanted: Wanted, targets: Mapping[str, Any] | None) -> None:
         """Check targets that the kernel found fault with.
 
         Raises:
             InputError: A target is not a pose.
         """
-        if fault.item() > FAULT if not fault.ndim else bool((fault > FAULT).any()):
+        if fault > FAULT if type(fault) is float else bool((fault > FAULT).any()):
             if targets is None:
                 checked_poses("poses", wanted.target)
             for name, value in (targets or {}).items():

@@ -164,8 +164,8 @@ class Law:
         return self._kernel.bound()
 
     def compiled(self) -> Any:
-        """The kernel `control_step`: a `Compiled`, unless on the reference engine."""
-        return self._whole.bound()
+        """The kernel `control_step` with accelerations, if the method has them: a `Compiled`."""
+        return self._recursions.control_step(self._error, moving=True).bound()
 
     def sites(self) -> int:
         """Number of frames with targets: two for relative tasks."""

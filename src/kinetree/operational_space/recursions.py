@@ -13,12 +13,14 @@ from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.by_weights.drift import task_drift as task_drift_by_weights
-from kinetree.algorithms.operational_space.control_law import control_law
+from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp_sharing_by_weights
+from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_drift
-from kinetree.algorithms.operational_space.load_sharing import load_sharing
+from kinetree.algorithms.operational_space.grasp_sharing import grasp_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
+from kinetree.algorithms.operational_space.support_sharing import support_sharing
 from kinetree.algorithms.operational_space.task_residual import task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.function import Function
@@ -142,9 +144,15 @@ class Recursions:
         """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
         return self._function("control_law", control_law(self.method, self._parts), True)
 
-    def control_step(self, error: str) -> TaskFunction:
-        """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes."""
-        return self._function("control", control_step(self.method, self._parts, error), True)
+    def control_step(self, error: str, moving: bool = False) -> TaskFunction:
+        """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes.
+
+        Args:
+            error: The error between poses.
+            moving: Whether joint accelerations are a result, too, if the method `keeps_factors`.
+        """
+        moving = moving and keeps_factors(self.method)
+        return self._function("control", control_step(self.method, self._parts, error, moving=moving), True)
 
     def differential_step(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
@@ -159,9 +167,15 @@ class Recursions:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
         return self._function("control", task_residual(self._parts, by_weights=self.by_weights))
 
-    def load_sharing(self, based: bool, between: bool) -> TaskFunction:
-        """τ, λ, spread and weak: see `kinetree.algorithms.operational_space.load_sharing`. Rows in world axes."""
-        return self._function("load_sharing", load_sharing(self._parts, based, between, by_weights=self.by_weights))
+    @cached_property
+    def grasp_sharing(self) -> TaskFunction:
+        """See `kinetree.algorithms.operational_space.grasp_sharing`. Rows in world axes."""
+        made = grasp_sharing_by_weights if self.by_weights else grasp_sharing
+        return self._function("load_sharing", made(self._parts))
+
+    def support_sharing(self, based: bool) -> TaskFunction:
+        """See `kinetree.algorithms.operational_space.support_sharing`. Rows in world axes."""
+        return self._function("load_sharing", support_sharing(self._parts, based, by_weights=self.by_weights))
 
     @cached_property
     def reach(self) -> Array:

@@ -106,6 +106,9 @@ class JointMap(Protocol):
         Joints with armature keep their own columns, since armature belongs to the coordinates, not to the subspace.
         """
 
+    def in_joint(self, X: Transform, armature: Array, x: Array) -> Array:
+        """The joint's own coordinates of a motion with coordinates x in its `basis`."""
+
     def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         """Eq. 32. `armature` is added to D's diagonal."""
 
@@ -137,6 +140,9 @@ class MotionColumns(Columns):
 
     def basis(self, X: Transform, _armature: Array) -> Columns:
         return self.map(X.back)
+
+    def in_joint(self, _X: Transform, _armature: Array, x: Array) -> Array:
+        return x
 
     def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         H, dense = self.matrix(), P.matrix()
@@ -195,6 +201,11 @@ class AxisMap(Value):
             turns = [stack(axis, cross(X.r, axis)) for axis in np.eye(3)]
             return MotionColumns(stack(*turns), 3)
         return self.map(X.back)
+
+    def in_joint(self, X: Transform, armature: Array, x: Array) -> Array:
+        if len(self.axes) == 1 or not _no_rotor(armature):
+            return x
+        return (X @ (self.basis(X, armature) @ x)).data[list(self.axes)]
 
     def hinge(self, P: ArticulatedInertia, armature: Array) -> RiccatiStep:
         axes, dense = list(self.axes), P.matrix()

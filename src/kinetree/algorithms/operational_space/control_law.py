@@ -6,6 +6,7 @@
     rows      frames           r = b − (J a₀ + J̇v): residual of the rows
     solve     rows             f = Λ r
     force     frames, gather   τ from the inertial forces and from f at the frames
+    answer    gather, scatter  a = a₀ + M⁻¹Jᵀf, where asked for: with the factors of M from the first pass
 
 with
 
@@ -48,8 +49,11 @@ from kinetree.spatial.vector3 import cross
 _KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
 
 
-def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., None]:
-    """The law with one of the methods for Λ⁻¹ and one of the errors between poses."""
+def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., Any]:
+    """The law with one of the methods for Λ⁻¹ and one of the errors between poses.
+
+    What it returns is for `answer`: the rows at the nodes that carry them, and the forces along them.
+    """
     view = VIEWS["local_world_aligned"]
     inverse_inertia = recursion_of(method, "local_world_aligned", parts)
     by_weights = method == BY_WEIGHTS
@@ -68,7 +72,7 @@ def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., None
         force: Indexed,
         residual: Indexed,
         spread: Indexed,
-    ) -> None:
+    ) -> tuple[Indexed, Indexed]:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
         lacking, along, tips = tree.array("rows"), tree.array("rows"), tree.array("sorted_rows")
         if parts.relative:
@@ -100,7 +104,7 @@ def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., None
         if by_weights:
             weights.press(tree, parts, tips, along)
             weights.torques(tree, q, v, a0, tau)
-            return
+            return tips, along
         for frame, carrier in tree.frames():
             total = Force.zero()
             for row in frame.rows():
@@ -111,8 +115,34 @@ def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., None
         for k, parent in tree.gather():
             tau[k] = k.axes.T @ k.push + k.armature * a0[k]
             parent.push += k.push
+        return tips, along
 
     return control_law
+
+
+def keeps_factors(method: str) -> bool:
+    """Whether a method for Λ⁻¹ leaves the factors of the mass matrix that accelerations need."""
+    return method in _KEEP_INERTIAS
+
+
+def answer(tree: Tree, parts: Parts, tips: Indexed, along: Indexed, a0: Indexed, a: Indexed) -> None:
+    """a = a₀ + M⁻¹Jᵀf: forward dynamics at rest with the forces along the rows, from S, D and G at the nodes."""
+    tree.world.pull = Force.zero()
+    tree.world.gained = Motion.zero()
+    for k, _ in tree.scatter():
+        k.pull = k.inertia @ k.lifted if parts.mass else Force.zero()
+    for frame, carrier in tree.frames():
+        total = Force.zero()
+        for row in frame.rows():
+            total = total + Force(tips[row].data * along[row])
+        carrier.pull += total
+    for k, parent in tree.gather():
+        k.share = k.S.T @ k.pull
+        parent.pull += k.pull - k.G @ k.share
+    for k, parent in tree.scatter():
+        own = k.D.solve(k.share) - k.G.T @ parent.gained
+        a[k] = a0[k] + k.H.in_joint(k.C, k.armature, own)
+        k.gained = parent.gained + k.S @ own
 
 
 def residual_of(row: RowRole, feed: Indexed, gains: Indexed, error: Any, velocity: Any, rate: Any) -> Any:

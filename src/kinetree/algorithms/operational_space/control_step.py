@@ -1,4 +1,7 @@
-"""One step of an operational-space controller: the law, with a posture as a₀ and a check of the targets."""
+"""One step of an operational-space controller: the law, with a posture as a₀ and a check of the targets.
+
+Where asked for, the joint accelerations that follow are a result, too.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from dataclasses import replace
 from functools import cache
 
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
-from kinetree.algorithms.operational_space.control_law import law_by
+from kinetree.algorithms.operational_space.control_law import answer, law_by
 from kinetree.algorithms.operational_space.pose_error import fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 
 
-def _control_step(method: str, parts: Parts, error: str) -> Callable[..., None]:
+def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callable[..., None]:
     law = law_by(method, parts, error)
 
     def control_step(
@@ -35,24 +38,59 @@ def _control_step(method: str, parts: Parts, error: str) -> Callable[..., None]:
         a0: Indexed,
         fault: Indexed,
     ) -> None:
-        for k, _ in tree.scatter():
-            pull = stiffness[k]
-            a0[k] = pull[:, 0] * k.manifold.difference(q[k], posture[k]) - pull[:, 1] * v[k]
-        for frame, _ in tree.frames():
-            fault[...] = fault[...] + fault_of(target[frame])
+        pull(tree, q, v, posture, stiffness, a0)
+        check(tree, target, fault)
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
 
-    return control_step
+    def moving_step(
+        tree: Tree,
+        q: Indexed,
+        v: Indexed,
+        posture: Indexed,
+        stiffness: Indexed,
+        target: Indexed,
+        feed: Indexed,
+        gains: Indexed,
+        reach: Indexed,
+        cut: Indexed,
+        tau: Indexed,
+        force: Indexed,
+        residual: Indexed,
+        spread: Indexed,
+        a0: Indexed,
+        fault: Indexed,
+        a: Indexed,
+    ) -> None:
+        pull(tree, q, v, posture, stiffness, a0)
+        check(tree, target, fault)
+        tips, along = law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
+        answer(tree, parts, tips, along, a0, a)
+
+    return moving_step if moving else control_step
+
+
+def pull(tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, a0: Indexed) -> None:
+    """a₀ = kp (q_ref ⊖ q) − kd v."""
+    for k, _ in tree.scatter():
+        kp, kd = stiffness[k][:, 0], stiffness[k][:, 1]
+        a0[k] = kp * k.manifold.difference(q[k], posture[k]) - kd * v[k]
+
+
+def check(tree: Tree, target: Indexed, fault: Indexed) -> None:
+    """Add up what should be zero of the targets."""
+    for frame, _ in tree.frames():
+        fault[...] = fault[...] + fault_of(target[frame])
 
 
 @cache
-def control_step(method: str, parts: Parts, error: str = "sine") -> Algorithm:
+def control_step(method: str, parts: Parts, error: str = "sine", *, moving: bool = False) -> Algorithm:
     """The law with a₀ = kp (q_ref ⊖ q) − kd v, and a check of the targets.
 
     Args:
         method: As of `control_law`.
         parts: As of `control_law`.
         error: The error between poses, one of `ERRORS`.
+        moving: Whether the accelerations a are a result, too; for methods that `keeps_factors`.
 
     Inputs and outputs are those of `control_law`, with these in the place of a0:
 
@@ -63,7 +101,9 @@ def control_step(method: str, parts: Parts, error: str = "sine") -> Algorithm:
 
         a0          accelerations of the posture, (nv,)
         fault       sum of squares of what should be zero of the targets, if they are poses
+        a           joint accelerations, (nv,)
     """
+    results = {"a": ("v",)} if moving else {}
     declare = algorithm(
         q=("q",),
         v=("v",),
@@ -80,9 +120,10 @@ def control_step(method: str, parts: Parts, error: str = "sine") -> Algorithm:
         spread=(),
         a0=("v",),
         fault=(),
-        outputs=("tau", "force", "residual", "spread", "a0", "fault"),
+        **results,
+        outputs=("tau", "force", "residual", "spread", "a0", "fault", *results),
         sparse=("spread", "a0", "fault"),
         any_node=method == BY_WEIGHTS,
     )
-    name = f"control_step_{method}_{error}{parts.suffix}"
-    return replace(declare(_control_step(method, parts, error)), name=name)
+    name = f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}"
+    return replace(declare(_control_step(method, parts, error, moving)), name=name)

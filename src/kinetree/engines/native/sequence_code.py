@@ -76,6 +76,9 @@ def _kernel(width: int, scalar: Format) -> str:
     def in_bytes(elements: str) -> str:
         return f.let(f"mul i64 {elements}, {scalar.bytes * width}")
 
+    def copy(to: str, source: str, size: str) -> None:
+        f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {align} {to}, ptr {align} {source}, i64 {size}, i1 0)")
+
     put("ptr", "%ws", bases)
     put("ptr", "%in", bases, 1)
     with f.loop(0, f.word("%tables")) as o:
@@ -101,9 +104,12 @@ def _kernel(width: int, scalar: Format) -> str:
                     f.do(f"call void {kernel}({pointers})")
                 elif code == Code.COPY:
                     size, to, source = in_bytes(f.word(words, 2)), place(words, 3), place(words, 3 + PLACE_WORDS)
-                    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {align} {to}, ptr {align} {source}, i64 {size}, i1 0)")
+                    copy(to, source, size)
                 elif code == Code.FILL:
                     numbers, to = f.address(words, 3), place(words, 4)
+                    if width == 1:
+                        copy(to, numbers, in_bytes(f.word(words, 2)))
+                        continue
                     with f.loop(0, f.word(words, 2)) as element:
                         number = f.let(f"load {one}, ptr {f.at(numbers, element, one)}, {align}")
                         vector = f.let(f"insertelement {lanes} poison, {one} {number}, i64 0")
