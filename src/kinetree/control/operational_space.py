@@ -371,9 +371,11 @@ class OperationalSpace(Remade):
 
     def _guess(self, state: ControllerState | None, batch: tuple[int, ...]) -> Array | None:
         """The joints that the last command held at their limits."""
-        if state is None or state.active is None or not len(self._limits.columns):
+        if state is None or state.active is None or state.active is self._unheld.active:
             return None
         wanted = (*batch, len(self._limits.columns))
+        if not wanted[-1] or np.shape(state.active) == wanted:
+            return state.active if wanted[-1] else None
         try:
             return np.broadcast_to(state.active, wanted)
         except ValueError:
