@@ -172,9 +172,20 @@ PURE_PLACES = (Param, Uniform, Input)
 
 
 class Op:
-    """A scalar of a traced program. Arithmetic on it appends ops to the block being traced."""
+    """A scalar of a traced program. Arithmetic on it appends ops to the block being traced.
 
-    __slots__ = ("args", "attr", "block", "code")
+    Attributes:
+        code: What it computes; see the top of this file.
+        args: Its arguments.
+        attr: What else it needs: a constant, a place, a name.
+        block: Where it is computed.
+        note: Scratch of the pass that is visiting the program: what is known of it, or its copy. Much faster than
+            dictionaries by identity, which would take most of a pass's time.
+    """
+
+    __slots__ = ("args", "attr", "block", "code", "note")
+
+    note: Any
 
     def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: Block) -> None:
         self.code, self.args, self.attr, self.block = code, args, attr, block

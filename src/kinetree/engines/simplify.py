@@ -6,8 +6,6 @@ whole program: a component of a field is constant only if every store writes the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from kinetree.engines.fold import fold, negative
@@ -34,31 +32,24 @@ def fuse(program: Program) -> Program:
     Args:
         program: The simplified program, which is consumed.
     """
-    uses = Counter(id(arg) for _, item in walk(program.top) for arg in _arguments(item))
-    fused = _without_dead_code(_Rebuild(program, {}, uses).result)
+    fused = _without_dead_code(_Rebuild(program, {}, fusing=True).result)
     program.discard()
     return fused
 
 
-def keys_of(place: Place) -> Iterator[Any]:
+def keys_of(place: Place) -> list[Any]:
     """Keys of a place by class of node instead of role, one for each class that the role may have."""
     if isinstance(place, Field):
-        for cls in place.role.classes:
-            yield ("field", place.name, cls, place.component)
-    elif isinstance(place, ArrayEntry):
-        for cls in _row_classes(place):
-            yield ("array", place.number, cls, place.component)
+        role, name, component = place
+        return [("field", name, cls, component) for cls in role.classes]
+    if isinstance(place, ArrayEntry):
+        return [("array", place.number, cls, place.component) for cls in _row_classes(place)]
+    return []
 
 
 def _row_classes(entry: ArrayEntry) -> tuple[str, ...]:
     base = entry.at[0][0]
     return base.role.classes if isinstance(base, Position) and base.what == "node" else ("",)
-
-
-def _arguments(item: Item) -> tuple[Op, ...]:
-    if isinstance(item, Op):
-        return item.args
-    return (item.value,) if isinstance(item, Store) else ()
 
 
 class _Unknown:
@@ -76,13 +67,18 @@ def _constant_components(program: Program) -> dict[Any, float]:
     a component that is zero on the world and is only multiplied on the way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
-    values: dict[int, _Known] = {}
     # Once found not to be constant, an item stays so and is not visited again.
-    open_items: list[tuple[Op | Store, tuple[Any, ...]]] = []
+    open_items: list[tuple[Op | Store, list[Any]]] = []
     for _, item in walk(program.top):
         if isinstance(item, Op):
-            open_items.append((item, tuple(keys_of(item.attr)) if item.code == "load" else ()))
-        elif isinstance(item, Store) and (keys := tuple(keys_of(item.place))):
+            keys = keys_of(item.attr) if item.code == "load" else []
+            value = item.note = _evaluate(item, keys, stored)
+        elif isinstance(item, Store) and (keys := keys_of(item.place)):
+            value = item.value.note
+            _record(value, keys, stored)
+        else:
+            continue
+        if value is not None:
             open_items.append((item, keys))
     changed = True
     while changed:
@@ -91,20 +87,24 @@ def _constant_components(program: Program) -> dict[Any, float]:
         for pair in open_items:
             item, keys = pair
             if isinstance(item, Op):
-                value = values[id(item)] = _evaluate(item, keys, values, stored)
-                if value is not None:
-                    remaining.append(pair)
-                continue
-            value = values[id(item.value)]
-            for key in keys:
-                before = stored.get(key, _UNKNOWN)
-                after = _meet(before, value)
-                changed |= after is not before and after != before
-                stored[key] = after
+                value = item.note = _evaluate(item, keys, stored)
+            else:
+                value = item.value.note
+                changed |= _record(value, keys, stored)
             if value is not None:
                 remaining.append(pair)
         open_items = remaining
     return {key: value for key, value in stored.items() if isinstance(value, float)}
+
+
+def _record(value: _Known, keys: list[Any], stored: dict[Any, _Known]) -> bool:
+    """Record that a value is stored to components; returns whether this contradicts what was assumed of them."""
+    changed = False
+    for key in keys:
+        before = stored.get(key, _UNKNOWN)
+        after = stored[key] = _meet(before, value)
+        changed |= after is not before and after != before
+    return changed
 
 
 def _meet(a: _Known, b: _Known) -> _Known:
@@ -113,7 +113,7 @@ def _meet(a: _Known, b: _Known) -> _Known:
     return a if a == b else None
 
 
-def _evaluate(op: Op, keys: tuple[Any, ...], values: dict[int, _Known], stored: dict[Any, _Known]) -> _Known:
+def _evaluate(op: Op, keys: list[Any], stored: dict[Any, _Known]) -> _Known:
     code = op.code
     if code == "const":
         return float(op.attr)
@@ -123,11 +123,13 @@ def _evaluate(op: Op, keys: tuple[Any, ...], values: dict[int, _Known], stored: 
             value = _meet(value, stored.get(key, _UNKNOWN))
         return value
     if len(op.args) != 2:
-        known = [values[id(a)] for a in op.args]
+        known = [a.note for a in op.args]
         if code == "neg" and isinstance(known[0], float):
             return -known[0]
         return None if None in known else _UNKNOWN if _UNKNOWN in known else None
-    x, y = values[id(op.args[0])], values[id(op.args[1])]
+    a, b = op.args
+    x: _Known = a.note
+    y: _Known = b.note
     if code == "mul":
         if x == 0.0 or y == 0.0:
             return 0.0
@@ -141,13 +143,19 @@ def _evaluate(op: Op, keys: tuple[Any, ...], values: dict[int, _Known], stored: 
 
 
 class _Rebuild:
-    """Copies a program, applying rules to each op."""
+    """Copies a program, applying rules to each op.
 
-    def __init__(self, program: Program, constants: dict[Any, float], uses: Counter[int] | None = None) -> None:
-        self.constants, self.fusing, self.uses = constants, uses is not None, uses or Counter()
+    Args:
+        program: The program.
+        constants: Components of fields and arrays that are known to be constant.
+        fusing: Whether to fuse multiplications with additions, instead of folding.
+    """
+
+    def __init__(self, program: Program, constants: dict[Any, float], fusing: bool = False) -> None:
+        self.constants = constants
+        self.single = _products_used_once(program) if fusing else None
         self.result = Program()
         self.result.arrays = program.arrays
-        self.new: dict[int, Op] = {}
         self._block(program.top, self.result.top)
 
     def _block(self, old: Block, new: Block) -> None:
@@ -155,9 +163,9 @@ class _Rebuild:
         target.current = new
         for item in old.items:
             if isinstance(item, Op):
-                self.new[id(item)] = self._op(item)
+                item.note = self._op(item)
             elif isinstance(item, Store):
-                value = self.new[id(item.value)]
+                value = item.value.note
                 if not (value.code == "load" and value.attr == item.place and value.block is new):
                     new.items.append(Store(item.place, value))
             elif isinstance(item, Loop):
@@ -170,40 +178,50 @@ class _Rebuild:
                     new.items.append(loop)
 
     def _op(self, op: Op) -> Op:
-        args = tuple(self.new[id(a)] for a in op.args)
-        target = self.result
-        if op.code == "load":
-            values = {self.constants.get(key) for key in keys_of(op.attr)}
-            if len(values) == 1 and (value := values.pop()) is not None:
-                return target.op("const", attr=value)
+        code, target = op.code, self.result
+        if code == "load":
+            if self.constants:
+                values = {self.constants.get(key) for key in keys_of(op.attr)}
+                if len(values) == 1 and (value := values.pop()) is not None:
+                    return target.op("const", attr=value)
             return target.load(op.attr)
-        if op.code == "const":
+        if code == "const":
             return target.op("const", attr=op.attr)
-        better = self._fused(op, args) if self.fusing else fold(target, op.code, args)
-        return target.op(op.code, *args) if better is None else better
+        args = tuple([a.note for a in op.args])
+        better = fold(target, code, args) if self.single is None else self._fused(op, args, self.single)
+        return target.op(code, *args) if better is None else better
 
-    # Fusing
-
-    def _fused(self, op: Op, args: tuple[Op, ...]) -> Op | None:
+    def _fused(self, op: Op, args: tuple[Op, ...], single: set[int]) -> Op | None:
         if op.code not in ("add", "sub"):
             return None
         old_a, old_b = op.args
         a, b = args
         target = self.result
-        if old_b.code == "mul" and self.uses[id(old_b)] == 1 and old_b.block is op.block:
+        if old_b.code == "mul" and id(old_b) in single and old_b.block is op.block:
             x, y = b.args
             return target.op("fma", negative(target, x) if op.code == "sub" else x, y, a)
-        if old_a.code == "mul" and self.uses[id(old_a)] == 1 and old_a.block is op.block:
+        if old_a.code == "mul" and id(old_a) in single and old_a.block is op.block:
             x, y = a.args
             return target.op("fma", x, y, negative(target, b) if op.code == "sub" else b)
         return None
+
+
+def _products_used_once(program: Program) -> set[int]:
+    """Identities of the products that are an argument, or stored, exactly once."""
+    once: set[int] = set()
+    more: set[int] = set()
+    for _, item in walk(program.top):
+        for arg in item.args if isinstance(item, Op) else (item.value,) if isinstance(item, Store) else ():
+            if arg.code == "mul":
+                (more if id(arg) in once else once).add(id(arg))
+    return once - more
 
 
 def _without_dead_code(program: Program) -> Program:
     """Keep only stores to outputs and what they depend on."""
     read: set[Any] = set()
     live: set[int] = set()
-    waiting = [(item, tuple(keys_of(item.place))) for _, item in walk(program.top) if isinstance(item, Store)]
+    waiting = [(item, keys_of(item.place)) for _, item in walk(program.top) if isinstance(item, Store)]
     while True:
         unread = []
         for pair in waiting:
