@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from unittest import mock
 
+from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import cache, kernels
@@ -41,12 +42,12 @@ def also_for(second: target.Target) -> None:
     target.llvm().initialize_all_asmprinters()
     library = kernels.Kernels.library
 
-    def both(self: kernels.Kernels, width: int) -> Library:
-        found = library(self, width)
-        lanes = min(width, second.width)
-        name = self._name(lanes)
+    def both(self: kernels.Kernels, width: int, node_lanes: bool = False) -> Library:
+        found = library(self, width, node_lanes)
+        lanes, node_lanes = min(width, second.width), node_lanes and second.width >= LANES
+        name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
-            text, metadata = self.text(lanes, second)
+            text, metadata = self.text(lanes, second, node_lanes)
             cache.store(key, metadata, compile_text(text, second, kernels._LEVEL))
         return found
 

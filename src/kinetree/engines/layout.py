@@ -134,7 +134,7 @@ class Tables:
         metadata: dict[str, Any],
     ) -> None:
         self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
-        self._algorithm, self._variants, self._metadata = algorithm, variants, metadata
+        self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
         record, self._record_of = metadata["records"][WORLD_CLASS], {WORLD: 0}
         for k in self.setup.nodes:
             self._record_of[k] = record
@@ -148,16 +148,16 @@ class Tables:
 
     def array_size(self, number: int) -> int:
         """Number of scalars in one of the tree's arrays."""
-        over, components = self._metadata["arrays"][number]
+        over, components = self.metadata["arrays"][number]
         lines = math.prod(length(self.setup, dimension) for dimension in over[:-1])
         return int(components * lines * self.size(f"line {over[-1]}"))
 
     def cells(self, name: str) -> Array:
         """A table, (rows, columns)."""
-        columns = self._metadata["tables"][name]
+        columns = self.metadata["tables"][name]
         loop = LOOPS.get(name)
         if isinstance(loop, Table):
-            numbers = {variant: i for i, variant in enumerate(loop.cases(self._variants))}
+            numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
             found = [[self._cell(loop, row, column, numbers) for column in columns] for row in loop.rows(self.setup)]
         elif isinstance(loop, Runs):
             found = [[getattr(run, column) for column in columns] for run in loop.all_runs(self.setup)]
@@ -197,22 +197,25 @@ class Tables:
 
     def packed(self) -> tuple[Array, int]:
         """All tables in one array, preceded by a head of sizes; and the length of the workspace in scalars."""
-        names: list[str] = self._metadata["head"]
-        cells = {name: self.cells(name) for name in self._metadata["tables"]}
-        starts, position = {}, len(names)
-        for name, table in cells.items():
+        tables = {name: self.cells(name) for name in self.metadata["tables"]}
+        starts, position = {}, len(self.metadata["head"])
+        for name, table in tables.items():
             starts[f"table {name}"] = position
             position += table.size
-        starts["gravity"] = len(self.setup.mechanism.total_parameters)
-        position, sizes = 0, self._algorithm.sizes(self.setup.mechanism, self.setup.sites)
-        for i, argument in enumerate(self._algorithm.inputs):
-            starts[f"input {i}"] = position
-            position += math.prod(argument.shape(sizes))
+        starts["node lanes"] = position
         workspace = self.records
-        for i in range(len(self._metadata["arrays"])):
+        for i in range(len(self.metadata["arrays"])):
             starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
             workspace += self.array_size(i)
-        head = [starts[name] if name in starts else self.size(name) for name in names]
+        head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
         return np.concatenate(
-            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in cells.values())]
+            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in tables.values())]
         ), workspace
+
+    def head(self, name: str) -> int:
+        """A number at the head of the tables that does not depend on where they are: an input's start, or a size."""
+        kind, _, number = name.partition(" ")
+        if kind != "input":
+            return self.size(name)
+        sizes = self._algorithm.sizes(self.setup.mechanism, self.setup.sites)
+        return sum(math.prod(argument.shape(sizes)) for argument in self._algorithm.inputs[: int(number)])

@@ -69,6 +69,7 @@ class Lowered:
             *(f"array {i}" for i in range(len(self.layout.arrays))),
             *(f"input {i}" for i in range(self.inputs)),
             "gravity",
+            "node lanes",
         ]
 
     @property

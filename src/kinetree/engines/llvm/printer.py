@@ -35,7 +35,7 @@ def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
     """
-    return _Emitter(lowered, width, columns, scalar).text()
+    return Emitter(lowered, width, columns, scalar).text()
 
 
 @dataclass
@@ -52,11 +52,11 @@ class _Lanes:
 
 
 @dataclass
-class _Scope:
+class Scope:
     """The scope of a block: the width of its values and the names defined there."""
 
     width: int
-    outer: _Scope | None = None
+    outer: Scope | None = None
     lanes: _Lanes | None = None
     names: dict[Any, str] = field(default_factory=dict)
     #: Line before the loop of this scope, where values of outer scopes can be broadcast to lanes.
@@ -67,7 +67,9 @@ class _Scope:
         return self.names.get(key) or (self.outer.find(key) if self.outer else None)
 
 
-class _Emitter:
+class Emitter:
+    """Prints the operations of a program; see `emit` for its arguments."""
+
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
@@ -76,34 +78,45 @@ class _Emitter:
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
         pointers += [f"ptr noalias %out{i}" for i in range(lowered.outputs)]
         self.f = FunctionWriter(f"define internal void @body(ptr noalias %ws, {', '.join(pointers)}) nounwind noinline")
-        self.head = {name: place for place, name in enumerate(lowered.head)}
-        self.sizes = {name: self.word("%tables", self.head[name]) for name in lowered.sizes}
-        self.tables = {name: self.start("%tables", f"table {name}", "i64") for name in lowered.tables}
+        self.locate("%tables", lowered.head, self.element)
+
+    def locate(self, tables: str, head: list[str], outside: str) -> None:
+        """Find all memory.
+
+        Args:
+            tables: Address of the tables.
+            head: Names of the numbers with which they start.
+            outside: Type of the elements of inputs.
+        """
+        lowered = self.lowered
+        self.origin, self.head = tables, {name: place for place, name in enumerate(head)}
+        self.sizes = {name: self.word(tables, self.head[name]) for name in lowered.sizes}
+        self.tables = {name: self.start(tables, f"table {name}", "i64") for name in lowered.tables}
         self.spaces = {("records", 0): "%ws", ("constants", 0): "%params"}
         self.spaces |= {("output", i): f"%out{i}" for i in range(lowered.outputs)}
         for i in range(lowered.inputs):
-            self.spaces["input", i] = self.start("%in", f"input {i}", self.element)
+            self.spaces["input", i] = self.start("%in", f"input {i}", outside)
         for i in range(len(lowered.layout.arrays)):
             self.spaces["array", i] = self.start("%ws", f"array {i}", self.element)
-        self.spaces["gravity", 0] = self.start("%params", "gravity", scalar.llvm)
+        self.spaces["gravity", 0] = self.start("%params", "gravity", self.scalar.llvm)
 
     def start(self, memory: str, name: str, element: str) -> str:
         """An address whose offset is given in the head of the tables."""
-        return self.f.at(memory, self.word("%tables", self.head[name]), element)
+        return self.f.at(memory, self.word(self.origin, self.head[name]), element)
 
     def word(self, pointer: str, index: str | int) -> str:
         """A number from the tables."""
         return self.f.let(f"load i64, ptr {self.f.at(pointer, index, 'i64')}, align 8, !invariant.load !0")
 
     def text(self) -> str:
-        self.block(self.lowered.program.top, _Scope(self.width))
+        self.block(self.lowered.program.top, Scope(self.width))
         functions = [sincos_text(width, self.scalar) for width in sorted(self.sincos_widths)]
         parts = [kernel_entry(self.lowered.outputs), self.f.text(), *functions, *sorted(self.declared)]
         return "\n".join([*parts, "!0 = !{}", ""])
 
     # Items
 
-    def block(self, block: Block, scope: _Scope) -> None:
+    def block(self, block: Block, scope: Scope) -> None:
         f = self.f
         for item in block.items:
             if isinstance(item, Op):
@@ -114,13 +127,13 @@ class _Emitter:
                 self.loop(item, scope)
             elif isinstance(item, Follow):
                 with f.chain(self.integer(item.start, scope), self.tables[item.table]) as index:
-                    self.block(item.body, _Scope(scope.width, scope, names={id(item.index): index}))
+                    self.block(item.body, Scope(scope.width, scope, names={id(item.index): index}))
             elif isinstance(item, Switch):
                 with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
                     for number in cases:
-                        self.block(item.cases[number], _Scope(scope.width, scope))
+                        self.block(item.cases[number], Scope(scope.width, scope))
 
-    def op(self, op: Op, scope: _Scope) -> str:
+    def op(self, op: Op, scope: Scope) -> str:
         f, t = self.f, self.scalar.vector(scope.width)
         if op.code == "const":
             return self.scalar.constant(op.attr, scope.width)
@@ -147,7 +160,7 @@ class _Emitter:
             scope.names[pair] = f.let(f"call {{{t}, {t}}} @sincos_{scope.width}({t} {args[0]})")
         return f.let(f"extractvalue {{{t}, {t}}} {scope.names[pair]}, {0 if op.code == 'sin' else 1}")
 
-    def whole(self, op: Op, scope: _Scope) -> str:
+    def whole(self, op: Op, scope: Scope) -> str:
         """An integer."""
         if op.code in ("int", "size"):
             return str(op.attr) if op.code == "int" else self.sizes[op.attr]
@@ -168,14 +181,14 @@ class _Emitter:
         self.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name
 
-    def integer(self, op: Op, scope: _Scope) -> str:
+    def integer(self, op: Op, scope: Scope) -> str:
         """The name of an integer."""
         name = str(op.attr) if op.code == "int" else scope.find(id(op))
         if name is None:
             raise AssertionError(f"{op!r} is used where it is not defined")
         return name
 
-    def use(self, op: Op, scope: _Scope) -> str:
+    def use(self, op: Op, scope: Scope) -> str:
         """The name of a scalar's value at the width of the scope."""
         if op.code == "const":
             return self.scalar.constant(op.attr, scope.width)
@@ -200,7 +213,7 @@ class _Emitter:
 
     # Loops
 
-    def loop(self, loop: For, scope: _Scope) -> None:
+    def loop(self, loop: For, scope: Scope) -> None:
         """A loop over contiguous numbers, several at once if they are independent."""
         f, start, stop = self.f, self.integer(loop.start, scope), self.integer(loop.stop, scope)
         if not loop.independent or self.width > 1 or self.columns == 1:
@@ -208,7 +221,7 @@ class _Emitter:
                 if loop.backwards:
                     last = f.let(f"sub i64 {f.let(f'add i64 {start}, {stop}')}, 1")
                     index = f.let(f"sub i64 {last}, {index}")
-                self.block(loop.body, _Scope(scope.width, scope, names={id(loop.index): index}))
+                self.block(loop.body, Scope(scope.width, scope, names={id(loop.index): index}))
             return
         count = self.columns
         whole = f.let(f"and i64 {f.let(f'sub i64 {stop}, {start}')}, {-count}")
@@ -216,16 +229,16 @@ class _Emitter:
         before = f.mark()
         with f.loop(start, middle, count) as index:
             names: dict[Any, str] = {id(loop.index): index}
-            self.block(loop.body, _Scope(count, scope, _Lanes(count, index), names, before))
+            self.block(loop.body, Scope(count, scope, _Lanes(count, index), names, before))
         with f.when(f.let(f"icmp slt i64 {middle}, {stop}")):
             left = self.splat(f.let(f"sub i64 {stop}, {middle}"), count, "i64")
             mask = f.let(f"icmp slt <{count} x i64> {_counting(count)}, {left}")
             names = {id(loop.index): middle}
-            self.block(loop.body, _Scope(count, scope, _Lanes(count, middle, mask), names, f.mark()))
+            self.block(loop.body, Scope(count, scope, _Lanes(count, middle, mask), names, f.mark()))
 
     # Memory
 
-    def pointer(self, access: Access, scope: _Scope) -> str:
+    def pointer(self, access: Access, scope: Scope) -> str:
         """The address of a scalar's first lane."""
         element = self.scalar.llvm if access.space[0] in _SHARED else self.element
         start = self.spaces[access.space]
@@ -237,7 +250,7 @@ class _Emitter:
             start = found
         return self.f.at(start, access.offset, element)
 
-    def load(self, access: Access, scope: _Scope) -> str:
+    def load(self, access: Access, scope: Scope) -> str:
         """The value at a place, in all lanes."""
         f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
         pure = ", !invariant.load !0" if access.space[0] in _PURE else ""
@@ -258,7 +271,7 @@ class _Emitter:
         pointers = self.spread(access, pointer, lanes, scope)
         return f.let(f"call {name}({pointers}, i32 {self.bytes}, {mask} {lanes.every}, {t} zeroinitializer)")
 
-    def store(self, access: Any, value: str, scope: _Scope) -> None:
+    def store(self, access: Any, value: str, scope: Scope) -> None:
         """Store a value in all lanes."""
         f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
         if not lanes:
@@ -283,7 +296,7 @@ class _Emitter:
         self.declared.add(f"declare {name}({arguments})")
         return name
 
-    def spread(self, access: Access, pointer: str, lanes: _Lanes, scope: _Scope) -> str:
+    def spread(self, access: Access, pointer: str, lanes: _Lanes, scope: Scope) -> str:
         """Pointers to the places of consecutive indices."""
         f, t = self.f, f"<{lanes.count} x i64>"
         stride = self.integer(access.stride, scope) if access.stride is not None else "0"

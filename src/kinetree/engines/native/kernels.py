@@ -8,15 +8,21 @@ from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from kinetree.engines.formats import FLOAT64, Format, format_of
+from kinetree.engines.groups import LANES
 from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
+from kinetree.engines.llvm.node_lanes import emit_node_lanes
 from kinetree.engines.llvm.printer import emit
 from kinetree.engines.locks import Lock
+from kinetree.engines.lower import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, Operand
+from kinetree.engines.node_lanes import LaneTables, Sweeps, sweeps
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -35,57 +41,79 @@ class Kernels:
     def __init__(self, algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> None:
         self.algorithm, self.variants, self.scalar = algorithm, variants, scalar
         self._lock = Lock()
-        self._libraries: dict[tuple[int, target.Target], Library] = {}
+        self._libraries: dict[tuple[int, bool, target.Target], Library] = {}
         self._metadata: dict[str, Any] | None = None
 
-    def text(self, width: int, chosen: target.Target) -> tuple[str, dict[str, Any]]:
-        """LLVM assembly for a lane width, and the metadata that binding it needs."""
-        program = lowered(self.algorithm, self.variants)
-        return emit(program, width, chosen.lanes(self.scalar), self.scalar), program.metadata
+    def text(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[str, dict[str, Any]]:
+        """LLVM assembly for a lane width, or with a node in each lane; and the metadata that binding it needs."""
+        program, found = self._analyzed()
+        if node_lanes and found is not None:
+            return emit_node_lanes(program, found, self.scalar), _metadata(program, found)
+        return emit(program, width, chosen.lanes(self.scalar), self.scalar), _metadata(program, found)
 
-    def library(self, width: int) -> Library:
-        """Machine code for a lane width on the current target, loaded or compiled on first use."""
+    def _analyzed(self) -> tuple[Lowered, Sweeps | None]:
+        program = lowered(self.algorithm, self.variants)
+        return program, sweeps(program)
+
+    def library(self, width: int, node_lanes: bool = False) -> Library:
+        """Machine code on the current target, loaded or compiled on first use.
+
+        Args:
+            width: Samples per call.
+            node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
+        """
         chosen = target.current()
+        key = width, node_lanes, chosen
         with self._lock:
-            if (width, chosen) not in self._libraries:
-                label = f"{self.algorithm.name}{self.scalar.note}, lane width {width}"
+            if key not in self._libraries:
+                lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
                 library, self._metadata = find_or_compile(
-                    label, self._name(width), chosen, lambda: self.text(width, chosen), "kernel", level=_LEVEL
+                    f"{self.algorithm.name}{self.scalar.note}, {lanes}",
+                    self._name(width, node_lanes),
+                    chosen,
+                    lambda: self.text(width, chosen, node_lanes),
+                    "kernel",
+                    level=_LEVEL,
                 )
-                self._libraries[width, chosen] = library
-            return self._libraries[width, chosen]
+                self._libraries[key] = library
+            return self._libraries[key]
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Sizes of records and arrays, the same for all widths."""
         with self._lock:
             if self._metadata is None:
-                self._metadata = self._stored() or lowered(self.algorithm, self.variants).metadata
+                self._metadata = self._stored() or _metadata(*self._analyzed())
             return self._metadata
 
     def _stored(self) -> dict[str, Any] | None:
         """The metadata cached with the code of a width."""
         chosen = target.current()
-        for width in (1, chosen.lanes(self.scalar)):
-            name = self._name(width)
+        for width, node_lanes in ((1, False), (1, True), (chosen.lanes(self.scalar), False)):
+            name = self._name(width, node_lanes)
             found = None if name is None else cache.load(cache.key(*name, chosen))
             if found is not None:
                 return found[0]
         return None
 
-    def _name(self, width: int) -> tuple[object, ...] | None:
+    def _name(self, width: int, node_lanes: bool) -> tuple[object, ...] | None:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         if not is_own(self.algorithm, self.variants):
             return None
         one = self.algorithm
         own = one.run.__module__, one.name, one.inputs, one.outputs
-        return "kernel", *own, self.variants.key, self.scalar.name, width
+        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes
 
     @cached_property
     def code(self) -> str:
         """Identifies the kernels; those of algorithms and nodes outside the package only within this process."""
-        name = self._name(1)
+        name = self._name(1, False)
         return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
+
+
+def _metadata(program: Lowered, found: Sweeps | None) -> dict[str, Any]:
+    """What binding a program needs."""
+    return program.metadata | {"sweeps": None if found is None else found.metadata}
 
 
 def kernels(algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> Kernels:
@@ -125,6 +153,13 @@ def bind(
     made = kernels(algorithm, variants, scalar)
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
+    constants, single_workspace = tables.constants, workspace
+    together = LaneTables.of(tables) if target.current().width >= LANES else None
+    if together is not None:
+        constants = np.concatenate([constants, np.zeros(-len(constants) % LANES)])
+        lane_tables, lane_constants = together.packed(len(constants))
+        packed, constants = np.concatenate([packed, lane_tables]), np.concatenate([constants, lane_constants])
+        single_workspace = together.workspace
     sizes = algorithm.sizes(mechanism, sites)
 
     def operand(argument: Argument, unread: bool = False) -> Operand:
@@ -136,6 +171,7 @@ def bind(
     reread = made.metadata["reread"]
     outputs = tuple(operand(a, number not in reread) for number, a in enumerate(algorithm.outputs))
     binding = Binding(
-        name, inputs, outputs, tables.constants, packed, workspace, bundle, made.code, scalar=scalar
+        name, inputs, outputs, constants, packed, workspace, bundle, made.code, scalar=scalar,
+        single_workspace=single_workspace,
     )  # fmt: skip
-    return Compiled(binding, made.library)
+    return Compiled(binding, lambda width: made.library(width, width == 1 and together is not None))

@@ -66,7 +66,8 @@ class Binding:
         outputs: At least one.
         parameters: The mechanism's numbers, in the kernel's format.
         tables: The mechanism's index tables, int64.
-        workspace: Length of the scratch memory for one sample.
+        workspace: Length of the scratch memory for one sample of a batch.
+        single_workspace: Length of the scratch memory for a single sample, if it is another one.
         bundle: Type of several results: `tuple`, or a named tuple.
         code: Identifies the kernel, in other processes too.
         keep: What the constants point to, kept alive with them.
@@ -83,6 +84,7 @@ class Binding:
     code: str = ""
     keep: Any = ()
     scalar: Format = FLOAT64
+    single_workspace: int = 0
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""
@@ -102,6 +104,10 @@ class Binding:
     def operands(self) -> tuple[Operand, ...]:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
+
+    def scratch(self, width: int) -> int:
+        """Length of the scratch memory for each of some samples that run at once."""
+        return self.single_workspace if width == 1 and self.single_workspace else self.workspace
 
     @property
     def has_big_results(self) -> bool:
@@ -184,7 +190,7 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
     words[PlanWord.INPUTS] = len(binding.inputs)
     words[PlanWord.OUTPUTS] = len(binding.outputs)
     words[PlanWord.WORKSPACE] = _aligned(offset + (width - 1) * lane_bytes)
-    words[PlanWord.SCRATCH_BYTES] = words[PlanWord.WORKSPACE] + binding.workspace * lane_bytes
+    words[PlanWord.SCRATCH_BYTES] = words[PlanWord.WORKSPACE] + binding.scratch(width) * lane_bytes
     return words
 
 

@@ -118,7 +118,7 @@ class Sequence:
         self.outputs = [Place(_OUTPUTS + i, 0, o.size) for i, o in enumerate(outputs)]
         self._words: list[int] = [len(outputs), 0]
         self._prologue: list[list[int]] = []
-        self._used, self._shared, self._level = 0, 0, 0
+        self._used, self._shared, self._single, self._level = 0, 0, 0, 0
         self._calls: list[int] = []
         self._kept: list[Any] = []
         self._callees: dict[int, tuple[Compiled, Array]] = {}
@@ -208,6 +208,7 @@ class Sequence:
         binding = Binding(
             self._name, inputs, outputs, np.zeros(0), np.array(self._words, dtype=np.int64),
             self._used + self._shared, self._bundle, keep=(self._kept, callees), scalar=self._scalar,
+            single_workspace=self._used + self._single,
         )  # fmt: skip
 
         def kernel(width: int) -> Library:
@@ -229,6 +230,7 @@ class Sequence:
         # addresses of the function's kernel, one for each lane width, known once it is compiled
         _, slots = self._callees.setdefault(id(function), (function, np.zeros(_WIDTHS, dtype=np.int64)))
         self._shared = max(self._shared, binding.workspace)
+        self._single = max(self._single, binding.scratch(1))
         places = [word for place in outputs for word in place.words]
         constants = binding.parameters.ctypes.data, binding.tables.ctypes.data
         self._calls.append(len(self._words) + 5)

@@ -1,0 +1,200 @@
+"""Prints a lowered program as LLVM assembly for a single sample, with a node in each lane.
+
+Operations are printed as for batches. `kinetree.engines.node_lanes` explains what is different about memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kinetree.engines.formats import FLOAT64, Format
+from kinetree.engines.groups import LANES
+from kinetree.engines.ir import Access, Block, Op, Store
+from kinetree.engines.llvm.printer import Emitter, Scope
+from kinetree.engines.lower import Lowered
+from kinetree.engines.node_lanes import ROUND_WORDS, Body, Parents, Sweeps, column_places, head_names
+
+_INTEGERS = f"<{LANES} x i64>"
+
+
+def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64) -> str:
+    """The assembly of a module with one function, `kernel`, which has the interface of one for a single sample.
+
+    Args:
+        lowered: The program.
+        sweeps: Its sweeps.
+        scalar: The format to compute in.
+    """
+    return _NodeLanes(lowered, sweeps, scalar).text()
+
+
+class _NodeLanes(Emitter):
+    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format) -> None:
+        self.sweeps = sweeps
+        self.columns_at, self.row_words = column_places(sweeps.metadata)
+        #: Indices that differ from lane to lane.
+        self.each: dict[int, list[str]] = {}
+        super().__init__(lowered, LANES, 1, scalar)
+
+    def locate(self, tables: str, head: list[str], _: str) -> None:
+        own = self.f.at(tables, self.word(tables, head.index("node lanes")), "i64")
+        super().locate(own, head_names(head), self.scalar.llvm)
+        self.rounds, self.slots = self.start(own, "rounds", "i64"), self.start("%ws", "slots", self.element)
+
+    # Integers
+
+    def whole(self, op: Op, scope: Scope) -> str:
+        """An integer; if it differs from lane to lane, that of the first."""
+        if op.code == "cell":
+            place = self.columns_at[op.attr[1]]
+            row = self.row(op.args[0], scope)
+            if op.attr[1] in self.sweeps.uniform or op.attr[1] == "variant":
+                return self.word(row, place)
+            self.each[id(op)] = [self.word(row, place + lane) for lane in range(LANES)]
+        elif any(id(a) in self.each for a in op.args):
+            sides = [self.each.get(id(a)) or [self.integer(a, scope)] * LANES for a in op.args]
+            pairs = zip(*sides, strict=True)
+            code = {"iadd": "add", "imul": "mul"}[op.code]
+            self.each[id(op)] = [self.f.let(f"{code} i64 {a}, {b}") for a, b in pairs]
+        else:
+            return super().whole(op, scope)
+        return self.each[id(op)][0]
+
+    def row(self, index: Op, scope: Scope) -> str:
+        """The address of a group's row."""
+        key = "row", id(index)
+        found = scope.find(key)
+        if found is None:
+            place = self.f.let(f"mul i64 {self.integer(index, scope)}, {self.row_words}")
+            found = scope.names[key] = self.f.at(self.tables["scatter"], place, "i64")
+        return found
+
+    # Bodies
+
+    def block(self, block: Block, scope: Scope) -> None:
+        body = self.sweeps.bodies.get(block)
+        if body is None:
+            super().block(block, scope)
+            return
+        collected, late = False, {id(item) for item in body.ops}
+        for item in block.items:
+            if isinstance(item, Op) and id(item) not in late:
+                if not collected and item.code == "load" and item.attr in body.reads:
+                    self.collect(body, scope)
+                    collected = True
+                scope.names[id(item)] = self.op(item, scope)
+            elif isinstance(item, Store) and item not in body.stores:
+                self.store(item.place, self.use(item.value, scope), scope)
+        if body.stores:
+            self.add(body, scope)
+
+    def collect(self, body: Body, scope: Scope) -> None:
+        """If the parents are scattered, copy what the body reads of them to a record of their own."""
+        row = self.row(body.row, scope)
+        arrangement = self.word(row, self.columns_at["parents"])
+        with self.f.when(self.f.let(f"icmp eq i64 {arrangement}, {Parents.SCATTERED.value}")):
+            places = [self.word(row, self.columns_at["parent's lane"] + lane) for lane in range(LANES)]
+            parents = [self.f.at("%ws", place, self.scalar.llvm) for place in places]
+            inner = Scope(scope.width, scope)
+            for access in body.reads:
+                value = self.gathered([self.f.at(p, LANES * access.offset, self.scalar.llvm) for p in parents])
+                self.store(access, value, inner)
+
+    def add(self, body: Body, scope: Scope) -> None:
+        """Add to the parents' fields: in place, or in rounds."""
+        f, row = self.f, self.row(body.row, scope)
+        arrangement = self.word(row, self.columns_at["parents"])
+        in_place = f.let(f"icmp eq i64 {arrangement}, {Parents.IN_LANE.value}")
+        with f.when(in_place):
+            inner = Scope(scope.width, scope)
+            for op in body.ops:
+                inner.names[id(op)] = self.op(op, inner)
+            for store in body.stores:
+                self.store(store.place, self.use(store.value, inner), inner)
+        with f.when(f.let(f"xor i1 {in_place}, true")):
+            aligned = f"align {self.bytes * LANES}"
+            slots = {id(op): f.at(self.slots, i, self.element) for i, op in enumerate(body.operands)}
+            for op in body.operands:
+                f.do(f"store {self.element} {self.use(op, scope)}, ptr {slots[id(op)]}, {aligned}")
+            first, last = (self.word(row, self.columns_at[f"{which} round"]) for which in ("first", "last"))
+            with f.loop(first, last) as number:
+                self.round(body, slots, number, Scope(scope.width, scope))
+
+    def round(self, body: Body, slots: dict[int, str], number: str, scope: Scope) -> None:
+        """Add the terms of at most one child to each lane of a group of parents."""
+        f, aligned = self.f, f"align {self.bytes * LANES}"
+        words = f.at(self.rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
+        record = f.at("%ws", self.word(words, 0), self.element)
+        sources, taking = (
+            f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
+            for at in (1, 1 + LANES)
+        )
+        takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
+        before: dict[int, str] = {}
+        for op in body.ops:
+            if op.code == "load":
+                pointer = f.at(record, op.attr.offset, self.element)
+                name = before[op.attr.offset] = f.let(f"load {self.element}, ptr {pointer}, {aligned}")
+            else:
+                for a in op.args:
+                    if id(a) in slots and id(a) not in scope.names:
+                        term = f.let(f"load {self.element}, ptr {slots[id(a)]}, {aligned}")
+                        scope.names[id(a)] = self.permuted(term, sources)
+                name = self.op(op, scope)
+            scope.names[id(op)] = name
+        for store in body.stores:
+            place: Any = store.place
+            old, new = before[place.offset], self.use(store.value, scope)
+            # not a sum with zero, which would change -0
+            kept = f.let(f"select <{LANES} x i1> {takes}, {self.element} {new}, {self.element} {old}")
+            f.do(f"store {self.element} {kept}, ptr {f.at(record, place.offset, self.element)}, {aligned}")
+
+    # Memory
+
+    def permuted(self, vector: str, sources: str) -> str:
+        """A vector with element `sources[i]` of another in lane i; LLVM selects the instruction for this."""
+        f, result = self.f, "poison"
+        for lane in range(LANES):
+            source = f.let(f"extractelement {_INTEGERS} {sources}, i64 {lane}")
+            element = f.let(f"extractelement {self.element} {vector}, i64 {source}")
+            result = f.let(f"insertelement {self.element} {result}, {self.scalar.llvm} {element}, i64 {lane}")
+        return result
+
+    def gathered(self, pointers: Sequence[str], pure: str = "") -> str:
+        """A vector of numbers from different places."""
+        f, one, result = self.f, self.scalar.llvm, "poison"
+        for lane, pointer in enumerate(pointers):
+            number = f.let(f"load {one}, ptr {pointer}, align {self.bytes}{pure}")
+            result = f.let(f"insertelement {self.element} {result}, {one} {number}, i64 {lane}")
+        return result
+
+    def load(self, access: Access, scope: Scope) -> str:
+        f, pure = self.f, ", !invariant.load !0"
+        if access.space[0] == "constants" and access.base is not None:
+            start = f.at(self.spaces[access.space], self.integer(access.base, scope), self.element)
+            pointer = f.at(start, access.offset, self.element)
+            return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes}{pure}")
+        if access.space[0] != "input":
+            return super().load(access, scope)
+        if id(access.base) not in self.each:
+            pointer = self.outside(access, None if access.base is None else self.integer(access.base, scope))
+            return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), LANES)
+        return self.gathered([self.outside(access, index) for index in self.each[id(access.base)]], pure)
+
+    def store(self, access: Any, value: str, scope: Scope) -> None:
+        if access.space[0] != "output":
+            super().store(access, value, scope)
+            return
+        indices: list[Any] = [None] if access.base is None else self.each[id(access.base)]
+        for lane, index in enumerate(indices):
+            number = self.f.let(f"extractelement {self.element} {value}, i64 {lane}")
+            pointer = self.outside(access, index)
+            self.f.do(f"store {self.scalar.llvm} {number}, ptr {pointer}, align {self.bytes}")
+
+    def outside(self, access: Access, index: str | None) -> str:
+        """The address of a number of an input or output."""
+        start = self.spaces[access.space]
+        if index is not None:
+            start = self.f.at(start, index, self.scalar.llvm)
+        return self.f.at(start, access.offset, self.scalar.llvm)
