@@ -148,10 +148,11 @@ class _Analysis:
         if not isinstance(access, Access):
             return
         space, base = access.space[0], access.base
-        _require(access.stride is None and not (space == "output" and isinstance(item, Op)))
+        _require(access.stride is None)
         columns = [] if base is None else list(_columns(base))
         if space in ("input", "output"):
-            _require(space == "input" or (bool(columns) == inside and all(c.startswith("0.") for c in columns)))
+            _require(space == "input" or (bool(columns) if inside else base is None))
+            _require(space == "input" or all(column.startswith("0.") for column in columns))
             self.each |= dict.fromkeys(columns)
         else:
             _require(base is None or base.code == "cell")
@@ -259,7 +260,7 @@ class LaneTables:
         """The tables of a mechanism; None if single nodes are expected to be as fast."""
         metadata, setup = tables.metadata["sweeps"], tables.setup
         depth, count = max(setup.topology.depths, default=0), len(setup.nodes)
-        if metadata is None or depth > _WORTH * count or count != len(setup.mechanism.kinds):
+        if metadata is None or not 0 < depth <= _WORTH * count or count != len(setup.mechanism.kinds):
             return None
         table: Any = LOOPS[TABLE]
         variants = [table.variant(setup, row) for row in table.rows(setup)]

@@ -170,17 +170,18 @@ class _NodeLanes(Emitter):
         return result
 
     def load(self, access: Access, scope: Scope) -> str:
-        f, pure = self.f, ", !invariant.load !0"
-        if access.space[0] == "constants" and access.base is not None:
+        f, space, pure = self.f, access.space[0], ", !invariant.load !0"
+        if space == "constants" and access.base is not None:
             start = f.at(self.spaces[access.space], self.integer(access.base, scope), self.element)
             pointer = f.at(start, access.offset, self.element)
             return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes}{pure}")
-        if access.space[0] != "input":
+        if space not in ("input", "output"):
             return super().load(access, scope)
-        if id(access.base) not in self.each:
-            pointer = self.outside(access, None if access.base is None else self.integer(access.base, scope))
-            return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), LANES)
-        return self.gathered([self.outside(access, index) for index in self.each[id(access.base)]], pure)
+        pure = pure if space == "input" else ""
+        if id(access.base) in self.each:
+            return self.gathered([self.outside(access, index) for index in self.each[id(access.base)]], pure)
+        pointer = self.outside(access, None if access.base is None else self.integer(access.base, scope))
+        return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), LANES)
 
     def store(self, access: Any, value: str, scope: Scope) -> None:
         if access.space[0] != "output":

@@ -96,7 +96,7 @@ class Kernels:
                 return found[0]
         return None
 
-    def _name(self, width: int, node_lanes: bool) -> tuple[object, ...] | None:
+    def _name(self, width: int, node_lanes: bool = False) -> tuple[object, ...] | None:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         if not is_own(self.algorithm, self.variants):
             return None
@@ -107,7 +107,7 @@ class Kernels:
     @cached_property
     def code(self) -> str:
         """Identifies the kernels; those of algorithms and nodes outside the package only within this process."""
-        name = self._name(1, False)
+        name = self._name(1)
         return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
 
 
@@ -153,7 +153,7 @@ def bind(
     made = kernels(algorithm, variants, scalar)
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
-    constants, single_workspace = tables.constants, workspace
+    constants, single_workspace = tables.constants, 0
     together = LaneTables.of(tables) if target.current().width >= LANES else None
     if together is not None:
         constants = np.concatenate([constants, np.zeros(-len(constants) % LANES)])

@@ -1,0 +1,103 @@
+"""Groups of nodes: equal variants, parents first, siblings in order, and few of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.groups import LANES, Group, grouped
+from kinetree.recursion.topology import WORLD, Topology
+from kinetree.recursion.variants import port_of
+
+
+def groups_of(robot: kt.Model) -> list[Group]:
+    mechanism, numbers = robot.mechanism, dict[tuple[str, str], int]()
+    keys = [(kind.name, port_of(mechanism, parent)) for kind, parent in zip(mechanism.kinds, mechanism.parents)]
+    return grouped(mechanism.topology, tuple(numbers.setdefault(key, len(numbers)) for key in keys))
+
+
+def random_topology(rng: np.random.Generator, count: int, branching: float, roots: float) -> Topology:
+    parents, path = list[int](), list[int]()
+    for node in range(count):
+        if path and rng.random() < branching:
+            path = path[: int(rng.integers(0 if rng.random() < roots else 1, len(path) + 1))]
+        parents.append(path[-1] if path else WORLD)
+        path.append(node)
+    return Topology(tuple(parents))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rules(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    topology = random_topology(rng, int(rng.integers(1, 60)), rng.uniform(0, 1), rng.uniform(0, 0.5))
+    variants = tuple(rng.integers(0, int(rng.integers(1, 5)), len(topology)).tolist())
+    groups = grouped(topology, variants)
+    place = {node: number for number, group in enumerate(groups) for node in group}
+    assert sorted(node for group in groups for node in set(group)) == list(range(len(topology)))
+    for group in groups:
+        assert len(group) == LANES
+        assert len({variants[node] for node in group}) == 1
+    for children in topology.children:
+        for before, after in pairwise(children):
+            assert place[before] <= place[after]
+    for node, parent in enumerate(topology.parents):
+        assert parent == WORLD or place[parent] < place[node]
+
+
+def test_no_nodes() -> None:
+    assert grouped(Topology(()), ()) == []
+
+
+def test_one_node_is_in_every_lane() -> None:
+    assert grouped(Topology((WORLD,)), (3,)) == [(0, 0, 0, 0)]
+
+
+def test_a_chain_stays_a_chain() -> None:
+    assert grouped(Topology((WORLD, 0, 1)), (0, 0, 0)) == [(0,) * 4, (1,) * 4, (2,) * 4]
+
+
+def test_roots_form_a_group() -> None:
+    assert grouped(Topology((WORLD, WORLD, WORLD, WORLD)), (0,) * 4) == [(0, 1, 2, 3)]
+    assert len(grouped(Topology((WORLD,) * 5), (0,) * 5)) == 2
+
+
+def test_children_take_the_lanes_of_their_parents() -> None:
+    legs = Topology((WORLD, 0, 1, 0, 3, 0, 5, 0, 7))
+    assert grouped(legs, (0, *(1,) * 8)) == [(0,) * 4, (1, 3, 5, 7), (2, 4, 6, 8)]
+
+
+def test_a_node_with_several_children_takes_the_lanes_left_over() -> None:
+    # two chains; the second forks, and both of its children find it in their own lane
+    forked = Topology((WORLD, 0, 1, 0, 3, 3))
+    assert grouped(forked, (0,) * 6)[1:] == [(1, 3, 3, 1), (2, 4, 5, 2)]
+
+
+def test_siblings_of_other_variants_are_not_overtaken() -> None:
+    assert grouped(Topology((WORLD,) * 3), (0, 1, 0)) == [(0,) * 4, (1,) * 4, (2,) * 4]
+    assert grouped(Topology((WORLD,) * 3), (0, 0, 1)) == [(0, 1, 0, 1), (2,) * 4]
+
+
+def test_high_nodes_come_first() -> None:
+    # the last of six roots carries a chain, but it may not overtake the others
+    deep_last = Topology((WORLD, WORLD, WORLD, WORLD, WORLD, WORLD, 5, 6, 7))
+    assert len(grouped(deep_last, (0,) * 9)) == 5
+    # a short chain does not delay a long one
+    assert len(grouped(Topology((WORLD, 0, 1, 0, 3, 4, 5)), (0,) * 7)) == 5
+
+
+@pytest.mark.parametrize(
+    ("robot", "nodes", "groups"),
+    [
+        (kt.zoo.humanoid24(), 24, 13),
+        (kt.zoo.chain(7), 7, 7),
+        (kt.zoo.random_tree(40, kinds=("revolute",), seed=3), 40, 12),
+        (kt.zoo.random_tree(200, kinds=("revolute", "prismatic"), seed=4), 200, 52),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_how_many(robot: kt.Model, nodes: int, groups: int) -> None:
+    assert len(robot.mechanism.parents) == nodes
+    assert len(groups_of(robot)) == groups
