@@ -41,20 +41,22 @@ def grouped(topology: Topology, variants: tuple[int, ...]) -> list[Group]:
             urgency[before] = max(urgency[before], urgency[after])
             following[before] = after
 
-    ready: dict[int, list[tuple[int, int]]] = {}
+    groups: list[Group] = []
+    home: dict[int, int] = {WORLD: 0}
+    ready: dict[int, list[tuple[int, int, int]]] = {}
 
     def release(node: int) -> None:
-        heappush(ready.setdefault(variants[node], []), (-urgency[node], node))
+        # equally urgent ones whose parents are in the same group stay together
+        place = -urgency[node], -home[topology.parents[node]], node
+        heappush(ready.setdefault(variants[node], []), place)
 
     for first in topology.children[WORLD][:1]:
         release(first)
-    groups: list[Group] = []
-    home: dict[int, int] = {}
     while any(ready.values()):
         waiting = min((heap[0][0], -len(heap), variant) for variant, heap in ready.items() if heap)[-1]
         chosen: list[int] = []
         while ready[waiting] and len(chosen) < LANES:
-            chosen.append(heappop(ready[waiting])[1])
+            chosen.append(heappop(ready[waiting])[-1])
             if following[chosen[-1]] != WORLD:
                 release(following[chosen[-1]])
         for node in chosen:

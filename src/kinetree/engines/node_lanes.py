@@ -43,6 +43,8 @@ _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
 _SCATTERED = 8
 #: Groups must cost at most this fraction of single nodes.
 _WORTH = 0.8
+#: Larger mechanisms would take as long to group as for thousands of calls.
+_MOST_NODES = 10_000
 
 
 class Parents(IntEnum):
@@ -260,7 +262,8 @@ class LaneTables:
         """The tables of a mechanism; None if single nodes are expected to be as fast."""
         metadata, setup = tables.metadata["sweeps"], tables.setup
         depth, count = max(setup.topology.depths, default=0), len(setup.nodes)
-        if metadata is None or not 0 < depth <= _WORTH * count or count != len(setup.mechanism.kinds):
+        every = count == len(setup.mechanism.kinds)
+        if metadata is None or not every or not 0 < depth <= _WORTH * count or count > _MOST_NODES:
             return None
         table: Any = LOOPS[TABLE]
         variants = [table.variant(setup, row) for row in table.rows(setup)]

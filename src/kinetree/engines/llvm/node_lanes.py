@@ -130,6 +130,7 @@ class _NodeLanes(Emitter):
             f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
             for at in (1, 1 + LANES)
         )
+        positions = self.halves(sources)
         takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
         before: dict[int, str] = {}
         for op in body.ops:
@@ -140,7 +141,7 @@ class _NodeLanes(Emitter):
                 for a in op.args:
                     if id(a) in slots and id(a) not in scope.names:
                         term = f.let(f"load {self.element}, ptr {slots[id(a)]}, {aligned}")
-                        scope.names[id(a)] = self.permuted(term, sources)
+                        scope.names[id(a)] = self.permuted(term, positions)
                 name = self.op(op, scope)
             scope.names[id(op)] = name
         for store in body.stores:
@@ -152,14 +153,26 @@ class _NodeLanes(Emitter):
 
     # Memory
 
-    def permuted(self, vector: str, sources: str) -> str:
-        """A vector with element `sources[i]` of another in lane i; LLVM selects the instruction for this."""
-        f, result = self.f, "poison"
-        for lane in range(LANES):
-            source = f.let(f"extractelement {_INTEGERS} {sources}, i64 {lane}")
-            element = f.let(f"extractelement {self.element} {vector}, i64 {source}")
-            result = f.let(f"insertelement {self.element} {result}, {self.scalar.llvm} {element}, i64 {lane}")
-        return result
+    def halves(self, sources: str) -> str:
+        """Lanes as positions in a vector of 32-bit numbers, which all processors with AVX2 can permute."""
+        f = self.f
+        if self.bytes == 4:
+            lanes = f.let(f"and {_INTEGERS} {sources}, {_all(LANES - 1)}")
+            return f.let(f"trunc {_INTEGERS} {lanes} to <{LANES} x i32>")
+        low = f.let(f"shl {_INTEGERS} {sources}, {_all(1)}")
+        high = f.let(f"or {_INTEGERS} {f.let(f'shl {_INTEGERS} {sources}, {_all(33)}')}, {_all(1 << 32)}")
+        return f.let(f"bitcast {_INTEGERS} {f.let(f'or {_INTEGERS} {low}, {high}')} to <{2 * LANES} x i32>")
+
+    def permuted(self, vector: str, positions: str) -> str:
+        """A vector with 32-bit number `positions[i]` of another at place i; LLVM finds the instruction for this."""
+        f, count, result = self.f, LANES * self.bytes // 4, "poison"
+        numbers = f"<{count} x float>"
+        vector = f.let(f"bitcast {self.element} {vector} to {numbers}")
+        for place in range(count):
+            position = f.let(f"extractelement <{count} x i32> {positions}, i64 {place}")
+            number = f.let(f"extractelement {numbers} {vector}, i32 {position}")
+            result = f.let(f"insertelement {numbers} {result}, float {number}, i64 {place}")
+        return f.let(f"bitcast {numbers} {result} to {self.element}")
 
     def gathered(self, pointers: Sequence[str], pure: str = "") -> str:
         """A vector of numbers from different places."""
@@ -199,3 +212,8 @@ class _NodeLanes(Emitter):
         if index is not None:
             start = self.f.at(start, index, self.scalar.llvm)
         return self.f.at(start, access.offset, self.scalar.llvm)
+
+
+def _all(number: int) -> str:
+    """An integer in all lanes."""
+    return "<" + ", ".join([f"i64 {number}"] * LANES) + ">"
