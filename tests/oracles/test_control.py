@@ -8,8 +8,10 @@ import pytest
 from kinetree import control
 from kinetree.algorithms.operational_space.control_law import control_law
 from kinetree.engines import reference
-from tests.oracles.pinocchio_twin import pin, robots
+from tests.laws.test_control_on_trees import KD, KD0, KP, KP0, independent_tasks, luh, state
+from tests.oracles.pinocchio_twin import mirrored, pin, robots
 from tests.oracles.test_delassus import Real
+from tests.oracles.test_pinocchio import make
 from tests.tolerance import assert_close, bound, condition
 
 
@@ -48,6 +50,47 @@ def test_textbook(name: str) -> None:
     expected = J.T @ (inertia @ b + bias) + N.T @ (M @ a0 + data.nle)
     conditions = condition(M) + condition(J @ M_inverse @ J.T)
     assert_close(order.to_v(tau), expected, bound(robot.nv, conditions))
+
+
+@pytest.mark.parametrize("name", ["every kind 20", "every kind 21", "every kind, armature", "forest", "long"])
+def test_textbook_on_random_trees(name: str) -> None:
+    """Some rows of several frames, with everything that depends on the robot from Pinocchio."""
+    pair = make(name)
+    robot, twin = pair.robot, pair.twin
+    posture, q, v = state(robot, 4)
+    tasks = independent_tasks(robot, q, robot.nv // 2 + 1)
+    law = control.OperationalSpace(
+        robot, [control.Goal(task, KP, KD) for task in tasks], posture=control.Posture(posture, KP0, KD0), undriven=[],
+        cut=1e-9,
+    )  # fmt: skip
+
+    model, data, q_, v_ = twin.model, pair.data, twin.order.to_q(q), twin.order.to_v(v)
+    aligned, angular_first = pin.LOCAL_WORLD_ALIGNED, [3, 4, 5, 0, 1, 2]
+    numbers = [twin.frames[task.frame] for task in tasks]
+    rows = [list(task.rows) for task in tasks]
+    pin.framesForwardKinematics(model, data, twin.order.to_q(posture))
+    wanted = [pin.SE3(data.oMf[i]).homogeneous for i in numbers]
+    M, h = mirrored(pin.crba(model, data, q_)), np.array(pin.nonLinearEffects(model, data, q_, v_))
+    pin.computeJointJacobians(model, data, q_)
+    pin.forwardKinematics(model, data, q_, v_, np.zeros(model.nv))
+    pin.updateFramePlacements(model, data)
+    J = np.concatenate(
+        [
+            pin.getFrameJacobian(model, data, i, aligned)[angular_first][own]
+            for i, own in zip(numbers, rows, strict=True)
+        ]
+    )
+    drifts = [np.array(pin.getFrameClassicalAcceleration(model, data, i, aligned))[angular_first] for i in numbers]
+    drift = np.concatenate([one[own] for one, own in zip(drifts, rows, strict=True)])
+    errors = [luh(data.oMf[i].homogeneous, T)[own] for i, T, own in zip(numbers, wanted, rows, strict=True)]
+    b = KP * np.concatenate(errors) - KD * J @ v_
+    a0 = twin.order.to_v(KP0 * robot.difference(q, posture) - KD0 * v)
+    M_inverse = np.linalg.inv(M)
+    A = J @ M_inverse @ J.T
+    f = np.linalg.solve(A, b - drift - J @ a0)
+    expected = M @ a0 + h + J.T @ f
+    scale = float(np.abs(M @ a0).max() + np.abs(J.T @ f).max() + np.abs(h).max())
+    assert_close(twin.order.to_v(law(q, v).tau), expected, bound(robot.nv, condition(M) + condition(A)), scale=scale)
 
 
 def test_the_reference_engine_agrees() -> None:

@@ -1,6 +1,8 @@
 """Where contact points are and how they move, and what impulses at them do to the robot. Cost O(n).
 
-The points are frames of the call.
+Points belong to bodies: frames of the robot that may touch something. `contact_bodies`, `body_wrenches` and
+`after_impulses` are recursions over the robot, for nodes of any kind; `mass_factors.py` has the same for trees of rigid
+bodies, with less work. The others run on a mechanism of free bodies that carry the points, whatever the robot.
 """
 
 from __future__ import annotations
@@ -8,26 +10,26 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.algorithms.forward_dynamics import articulated_body
+from kinetree.algorithms.mass_factors import PLACE
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree, Zeros
-from kinetree.spatial.motion import Motion
+from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
+from kinetree.spatial.vector3 import cross, stack
 
 
 @algorithm(
-    q=("q",), v=("v",), points=("frames", 3), axes=("frames", 3, 3), velocity=("frames", 3),
-    outputs=("points", "axes", "velocity"), any_node=True,
+    q=("q",), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("place", "twist"), any_node=True,
 )  # fmt: skip
-def contact_points(tree: Tree, q: Indexed, v: Indexed, points: Indexed, axes: Indexed, velocity: Indexed) -> None:
-    """Positions, axes and velocities of points, in the world.
+def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: Indexed) -> None:
+    """Poses and velocities of frames, in world axes.
 
     Args:
         tree: The mechanism.
         q: Configuration, (nq,).
         v: Joint velocities, (nv,).
-        points: Positions, (m, 3).
-        axes: Rotations from the world to the frames of the points, (m, 3, 3).
-        velocity: Velocities, (m, 3).
+        place: As of `mass_factors`, (m, 15).
+        twist: (m, 6).
     """
     tree.world.C = Transform.identity()
     tree.world.V = Motion.zero()
@@ -39,28 +41,71 @@ def contact_points(tree: Tree, q: Indexed, v: Indexed, points: Indexed, axes: In
         k.V = V
 
     for frame, carrier in tree.frames():
-        C = frame.X @ carrier.C
-        points[frame] = C.r
-        axes[frame] = C.E
-        velocity[frame] = C.E.T @ (frame.X @ carrier.V).linear
+        C, V = frame.X @ carrier.C, frame.X @ carrier.V
+        place[frame] = stack(C.E.T.reshape(-1), C.r, C.r)
+        twist[frame] = stack(C.E.T @ V.angular, C.E.T @ V.linear)
 
 
 @algorithm(
-    axes=("frames", 3, 3), force=("frames", 3), before=("frames", 6), wrench=("frames", 6), outputs=("wrench",),
-    any_node=True,
+    place=("frames", PLACE), twist=("frames", 6), position=("frames", 3),
+    points=("frames", 3), arm=("frames", 3), velocity=("frames", 3), outputs=("points", "arm", "velocity"),
 )  # fmt: skip
-def point_wrenches(tree: Tree, axes: Indexed, force: Indexed, before: Indexed, wrench: Indexed) -> None:
-    """Wrenches of forces at points, in the frames of the points.
+def contact_points(
+    tree: Tree, place: Indexed, twist: Indexed, position: Indexed, points: Indexed, arm: Indexed, velocity: Indexed
+) -> None:
+    """Positions and velocities of points.
 
     Args:
         tree: Has the points.
-        axes: Rotations from the world to their frames, (m, 3, 3).
-        force: In world axes, (m, 3).
-        before: Wrenches that these are added to, (m, 6).
-        wrench: (m, 6).
+        place: Of the body of each point, as of `mass_factors`, (m, 15).
+        twist: Of the body of each point, in world axes, (m, 6).
+        position: In the body, (m, 3).
+        points: Positions in the world, (m, 3).
+        arm: From the body to the point, in world axes, (m, 3).
+        velocity: In world axes, (m, 3).
     """
     for frame, _ in tree.frames():
-        wrench[frame] = before[frame] + np.concatenate([np.zeros(3), axes[frame] @ force[frame]])
+        R, there = place[frame][:9].reshape(3, 3), place[frame][9:12]
+        away = R @ position[frame]
+        points[frame] = there + away
+        arm[frame] = away
+        velocity[frame] = twist[frame][3:] + cross(twist[frame][:3], away)
+
+
+@algorithm(arm=("frames", 3), force=("frames", 3), wrench=("v",), outputs=("wrench",))
+def contact_wrenches(tree: Tree, arm: Indexed, force: Indexed, wrench: Indexed) -> None:
+    """What forces at all points are for their bodies.
+
+    Args:
+        tree: The bodies, with the points.
+        arm: As of `contact_points`, (m, 3).
+        force: In world axes, (m, 3).
+        wrench: On the bodies, in world axes, moments first, (6 b,).
+    """
+    tree.world.total = Force.zero()
+    for k, _ in tree.scatter():
+        k.total = Force.zero()
+    for frame, carrier in tree.frames():
+        carrier.total += Force.of(cross(arm[frame], force[frame]), force[frame])
+    for k, _ in tree.scatter():
+        wrench[k] = k.total.data
+
+
+@algorithm(
+    place=("frames", PLACE), wrench=("frames", 6), turned=("frames", 6), outputs=("turned",), any_node=True
+)  # fmt: skip
+def body_wrenches(tree: Tree, place: Indexed, wrench: Indexed, turned: Indexed) -> None:
+    """Wrenches on frames, from world axes to their own.
+
+    Args:
+        tree: The mechanism.
+        place: As of `mass_factors`, (m, 15).
+        wrench: (m, 6).
+        turned: (m, 6).
+    """
+    for frame, _ in tree.frames():
+        R = place[frame][:9].reshape(3, 3)
+        turned[frame] = np.concatenate([R.T @ wrench[frame][:3], R.T @ wrench[frame][3:]])
 
 
 @algorithm(q=("q",), v=("v",), wrench=("frames", 6), after=("v",), outputs=("after",), sparse=("after",), any_node=True)

@@ -1,7 +1,11 @@
 """The problem of frictional contacts in contact axes, before and after the sweeps. Cost O(r²) for r = 3 rows of each.
 
-Rows of a contact are two tangents and its normal. `contact_problem` turns world axes into these; `contact_forces` turns
-the impulses back, and measures how well they obey
+Rows of a contact are two tangents and its normal. Contacts belong to bodies, so their mobility is that of the bodies,
+
+    G = χ Λ⁻¹ χᵀ         χ of a row along n at r from its body: (r × n, n)
+
+whatever the number of contacts. `contact_problem` computes it; `contact_forces` turns the impulses back to world axes,
+and measures how well they obey
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (1)
 
@@ -17,6 +21,7 @@ import numpy as np
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import magnitude, select, sqrt
+from kinetree.spatial.vector3 import cross
 
 #: β: fraction of a penetration that is corrected in each step.
 RECOVERY = 0.2
@@ -27,18 +32,19 @@ _IMMOBILE = 1e-30
 
 
 @algorithm(
-    mobility=("rows", "rows"), velocity=("rows",), normal=("rows",), height=("rows",), dt=(), start=("rows",),
+    mobility=("v", "v"), arm=("rows",), velocity=("rows",), normal=("rows",), height=("rows",), dt=(), start=("rows",),
     G=("rows", "rows"), weight=("rows",), u=("rows",), axes=("rows", 3), outputs=("G", "weight", "u", "axes"),
 )  # fmt: skip
 def contact_problem(
-    tree: Tree, mobility: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
+    tree: Tree, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
     start: Indexed, G: Indexed, weight: Indexed, u: Indexed, axes: Indexed,
 ) -> None:  # fmt: skip
-    """Turn the rows of all contacts from world axes to tangents and normal.
+    """The rows of all contacts along tangents and normal.
 
     Args:
-        tree: Has the rows, three for each contact; nothing else of it is used.
-        mobility: Velocities of the points per unit impulse on each, in world axes, (r, r).
+        tree: Free bodies that carry the contacts, of three rows each; nothing else of it is used.
+        mobility: Velocities of the bodies per unit impulse on each, in world axes, angular components first, (6b, 6b).
+        arm: From the body of each contact to its point, in world axes, (r,).
         velocity: Velocities of the points without contacts, (r,).
         normal: Outward normals of the surfaces, (r,).
         height: Signed distances of the points from the surfaces, at the normal rows, (r,).
@@ -50,38 +56,45 @@ def contact_problem(
         u: Velocities in contact axes; normal ones with the gap over dt. With the effect of `start`, (r,).
         axes: Tangents and normal of each contact, (r, 3).
     """
-    half_way, speed = tree.array("rows", "rows"), tree.array("rows")
+    chi = [tree.array("rows") for _ in range(6)]
+    half_way, speed = tree.array("v", "rows"), tree.array("rows")
     for contact, _, _ in tree.tasks():
         rows = contact.rows
         basis = _basis(*row_values(normal, rows))
-        moving = row_values(velocity, rows)
+        moving, away = row_values(velocity, rows), np.array(row_values(arm, rows))
         h = height[rows[2]][()]
         allowed = select(-h, 0.0, h, RECOVERY * h) / dt[...]
         for row, axis, extra in zip(rows, basis, (0.0, 0.0, allowed), strict=True):
             axes[row] = np.array(axis)
             speed[row] = _dot(axis, moving) + extra
-        for other in tree.task_rows():
-            column = [mobility[row, other] for row in rows]
-            for row, axis in zip(rows, basis, strict=True):
-                half_way[row, other] = _dot(axis, column)
+            for part, x in zip(chi, (*cross(away, np.array(axis)), *axis), strict=True):
+                part[row] = x
 
-    for contact, _, _ in tree.tasks():
-        rows = contact.rows
-        basis = _basis(*row_values(normal, rows))
-        for other in tree.task_rows():
-            column, pushed = [half_way[other, row] for row in rows], speed[other]
-            for row, axis in zip(rows, basis, strict=True):
-                entry = _dot(axis, column)
-                G[row, other] = entry
-                pushed = pushed + entry * start[row]
-            speed[other] = pushed
-        (xx, xy, _), (_, yy, _), (_, _, nn) = (
-            [_dot(axis, [half_way[row, other] for other in rows]) for axis in basis] for row in rows
-        )
-        apart = 0.5 * (xx - yy)
-        largest = 0.5 * (xx + yy) + sqrt(apart * apart + xy * xy)
-        for row, stiff in zip(rows, (largest, largest, nn), strict=True):
-            weight[row] = 1.0 / (stiff + _IMMOBILE)
+    for k, _ in tree.scatter():
+        own = list(k.columns())
+        for c in tree.columns():
+            moved = [mobility[c, other] for other in own]
+            for row in tree.carried(k):
+                half_way[c, row] = sum(x * part[row] for x, part in zip(moved, chi, strict=True))
+
+    for k, _ in tree.scatter():
+        own = list(k.columns())
+        for contact, _ in tree.carried_groups(k):
+            pushes = [np.array([part[row][()] for part in chi]) for row in contact.rows]
+            for other in tree.task_rows():
+                column, pushed = np.array([half_way[c, other] for c in own]), speed[other]
+                for row, push in zip(contact.rows, pushes, strict=True):
+                    entry = push @ column
+                    G[row, other] = entry
+                    pushed = pushed + entry * start[row]
+                speed[other] = pushed
+            (xx, xy, _), (_, yy, _), (_, _, nn) = (
+                [push @ np.array([half_way[c, row] for c in own]) for push in pushes] for row in contact.rows
+            )
+            apart = 0.5 * (xx - yy)
+            largest = 0.5 * (xx + yy) + sqrt(apart * apart + xy * xy)
+            for row, stiff in zip(contact.rows, (largest, largest, nn), strict=True):
+                weight[row] = 1.0 / (stiff + _IMMOBILE)
 
     for row in tree.task_rows():
         u[row] = speed[row]

@@ -20,7 +20,7 @@ from typing import Any
 
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.scalar import magnitude, sqrt
+from kinetree.spatial.scalar import select, sqrt
 
 #: Sweeps of `contact_sweeps`.
 SEVERAL = 5
@@ -88,8 +88,8 @@ def visit_contacts(
         change = pressed - impulse[n]
         along = impulse[x] - weight[x] * (u[x] + G[n, x] * change)  # (2)
         across = impulse[y] - weight[x] * (u[y] + G[n, y] * change)
-        length = sqrt(along * along + across * across)
-        share = 1.0 - _positive(length - friction[n] * pressed) / (length + _NEVER_ZERO)
+        length, longest = sqrt(along * along + across * across), friction[n] * pressed
+        share = select(length, longest, 1.0, longest / (length + _NEVER_ZERO))
         along_change, across_change = along * share - impulse[x], across * share - impulse[y]
         solved[x], solved[y], solved[n] = along * share, across * share, pressed  # may be the same array as impulse
         for other in tree.task_rows():
@@ -99,4 +99,4 @@ def visit_contacts(
 
 
 def _positive(x: Any) -> Any:
-    return 0.5 * (x + magnitude(x))  # NaN stays NaN
+    return select(x, 0.0, 0.0, x)  # NaN stays NaN

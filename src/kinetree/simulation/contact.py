@@ -4,9 +4,9 @@ With v_f the velocities that the robot would have without contacts, impulses λ 
 
     u = G λ + g         G = R Λ⁻¹ Rᵀ         g = R J v_f, normal rows + (h > 0 ? h : β h)/dt       (1)
 
-J and Λ⁻¹ are those of the points, three rows each in world axes, with constraints eliminated; R turns them to two
-tangents and the normal of each contact. h is the gap: a point may close its gap within the step but not more, and a
-fraction β of any penetration is corrected in each step. Impulses obey Signorini's and Coulomb's laws:
+J and Λ⁻¹ are those of the bodies that may touch something, six rows each in world axes, with constraints eliminated; R
+takes them to two tangents and the normal of each contact. h is the gap: a point may close its gap within the step but
+not more, and a fraction β of any penetration is corrected in each step. Impulses obey Signorini's and Coulomb's laws:
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
 
@@ -25,7 +25,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from kinetree.algorithms.contact_points import after_impulses, contact_points, point_wrenches
+from kinetree.algorithms.contact_points import (
+    after_impulses,
+    body_wrenches,
+    contact_bodies,
+    contact_points,
+    contact_wrenches,
+)
 from kinetree.algorithms.contact_problem import contact_residual
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
@@ -35,9 +41,10 @@ from kinetree.model.model import Model
 from kinetree.operational_space.products import times
 from kinetree.operational_space.tasks import Task
 from kinetree.recursion.algorithm import Algorithm, with_constants
+from kinetree.simulation.factored import Factored
 from kinetree.simulation.joint_rows import JointRows, joined
 from kinetree.simulation.results import Impulses
-from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured
+from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured, touching_bodies
 from kinetree.simulation.solvers import admm_solver, joint_solver, sweeps_solver
 from kinetree.spatial.value import Array
 
@@ -112,24 +119,39 @@ class Contacts:
                 raise InputError(f"ground holds shapes such as simulation.Plane, got {type(shape).__name__}")
         self._robot, self._ground, self._dt = robot, tuple(ground) or (Plane(),), dt
         tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
-        self._free = robot.tasks(tasks, reference=_WORLD_AXES).core.recursions
-        self._held = robot.tasks(tasks, reference=_WORLD_AXES, contacts=constraints) if constraints else None
+        frames = list(dict.fromkeys(one.frame for one in points))
+        bodies = [Task(frame) for frame in frames]
+        self._free = robot.tasks(bodies, reference=_WORLD_AXES).core.recursions
+        self._held = robot.tasks(bodies, reference=_WORLD_AXES, contacts=constraints) if constraints else None
+        self._points = robot.tasks(tasks, reference=_WORLD_AXES).core.recursions
+        self._body_of = tuple(frames.index(one.frame) for one in points for _ in one.positions)
+        self._positions = np.concatenate([one.positions for one in points])
         self._count = len(tasks)
         self.rows = 3 * self._count * len(self._ground)
         self._joints, self._varied = joints, varied
         self.size = self.rows + (joints.size if joints else 0)
         self.lengths = {**dict.fromkeys(self.fields, self.rows), "impulses": self.size}
         frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
+        touching = self._body_of * len(self._ground)
         if solver == "admm":
-            self._solve = admm_solver(self.rows // 3, sweeps, frictions.tobytes())
+            self._solve = admm_solver(touching, sweeps, frictions.tobytes())
         elif joints is None:
-            self._solve = sweeps_solver(self.rows // 3, sweeps, frictions.tobytes())
+            self._solve = sweeps_solver(touching, sweeps, frictions.tobytes())
         else:
-            self._solve = joint_solver(robot, self._free.sites * len(self._ground), sweeps, frictions, joints)
+            sites = self._points.sites * len(self._ground)
+            self._solve = joint_solver(robot, sites, touching, sweeps, frictions, joints)
+        self._place = bind(contact_points, *contact_sites(self._count), contact_points.name)
+        self._gather = bind(contact_wrenches, *touching_bodies(touching), contact_wrenches.name)
         self.residual = bind(contact_residual, *contact_sites(self.rows // 3), "residual")
         self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
-    def record(self, sequence: Sequence, q: Place, v: Place, start: Any) -> Impulses:
+    def factored(self, sequence: Sequence) -> Factored | None:
+        """The factors of the mass matrix in a step; None for trees with nodes that are no rigid bodies."""
+        if self._free.by_weights:
+            return None
+        return Factored(sequence, lambda algorithm, dynamic: self._recursion(algorithm, dynamic=dynamic))
+
+    def record(self, sequence: Sequence, q: Place, v: Place, start: Any, factored: Factored | None) -> Impulses:
         """Record the contacts of a step.
 
         Args:
@@ -137,66 +159,70 @@ class Contacts:
             q: Configuration.
             v: Joint velocities without contacts.
             start: Impulses that the sweeps start from.
+            factored: From `factored`.
         """
-        call = sequence.call
-        points, axes, velocity = call(self._recursion(contact_points), q, v)
-        mobility = call(self._recursion(self._free.inverse_inertia.algorithm, dynamic=True), q)
+        call, many = sequence.call, len(self._ground)
+        if factored is None:
+            place, twist = call(self._recursion(contact_bodies), q, v)
+            mobility = call(self._recursion(self._free.inverse_inertia.algorithm, dynamic=True), q)
+        else:
+            (_, place, mobility), twist = factored.at(q), factored.twists(q, v)
+        of_points = [_chosen(sequence, one, self._body_of) for one in (place, twist)]
+        points, arm, velocity = call(self._place, *of_points, self._positions)
         normals, heights = sequence.space(self.rows), sequence.space(self.rows)
-        per_shape = [(3 * self._count * i, 3 * self._count) for i in range(len(self._ground))]
+        per_shape = [(3 * self._count * i, 3 * self._count) for i in range(many)]
         for shape, part in zip(self._ground, per_shape, strict=True):
             into = [normals.part(*part), heights.part(*part)]
             call(measured(cast(Algorithm, shape.algorithm), self._count), points, shape.numbers, into=into)
-        many = len(self._ground)
-        velocity, mobility = (
-            _tiled(sequence, velocity, 1, many),
-            _tiled(sequence, mobility, 3 * self._count, many, many),
-        )
-        problem = [mobility, velocity, normals, heights, self._dt]
+        arms, velocities = (_tiled(sequence, one, 1, many) for one in (arm, velocity))
+        problem = [mobility, arms, velocities, normals, heights, self._dt]
         if self._joints is not None:
             return self._record_joints(sequence, q, v, start, problem)
         forces, errors, impulses = call(self._solve, *problem, start)
-        wrench: Any = np.zeros(6 * self._count)
-        for part in per_shape:  # a point may touch several shapes: its forces add up
-            wrench = call(self._recursion(point_wrenches), axes, forces.part(*part), wrench)
-        after = call(self._recursion(after_impulses, dynamic=True), q, v, wrench)
+        wrench = call(self._gather, arms, forces)
+        if factored is None:
+            turned = call(self._recursion(body_wrenches), place, wrench)
+            after = call(self._recursion(after_impulses, dynamic=True), q, v, turned)
+        else:
+            after = factored.after_impulses(q, v, wrench)
         return Impulses(after, forces, errors, heights, impulses)
 
     def _record_joints(self, sequence: Sequence, q: Place, v: Place, start: Any, problem: list[Any]) -> Impulses:
         joints = cast(JointRows, self._joints)
         Minv, bounds = joints.mobility(sequence.call, q), joints.bounds(sequence.call, q)
-        response = sequence.call(self._recursion(self._free.response.algorithm, dynamic=True), q)
+        response = sequence.call(self._of_points(self._points.response.algorithm), q)
         response = _tiled(sequence, response, self._robot.nv, len(self._ground))
         parts = start.part(0, self.rows), start.part(self.rows, joints.size)
         solved = sequence.call(self._solve, *problem, *parts, Minv, response, v, *bounds)
         after, forces, errors, own, others = solved
-        return Impulses(after, forces, errors, problem[3], joined(sequence, [own, others]))
+        return Impulses(after, forces, errors, problem[4], joined(sequence, [own, others]))
 
     def apply(self, q: Array, v: Array, start: Array) -> Impulses:
         """The same on arrays, with constraints eliminated and for any shapes."""
-        points, axes, velocity = self._recursion(contact_points)(q, v)
+        place, twist = self._recursion(contact_bodies)(q, v)
         mobility, response = self._dynamics(q)
+        body_of, many = list(self._body_of), len(self._ground)
+        points, arm, velocity = self._place(place[..., body_of, :], twist[..., body_of, :], self._positions)
         found = [shape.gap(points) for shape in self._ground]
         normals = np.concatenate([n for _, n in found], axis=-2)
         heights = np.zeros(normals.shape)
         heights[..., 2] = np.concatenate([h for h, _ in found], axis=-1)
-        normals, heights, velocity = (x.reshape(*q.shape[:-1], -1) for x in (normals, heights, velocity))
-        many = len(self._ground)
-        problem = [np.tile(mobility, (many, many)), np.tile(velocity, many), normals, heights, self._dt]
+        rows = [x.reshape(*q.shape[:-1], -1) for x in (arm, velocity, normals, heights)]
+        problem: list[Any] = [mobility, *(np.tile(x, many) for x in rows[:2]), *rows[2:], self._dt]
         if self._joints is not None:
             joints, call = self._joints, lambda function, *inputs: function(*inputs)
-            response = np.tile(self._free.response(q), many)
             parts = start[..., : self.rows], start[..., self.rows :]
-            extra = joints.mobility(call, q), response, v, *joints.bounds(call, q)
+            extra = joints.mobility(call, q), np.tile(self._points.response(q), many), v, *joints.bounds(call, q)
             after, forces, errors, own, others = self._solve(*problem, *parts, *extra)
-            return Impulses(after, forces, errors, heights, np.concatenate([own, others], axis=-1))
+            return Impulses(after, forces, errors, rows[3], np.concatenate([own, others], axis=-1))
         forces, errors, impulses = self._solve(*problem, start)
-        total = self.on_points(forces)
+        wrench = self._gather(*(x.reshape(*x.shape[:-1], -1, 3) for x in (problem[1], forces)))
         if response is None:
-            wrench = self._recursion(point_wrenches)(axes, total, np.zeros((self._count, 6)))
-            after = self._recursion(after_impulses)(q, v, wrench)
+            turned = self._recursion(body_wrenches)(place, wrench.reshape(*wrench.shape[:-1], -1, 6))
+            after = self._recursion(after_impulses)(q, v, turned)
         else:
-            after = v + times(response, total.reshape(*total.shape[:-2], -1))
-        return Impulses(after, forces, errors, heights, impulses)
+            after = v + times(response, wrench)
+        return Impulses(after, forces, errors, rows[3], impulses)
 
     def on_points(self, rows: Array) -> Array:
         """The sum over all shapes of values of the rows, (…, k, 3)."""
@@ -210,24 +236,37 @@ class Contacts:
         algorithm = with_constants(algorithm) if dynamic and self._varied else algorithm
         return _bound(algorithm, self._robot, self._free.sites)
 
+    def _of_points(self, algorithm: Algorithm) -> Compiled:
+        return _bound(with_constants(algorithm) if self._varied else algorithm, self._robot, self._points.sites)
+
     def _dynamics(self, q: Array) -> tuple[Array, Array | None]:
-        """Λ⁻¹ of the points, and with constraints M⁻¹Jᵀ."""
+        """Λ⁻¹ of the bodies, and with constraints M⁻¹Jᵀ."""
         if self._held is None:
             return self._free.inverse_inertia(q), None
         state: Any = self._held.at(q)
         return state.inverse_inertia, state._response
 
 
-def _tiled(sequence: Sequence, matrix: Place, rows: int, across: int, down: int = 1) -> Place:
-    """A matrix repeated, the given numbers of times `down` and `across`."""
-    if across == down == 1:
+def _tiled(sequence: Sequence, matrix: Place, rows: int, times: int) -> Place:
+    """A matrix repeated from left to right."""
+    if times == 1:
         return matrix
     length = matrix.size // rows
-    result = sequence.space(matrix.size * across * down)
-    for i in range(rows * down):
-        row = matrix.part(i % rows * length, length)
-        for j in range(across):
-            sequence.copy(row, result.part((i * across + j) * length, length))
+    result = sequence.space(matrix.size * times)
+    for i in range(rows):
+        for j in range(times):
+            sequence.copy(matrix.part(i * length, length), result.part((i * times + j) * length, length))
+    return result
+
+
+def _chosen(sequence: Sequence, of_bodies: Place, chosen: tuple[int, ...]) -> Place:
+    """The parts of an array that belong to some bodies, side by side."""
+    length = of_bodies.size // (max(chosen) + 1)
+    if chosen == tuple(range(len(chosen))):
+        return of_bodies
+    result = sequence.space(length * len(chosen))
+    for i, body in enumerate(chosen):
+        sequence.copy(of_bodies.part(body * length, length), result.part(i * length, length))
     return result
 
 

@@ -15,6 +15,7 @@ from kinetree.algorithms.contact_shapes import above_block, above_capsule, above
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError
+from kinetree.model.builder import Builder
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.topology import WORLD
@@ -55,9 +56,20 @@ def measured(algorithm: Algorithm, points: int) -> Compiled:
 
 def contact_sites(contacts: int) -> tuple[Mechanism, list[Site]]:
     """A mechanism with nothing but contacts, of three rows each."""
-    place = Transform.identity().data
-    sites = [Site(str(i), WORLD, place, (3, 4, 5)) for i in range(contacts)]
-    return Mechanism((), (), (), (), np.zeros(3)), sites
+    return Mechanism((), (), (), (), np.zeros(3)), [_site(i, WORLD) for i in range(contacts)]
+
+
+@lru_cache(maxsize=64)
+def touching_bodies(bodies: tuple[int, ...]) -> tuple[Mechanism, list[Site]]:
+    """Free bodies that carry contacts, of three rows each: those with these numbers."""
+    builder = Builder("contacts")
+    for i in range(max(bodies) + 1):
+        builder.add_body(str(i), joint="floating", mass=1.0, inertia=np.eye(3))
+    return builder.build().mechanism, [_site(i, body) for i, body in enumerate(bodies)]
+
+
+def _site(number: int, node: int) -> Site:
+    return Site(str(number), node, Transform.identity().data, (3, 4, 5))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Solvers of the contact problem (`kinetree.simulation.contact`) as sequences of recursions.
 
-They take the mobility Λ⁻¹ of all points in world axes, the velocities, normals and heights of the points, the time step
-and the impulses to start from; and return impulses in world axes, violations of the laws of contact, and impulses in
-contact axes.
+They take the mobility Λ⁻¹ of all bodies that may touch something, in world axes, the arms, velocities, normals and
+heights of the contacts, the time step and the impulses to start from. They return impulses in world axes, violations of
+the laws of contact, and impulses in contact axes.
 """
 
 from __future__ import annotations
@@ -23,36 +23,41 @@ from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Sequence
 from kinetree.model.model import Model
 from kinetree.simulation.joint_rows import JointRows
-from kinetree.simulation.shapes import contact_sites
+from kinetree.simulation.shapes import contact_sites, touching_bodies
 from kinetree.spatial.value import Array
 
 #: Rounds of ADMM after which ρ is adapted.
 _ADAPTED = 5
 
 
-@lru_cache(maxsize=32)
-def sweeps_solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
-    """Impulses in world axes, their violations of the laws of contact and λ; all robots share it."""
-    mechanism, sites = contact_sites(contacts)
-    prepare, finish = (bind(one, mechanism, sites, one.name) for one in (contact_problem, contact_forces))
-    r, friction = 3 * contacts, np.frombuffer(frictions)
-    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
+def _problem(bodies: tuple[int, ...]) -> tuple[Compiled, list[Operand]]:
+    """The recursion that states the problem of contacts of these bodies, and its inputs."""
+    moving, r = 6 * (max(bodies) + 1), 3 * len(bodies)
+    inputs = [Operand("mobility", (moving, moving))]
+    inputs += [Operand(name, (r,)) for name in ("arm", "velocity", "normal", "height")]
     inputs += [Operand("dt", ()), Operand("start", (r,))]
+    return bind(contact_problem, *touching_bodies(bodies), contact_problem.name), inputs
+
+
+@lru_cache(maxsize=32)
+def sweeps_solver(bodies: tuple[int, ...], sweeps: int, frictions: bytes) -> Compiled:
+    """Impulses in world axes, their violations of the laws of contact and λ; all robots share it."""
+    mechanism, sites = contact_sites(len(bodies))
+    finish = bind(contact_forces, mechanism, sites, contact_forces.name)
+    prepare, inputs = _problem(bodies)
+    r, friction = 3 * len(bodies), np.frombuffer(frictions)
     sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
-    G, weight, free, axes = sequence.call(prepare, *sequence.inputs)
-    start = sequence.inputs[-1]
-    u, impulse = free, start
+    swept, once = sequence.share(*(bind(one, mechanism, sites, one.name) for one in (contact_sweeps, contact_sweep)))
+    G, weight, mu, u, impulse = swept.inputs
+    *_, axes = sequence.call(prepare, *sequence.inputs, into=(G, weight, u, None))
+    sequence.copy(sequence.constant(friction), mu)
+    sequence.copy(sequence.inputs[-1], impulse)
     # several sweeps at a time, and what is left over
-    for algorithm, rounds in ((contact_sweeps, sweeps // SEVERAL), (contact_sweep, sweeps % SEVERAL)):
-        if not rounds:
-            continue
-        swept = sequence.prepare(bind(algorithm, mechanism, sites, algorithm.name))
-        for source, place in zip((G, weight, sequence.constant(friction), u, impulse), swept.inputs, strict=True):
-            sequence.copy(source, place)
-        with sequence.loop(rounds):
-            u, impulse = swept.run(None, None, None, None, None)
-            sequence.copy(u, swept.inputs[3])
-            sequence.copy(impulse, swept.inputs[4])
+    for some, rounds in ((swept, sweeps // SEVERAL), (once, sweeps % SEVERAL)):
+        if rounds:
+            with sequence.loop(rounds):
+                for result, place in zip(some.run(*(None,) * 5), (u, impulse), strict=True):
+                    sequence.copy(result, place)
     forces, errors, impulses = sequence.outputs
     sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
     sequence.copy(impulse, impulses)
@@ -60,24 +65,15 @@ def sweeps_solver(contacts: int, sweeps: int, frictions: bytes) -> Compiled:
 
 
 @lru_cache(maxsize=32)
-def admm_solver(contacts: int, rounds: int, frictions: bytes) -> Compiled:
+def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: bytes) -> Compiled:
     """The same as `sweeps_solver`, by rounds of ADMM."""
-    mechanism, sites = contact_sites(contacts)
-    prepare, rotate, weigh, one_round, adapt, velocities, finish = (
+    mechanism, sites = contact_sites(len(bodies))
+    rotate, weigh, one_round, adapt, velocities, finish = (
         bind(one, mechanism, sites, one.name)
-        for one in (
-            contact_problem,
-            jacobi_sweep,
-            admm_weights,
-            admm_round,
-            admm_adapt,
-            contact_velocities,
-            contact_forces,
-        )
+        for one in (jacobi_sweep, admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
     )
-    r, friction = 3 * contacts, np.frombuffer(frictions)
-    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
-    inputs += [Operand("dt", ()), Operand("start", (r,))]
+    prepare, inputs = _problem(bodies)
+    r, friction = 3 * len(bodies), np.frombuffer(frictions)
     sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
     *problem, start = sequence.inputs
     G, weight, free, axes = sequence.call(prepare, *problem, np.zeros(r))
@@ -111,17 +107,18 @@ def admm_solver(contacts: int, rounds: int, frictions: bytes) -> Compiled:
     return sequence.finish()
 
 
-def joint_solver(robot: Model, sites: Any, sweeps: int, mu: Array, joints: JointRows) -> Compiled:
+def joint_solver(
+    robot: Model, sites: Any, bodies: tuple[int, ...], sweeps: int, mu: Array, joints: JointRows
+) -> Compiled:
     """Joint velocities, impulses in world axes, violations of the laws of contact, λ, and impulses of joints."""
-    mechanism, rows = contact_sites(len(sites))
-    prepare, finish = (bind(one, mechanism, rows, one.name) for one in (contact_problem, contact_forces))
+    finish = bind(contact_forces, *contact_sites(len(sites)), contact_forces.name)
+    prepare, inputs = _problem(bodies)
     turn, begin, sweep = (
         bind(one, robot.mechanism, sites, "contacts")
         for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
     )
     r, nv = 3 * len(sites), robot.nv
-    inputs = [Operand("mobility", (r, r)), *(Operand(name, (r,)) for name in ("velocity", "normal", "height"))]
-    inputs += [Operand("dt", ()), Operand("start", (r,)), Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
+    inputs += [Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
     inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
     outputs = [Operand("v", (nv,)), *(Operand(name, (r,)) for name in ("forces", "errors", "impulses"))]
     sequence = Sequence("contacts", inputs, [*outputs, Operand("joints", (2 * nv,))])

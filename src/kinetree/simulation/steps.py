@@ -179,14 +179,18 @@ class Steps:
             return sequence.call(plant.recursion(algorithm), *inputs)
 
         held = None if constraints is None else Held(sequence, plant, constraints)
+        factored = contacts.factored(sequence) if isinstance(contacts, Contacts) else None
         projected: list[Place] = []
 
         def dynamics(q: Place, v: Place, push: Place) -> Any:
+            if factored is not None and not sites:
+                return factored.accelerations(q, v, push)
             free = sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
             return free if held is None else held.accelerations(q, v, free)
 
         def impulses(contacts: Contacts | JointRows, q: Place, v: Place) -> Any:
-            touched.append(contacts.record(sequence, q, v, start))
+            record = partial(contacts.record, factored=factored) if isinstance(contacts, Contacts) else contacts.record
+            touched.append(record(sequence, q, v, start))
             return touched[-1].velocity
 
         def step(q: Place, v: Place, tau: Place) -> Any:

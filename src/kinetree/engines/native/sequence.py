@@ -181,6 +181,14 @@ class Sequence:
         """Reserve memory for calls of a function whose inputs change one at a time."""
         return Call(self, function)
 
+    def share(self, *functions: Compiled) -> list[Call]:
+        """The same for functions whose first inputs are the same, in the same memory.
+
+        Later inputs of one may overwrite those of another, so they must be given in each call.
+        """
+        area = self.space(max(sum(o.size for o in function.binding.inputs) for function in functions))
+        return [Call(self, function, area) for function in functions]
+
     @contextmanager
     def loop(self, rounds: int) -> Iterator[Index]:
         """Repeat what is recorded in the block, at least once."""
@@ -240,11 +248,11 @@ class Sequence:
 class Call:
     """A function with memory for its inputs, which keep their values between calls."""
 
-    def __init__(self, sequence: Sequence, function: Compiled) -> None:
+    def __init__(self, sequence: Sequence, function: Compiled, area: Place | None = None) -> None:
         self._sequence, self._function = sequence, function
         operands = function.binding.inputs
         starts = np.cumsum([0, *(operand.size for operand in operands)]).tolist()
-        self._area = sequence.space(starts[-1])
+        self._area = sequence.space(starts[-1]) if area is None else area
         #: The places of its inputs.
         self.inputs = [self._area.part(start, o.size) for start, o in zip(starts, operands, strict=False)]
 
