@@ -71,8 +71,8 @@ def mass_factors(tree: Tree, q: Indexed, factors: Indexed, place: Indexed, mobil
         through_joint(k, tree.carried_groups, chi, scaled, block)
         inverse = k.D.inverse()
         for i, c in enumerate(k.columns()):
-            row = [inverse[i, j] if j < k.D.order else 0.0 for j in range(6)]
-            factors[c] = stack(k.S.column(i).data, k.G.column(i).data, *row, k.inertia.data)
+            unused = np.zeros(6 - len(inverse))
+            factors[c] = stack(k.S.column(i).data, k.G.column(i).data, inverse[i], unused, k.inertia.data)
     for frame, carrier in tree.frames():
         C = frame.X @ carrier.C
         place[frame] = stack(C.E.T.reshape(-1), C.r + carrier.origin, C.r)
