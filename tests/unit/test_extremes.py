@@ -90,7 +90,7 @@ class TestQuaternions:
 
 @cache
 def _robot() -> kt.Model:
-    return kt.zoo.random_tree(9, seed=2)
+    return kt.zoo.random_tree(9, seed=4)  # with the joints of the laws, which share its kernels
 
 
 STATES: dict[str, Callable[[Array], Array]] = {
