@@ -48,7 +48,7 @@ def also_for(second: target.Target) -> None:
         name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
             text, metadata = self.text(lanes, second, node_lanes)
-            cache.store(key, metadata, compile_text(text, second, kernels._LEVEL))
+            cache.store(key, metadata, compile_text(text, second))
         return found
 
     mock.patch.object(kernels.Kernels, "library", both).start()

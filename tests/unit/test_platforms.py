@@ -33,9 +33,9 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def imports(text: str, chosen: target.Target, level: int) -> set[str]:
+def imports(text: str, chosen: target.Target) -> set[str]:
     """Functions outside of a module that its code for a processor refers to."""
-    module, machine = machine_code.optimized(text, chosen, level)
+    module, machine = machine_code.optimized(text, chosen)
     code = machine.emit_assembly(module)
     called = set(re.findall(r"^\s+(?:callq|jmp|bl|b)\s+\*?([A-Za-z_]\w*)", code, re.MULTILINE))
     called |= set(re.findall(r"\b_fltused\b", code))
@@ -54,7 +54,7 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
     robot = kt.zoo.double_pendulum()
     algorithm = robot.gravity_forces.algorithm
     text, _ = kernels.Kernels(algorithm, variants_of(algorithm, robot.mechanism, ())).text(1, chosen)
-    wanted = imports(text, chosen, 0) | imports(driver.driver_text(2, chosen), chosen, 2)
+    wanted = imports(text, chosen) | imports(driver.driver_text(2, chosen), chosen)
     assert {"malloc", "free"} <= wanted
 
     opened = []

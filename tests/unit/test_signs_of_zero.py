@@ -31,7 +31,7 @@ def negated(tree, q, x, y, z):
 
 
 def optimized(text: str) -> tuple[str, str]:
-    """LLVM IR after all of LLVM's passes and assembly, for ARM."""
+    """LLVM IR after LLVM's passes, and assembly, for ARM."""
     target.llvm().initialize_all_targets()
     target.llvm().initialize_all_asmprinters()
     module, machine = machine_code.optimized(text, ARM)

@@ -15,43 +15,38 @@ if TYPE_CHECKING:
     import llvmlite.binding
 
 
-def compile_text(text: str, target: Target, level: int = 2) -> bytes:
+def compile_text(text: str, target: Target) -> bytes:
     """Compile a module.
 
     Args:
         text: The module in LLVM's assembly language.
         target: The processor to compile for.
-        level: Optimisation level, as in -O2; at 0 LLVM only inlines.
 
     Returns:
         The bytes of a relocatable object file.
     """
-    module, machine = optimized(text, target, level)
+    module, machine = optimized(text, target)
     code: bytes = machine.emit_object(module)
     return code
 
 
-def optimized(
-    text: str, target: Target, level: int = 2
-) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
-    """The module after LLVM's optimisation passes, and the code generator."""
+def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+    """The module after inlining, and the code generator.
+
+    Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`);
+    drivers and gates are written without any. The passes of -O2 would triple the time to compile the latter, double
+    that of kernels, and make nothing faster.
+    """
     machine = target.machine()
     module = llvm().parse_assembly(_fenced(text) if target.is_arm else text)
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm().create_pipeline_tuning_options(speed_level=level)
-    options.slp_vectorization = False
-    options.loop_vectorization = False
-    builder = llvm().create_pass_builder(machine, options)
-    if level:
-        passes = builder.getModulePassManager()
-    else:
-        passes = llvm().create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+    passes = llvm().create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, llvm().create_pass_builder(machine, llvm().create_pipeline_tuning_options()))
     return module, machine
 
 

@@ -28,10 +28,6 @@ from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants
 
-# Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`). The
-# passes of -O2 would double the compile time and make no kernel faster.
-_LEVEL = 0
-
 _FOREIGN = count()
 
 
@@ -73,7 +69,6 @@ class Kernels:
                     chosen,
                     lambda: self.text(width, chosen, node_lanes),
                     "kernel",
-                    level=_LEVEL,
                 )
                 self._libraries[key] = library
             return self._libraries[key]

@@ -52,7 +52,6 @@ def find_or_compile(
     target: Target,
     text: Callable[[], tuple[str, dict[str, Any]]],
     *symbols: str,
-    level: int = 2,
 ) -> tuple[Library, dict[str, Any]]:
     """Load a library.
 
@@ -63,14 +62,13 @@ def find_or_compile(
         target: The processor to compile for.
         text: Returns the LLVM assembly, and metadata serialisable as JSON.
         symbols: The functions whose addresses are needed.
-        level: Optimisation level.
     """
     name = None if what is None else cache.key(*what, target)
     found = cache.load(name)
     if found is None:
         began = time.perf_counter()
         source, metadata = text()
-        code = compile_text(source, target, level)
+        code = compile_text(source, target)
         _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
         cache.store(name, metadata, code)
     else:
