@@ -16,7 +16,6 @@ from kinetree.errors import (
     SecondDerivativeError,
     SingularMechanismError,
     UnknownNameError,
-    UnsupportedError,
 )
 from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
 from tests.oracle import oracle
@@ -230,14 +229,17 @@ def test_second_derivatives_with_quaternions_and_wrenches(name: str) -> None:
         np.testing.assert_allclose(hessian, hessian.T, rtol=0, atol=1e-13 * np.abs(hessian).max())
 
 
-def test_second_derivatives_of_robots_that_have_none() -> None:
-    """The error names the function and the node."""
+def test_second_derivatives_with_coupled_joints() -> None:
+    """Against `hvp`, which coordinates of coupled joints share with all others."""
     model = pulley()
     function = bridge("forward_dynamics", model)
-    q, v, tau = np.zeros(model.nq), np.zeros(model.nv), np.ones(model.nv)
-    jax.jacfwd(function)(q, v, tau)
-    with pytest.raises(UnsupportedError, match=r"forward_dynamics\.hvp has no kernel of its own"):
-        jax.jacfwd(jax.jacfwd(function))(q, v, tau)
+    q, v, tau = np.full(model.nq, 0.3), np.full(model.nv, 0.7), np.ones(model.nv)
+    bent = jax.jacfwd(jax.jacfwd(function))(q, v, tau)
+    again = jax.jacfwd(jax.jacrev(function))(q, v, tau)
+    one, still = np.ones(model.nv), np.zeros(model.nv)
+    expected = model.forward_dynamics.hvp(q, v, tau, one, one, still, still).dq
+    np.testing.assert_allclose(np.asarray(bent).reshape(-1), expected, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(again).reshape(-1), expected, rtol=1e-12)
 
 
 def test_large_batches_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:

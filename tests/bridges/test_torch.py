@@ -14,7 +14,6 @@ from kinetree.errors import (
     SecondDerivativeError,
     SingularMechanismError,
     UnknownNameError,
-    UnsupportedError,
 )
 from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
 from tests.oracle import oracle
@@ -172,11 +171,16 @@ def test_what_cannot_be_done() -> None:
     (twice,) = torch.autograd.grad((gradient**2).sum(), q, create_graph=True)
     with pytest.raises(SecondDerivativeError, match="second derivatives of dynamics cannot"):
         twice.sum().backward()
+
+
+def test_second_derivatives_with_coupled_joints() -> None:
     model = pulley()
-    q, v, x = (torch.ones(1, dtype=torch.float64) for _ in range(3))
-    function = bridge("forward_dynamics", model)
-    with pytest.raises(UnsupportedError, match=r"forward_dynamics\.hvp has no kernel of its own"):
-        torch.func.jacfwd(torch.func.jacfwd(function))(q, v, x)
+    q, v, x = (torch.ones(1, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradgradcheck(bridge("forward_dynamics", model), (q, v, x))
+    bent = torch.func.jacfwd(torch.func.jacfwd(bridge("forward_dynamics", model)))(q, v, x)
+    one, still = np.ones(1), np.zeros(1)
+    expected = model.forward_dynamics.hvp(one, one, one, one, one, still, still).dq
+    np.testing.assert_allclose(bent.detach().numpy().reshape(-1), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -74,12 +74,12 @@ def _velocity_derivative(reference: str) -> Callable[..., None]:
             seen = view(frame.X @ carrier.C, carrier.origin)
             V = seen @ carrier.V
             for c in tree.support(frame):
-                dq[frame, c] = (seen @ S_rate[c] + _turned(reference, seen @ S[c], V)).data
+                dq[frame, c] = (seen @ S_rate[c] + turned_view(reference, seen @ S[c], V)).data
 
     return velocity_derivative
 
 
-def _turned(reference: str, S: Motion, V: Motion) -> Motion:
+def turned_view(reference: str, S: Motion, V: Motion) -> Motion:
     """The contribution of rotating axes and, for "world", of the moving reference point to the change of a twist."""
     if reference == "local":
         return Motion.zero()

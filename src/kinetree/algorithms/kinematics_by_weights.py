@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.kinematic_derivatives import turned_view
 from kinetree.algorithms.kinematics import for_each_reference
 from kinetree.recursion.forward_mode import directional_derivative
 from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.recursion.variation import turned_velocities
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.vector3 import cross
@@ -66,11 +68,7 @@ def _jacobians(reference: str) -> Callable[..., None]:
         for k, parent in tree.scatter():
             X = k.weight(q[k])
             k.C = X @ parent.C
-            k.still = k.H @ Zeros()[k]
-            for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
-                S[k, c] = k.H @ unit
-            for c in tree.ancestors(k):
-                S[k, c] = X @ S[parent, c]
+            propagate_columns(tree, k, parent, X, S)
 
         for frame, carrier in tree.frames():
             pose = frame.X @ carrier.C
@@ -78,6 +76,41 @@ def _jacobians(reference: str) -> Callable[..., None]:
                 J[frame, c] = _VIEWS[reference](pose, frame.X @ S[carrier, c]).data
 
     return jacobians_by_weights
+
+
+def _velocity_derivative(reference: str) -> Callable[..., None]:
+    def velocity_derivative_by_weights(tree: Tree, q: Indexed, v: Indexed, dq: Indexed) -> None:
+        S, turned = (tree.array("node", "v", like="still") for _ in range(2))
+        tree.world.C = Transform.identity()
+        tree.world.V = tree.world.still = Motion.zero()
+
+        for k, parent in tree.scatter():
+            X, V_p = k.weight(q[k]), parent.V
+            k.C = X @ parent.C
+            k.V = X @ V_p + k.H @ v[k]
+            propagate_columns(tree, k, parent, X, S)
+            for c, change in zip(k.columns(), turned_velocities(k, X, V_p, v[k]), strict=True):
+                turned[k, c] = change
+            for c in tree.ancestors(k):
+                turned[k, c] = X @ turned[parent, c]
+
+        for frame, carrier in tree.frames():
+            view, pose = _VIEWS[reference], frame.X @ carrier.C
+            V = view(pose, frame.X @ carrier.V)
+            for c in tree.path(frame):
+                own, change = (view(pose, frame.X @ array[carrier, c]) for array in (S, turned))
+                dq[frame, c] = (change + turned_view(reference, own, V)).data
+
+    return velocity_derivative_by_weights
+
+
+def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> None:
+    """Set the motion S of a node with weight X per unit velocity of each degree of freedom that moves it."""
+    k.still = k.H @ Zeros()[k]
+    for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
+        S[k, c] = k.H @ unit
+    for c in tree.ancestors(k):
+        S[k, c] = X @ S[parent, c]
 
 
 def _rates(tree: Tree, q: Any, v: Any, a: Any, reference: str, acceleration: Any) -> None:
@@ -112,11 +145,15 @@ VELOCITIES = for_each_reference(
 )
 #: Jacobian of each frame, (m, 6, nv), by reference. Cost O(n·d).
 JACOBIANS = for_each_reference(_jacobians, q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",), any_node=True)
-#: J̇ x of each frame while q moves with w, (m, 6), by reference; x is called v.
+#: J̇ of each frame while q moves with v, (m, 6, nv), by reference. Cost O(n·d).
 JACOBIAN_RATES = {
-    reference: directional_derivative(velocities, f"{velocities.name}_rate", "w", {}, ("rate",))
-    for reference, velocities in VELOCITIES.items()
+    reference: directional_derivative(jacobians, f"{jacobians.name}_rate", "v", {}, ("rate",))
+    for reference, jacobians in JACOBIANS.items()
 }
+#: ∂(J v)/∂q of each frame along the tangent, (m, 6, nv), by reference. Cost O(n·d).
+VELOCITY_DERIVATIVES = for_each_reference(
+    _velocity_derivative, q=("q",), v=("v",), dq=("frames", 6, "v"), outputs=("dq",), sparse=("dq",), any_node=True
+)
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
     _accelerations,

@@ -9,6 +9,8 @@ they are propagated by the weights of [J11], in each node's own coordinates.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kinetree.algorithms import articulated_inertia
@@ -68,17 +70,43 @@ def mass_matrix_inverse_by_weights(tree: Tree, q: Indexed, Minv: Indexed) -> Non
 
     for k, parent in tree.gather():
         articulated_inertia.hinge(k, parent)
-        Minv[k, k] = k.D.inverse().reshape(k.D.order, k.D.order)
-        for c, unit in zip(k.columns(), np.eye(k.D.order), strict=True):
-            F[parent, c] = k.X.T @ (k.G @ unit)
-        for c in tree.descendants(k):
-            projected = k.H.T @ F[k, c]
-            Minv[k, c] = -k.D.solve(projected)
-            F[parent, c] = k.X.T @ (F[k, c] - k.G @ projected)
+        inverse_rows_inward(tree, k, parent, F, Minv)
 
     for k, parent in tree.scatter():
-        for c in tree.onward(k):
-            onward = k.X @ A[parent, c]
-            row = Minv[k, c] - k.G.T @ onward
-            Minv[k, c] = row
-            A[k, c] = onward + k.H @ row
+        inverse_rows_outward(tree, k, parent, A, Minv)
+
+
+def inverse_rows_inward(tree: Tree, k: Any, parent: Any, F: Indexed, Minv: Indexed) -> None:
+    """[C18], on the way to the base: rows of M⁻¹ as far as descendants determine them.
+
+    Args:
+        tree: The mechanism.
+        k: A node with X, D and G.
+        parent: Its parent.
+        F: Force on each node per unit force of its descendants' joints.
+        Minv: Inverse of the mass matrix.
+    """
+    Minv[k, k] = k.D.inverse().reshape(k.D.order, k.D.order)
+    for c, unit in zip(k.columns(), np.eye(k.D.order), strict=True):
+        F[parent, c] = k.X.T @ (k.G @ unit)
+    for c in tree.descendants(k):
+        projected = k.H.T @ F[k, c]
+        Minv[k, c] = -k.D.solve(projected)
+        F[parent, c] = k.X.T @ (F[k, c] - k.G @ projected)
+
+
+def inverse_rows_outward(tree: Tree, k: Any, parent: Any, A: Indexed, Minv: Indexed) -> None:
+    """[C18], on the way to the tips: the part of these rows that is due to the motion of the parent.
+
+    Args:
+        tree: The mechanism.
+        k: A node with X and G.
+        parent: Its parent.
+        A: Acceleration of each node per unit force of a joint.
+        Minv: Inverse of the mass matrix, its upper triangle.
+    """
+    for c in tree.onward(k):
+        onward = k.X @ A[parent, c]
+        row = Minv[k, c] - k.G.T @ onward
+        Minv[k, c] = row
+        A[k, c] = onward + k.H @ row

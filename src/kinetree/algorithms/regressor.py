@@ -45,12 +45,12 @@ def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> Non
 
     for frame, carrier in tree.frames():
         seen = frame.X @ carrier.C
-        forces = _forces(seen @ carrier.V, seen @ carrier.alpha)
+        forces = forces_per_parameter(seen @ carrier.V, seen @ carrier.alpha)
         for c in tree.support(frame):
             Y[c, frame] = forces.T @ (seen @ S[c]).data
 
 
-def _forces(V: Motion, alpha: Motion) -> Array:
+def forces_per_parameter(V: Motion, alpha: Motion) -> Array:
     """I α + V ×* I V for unit values of the ten parameters of I, (6, 10)."""
     units = [RigidInertia(row) for row in np.eye(10)]
     return np.stack([(unit @ alpha + V.cross(unit @ V)).data for unit in units], axis=1)

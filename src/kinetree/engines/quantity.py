@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from kinetree.engines.columns import FrameColumnFunction, GradientFunction, HessianFunction, LinearizedFunction
 from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
-from kinetree.engines.projected import ProjectedFunction
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
@@ -34,8 +31,6 @@ F = TypeVar("F", bound="Function[..., Any]", covariant=True)
 #: A method without a body, which supplies the signature and the docstring.
 Declared = Callable[Concatenate[Any, P], R]
 Guard = Callable[[Mechanism], None]
-#: Takes a robot, the name of an engine, and arguments.
-Projection = Callable[..., Any]
 
 
 class Quantity(Generic[F]):
@@ -70,7 +65,6 @@ def quantity(
     finish: Callable[[Array], Array] | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     any_node: Algorithm | None = None,
-    projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
 
@@ -80,17 +74,12 @@ def quantity(
         finish: Applied to the result.
         bundle: What several results come in.
         any_node: The recursion used where there are nodes that are not rigid bodies.
-        projected: Computes the result from the owner's spanning tree, where loops or couplings are all that is not
-            rigid bodies.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         options = {"guard": guard, "finish": finish, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> Function[P, R]:
-            if projected is not None and _projects(o):
-                project = partial(projected, o)
-                return ProjectedFunction(declared.__name__, o.mechanism, algorithm, project=project, **options)
             chosen = algorithm if any_node is None or o.mechanism.first_general is None else any_node
             return Function(declared.__name__, o.mechanism, chosen, **options)
 
@@ -115,8 +104,7 @@ def forced_quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
-    any_node: Callable[..., ForcedFunction[..., Any]] | None = None,
-    directional: Algorithm | None = None,
+    by_weights: Algorithm | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
     """Declare a function with external wrenches.
 
@@ -125,19 +113,15 @@ def forced_quantity(
         guard: Refuses mechanisms.
         bundle: Named tuple for several results.
         kind: Class of the function.
-        any_node: Its class where there are nodes that are not rigid bodies, if it is another.
-        directional: For derivatives: differentiates along directions, on nodes of any kind. It is used where there are
-            nodes that are not rigid bodies.
+        by_weights: The recursion used where there are nodes that are not rigid bodies.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         options = {"guard": guard, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> ForcedFunction[P, R]:
-            if directional is not None and o.mechanism.first_general is not None:
-                return LinearizedFunction(declared.__name__, o.mechanism, directional, site=o.site, **options)
-            chosen = kind if any_node is None or o.mechanism.first_general is None else any_node
-            made: Any = chosen(declared.__name__, o.mechanism, algorithm, site=o.site, **options)
+            chosen = algorithm if by_weights is None or o.mechanism.first_general is None else by_weights
+            made: Any = kind(declared.__name__, o.mechanism, chosen, site=o.site, **options)
             return cast("ForcedFunction[P, R]", made)
 
         return _quantity(declared, make)
@@ -174,9 +158,6 @@ def frame_quantity(
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
     any_node: Mapping[str, Algorithm] | None = None,
-    product: Mapping[str, Algorithm] | None = None,
-    along: str = "v",
-    projected: Projection | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -184,9 +165,6 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         any_node: The recursions used where there are nodes that are not rigid bodies.
-        product: There, recursions that multiply by the matrix: of q, v and w, linear in both.
-        along: Which of v and w the columns of the matrix belong to.
-        projected: Computes the result from the owner's spanning tree; see `quantity`.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -194,26 +172,14 @@ def frame_quantity(
         options = _described(declared)
 
         def make(o: Any) -> FrameFunction[P, R]:
-            if projected is not None and _projects(o):
-                first, project = next(iter(by_reference.values())), partial(projected, o)
-                made: Any = ProjectedFunction(declared.__name__, o.mechanism, first, project=project, **options)
-                return cast("FrameFunction[P, R]", made)
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **options}
-            if o.mechanism.first_general is not None:
-                if product is not None:
-                    return FrameColumnFunction(declared.__name__, o.mechanism, product, along=along, **given)
-                return FrameFunction(declared.__name__, o.mechanism, any_node or by_reference, **given)
-            return FrameFunction(declared.__name__, o.mechanism, by_reference, **given)
+            chosen = by_reference if any_node is None or o.mechanism.first_general is None else any_node
+            return FrameFunction(declared.__name__, o.mechanism, chosen, **given)
 
         return _quantity(declared, make)
 
     return declare
-
-
-def _projects(owner: Any) -> bool:
-    """Whether all nodes of a robot that are not rigid bodies come from loops or couplings."""
-    return bool(owner.clusters) and owner.spanning_tree.mechanism.first_general is None
 
 
 def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:
@@ -267,16 +233,10 @@ class DifferentiableFunction(ForcedFunction[P, R]):
         return self._derived("hvp", self._gradients)
 
     def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:
-        algorithm, kind = self._derivatives[which], ForcedFunction
-        if self.mechanism.first_general is not None:
-            if which == "vjp":
-                algorithm, kind = self._derivatives["jvp"], GradientFunction
-            elif which == "hvp":
-                kind = HessianFunction
-        derived: ForcedFunction[..., Any] = kind(
+        derived: ForcedFunction[..., Any] = ForcedFunction(
             f"{self.name}.{which}",
             self.mechanism,
-            algorithm,
+            self._derivatives[which],
             site=self._site,
             guard=self._guard,
             bundle=bundle,

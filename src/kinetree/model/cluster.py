@@ -42,7 +42,7 @@ from kinetree.model.loop_manifold import LoopManifold
 from kinetree.recursion.node import WORLD_PORT, Manifold, Unconstrained
 from kinetree.spatial.cluster import ClusterInertia, ClusterMap, ClusterWeight, Slot
 from kinetree.spatial.hinge import MotionColumns
-from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
 from kinetree.spatial.least_squares import least_squares
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
@@ -151,6 +151,7 @@ class ClusterKind:
 
     moving: ClassVar[bool] = True
     rigid: ClassVar[bool] = False
+    bodily: ClassVar[bool] = True
 
     @cached_property
     def name(self) -> str:
@@ -166,6 +167,10 @@ class ClusterKind:
     @property
     def port(self) -> str:
         return f"cluster_{len(self.outlets)}_{self.nv}"
+
+    @property
+    def twists(self) -> tuple[int, ...]:
+        return tuple(range(0, 6 * len(self.outlets) + 6, 6))
 
     @cached_property
     def nq(self) -> int:
@@ -430,6 +435,13 @@ class ClusterKind:
             g[list(self.dependent)] = least_squares(K[:, list(self.dependent)], -k[:, None])[:, 0]
         return self._split(_plain(g))
 
+    def brackets(self, parameters: Array, q: Array, v: Array) -> Array:
+        if not self.closures:
+            return self.manifold(parameters).bracket(v)
+        G = self.coupling(parameters, q)
+        among_all: Array = self.series.bracket(G @ v) @ G
+        return among_all[list(self.independent)]
+
     def coupling(self, parameters: Array, q: Array) -> Array:
         return np.concatenate(self._posed(parameters, q).G)
 
@@ -526,6 +538,24 @@ class ClusterKind:
             if own.armature is not None:
                 along = along + posed.G[i].T @ (own.armature * rates.g[i])
         return stack(*outlets, total.data, along)
+
+    def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Array) -> Array:
+        posed, constants = self._posed(parameters, q), self._constants(parameters)
+        rates, o = self._rates(parameters, posed, v), len(self.outlets)
+        found = np.zeros((self.dimension, self.dimension), dtype=object)
+        found[...] = 0.0
+        for slot, i in enumerate(self.outlets):
+            own, at = constants[i].inertia, 6 * slot
+            if own is not None:
+                B = CoriolisInertia.of(own, Motion(velocity[at : at + 6]))
+                found[at : at + 6, at : at + 3] = B.angular_columns() * 2.0
+        carrier, at = Motion(velocity[6 * o : 6 * o + 6]), 6 * o
+        for i, M in enumerate(posed.inertia):
+            if M is not None:
+                B_i = CoriolisInertia.of(M, carrier + rates.V[i]).angular_columns() * 2.0
+                found[at : at + 6, at : at + 3] = found[at : at + 6, at : at + 3] + B_i
+                found[at + 6 :, at : at + 3] = found[at + 6 :, at : at + 3] + posed.T[i].T @ B_i
+        return _plain(found)
 
     def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
         return np.zeros(self.nv)

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
+from kinetree.algorithms.linearized.by_weights.inverse_dynamics import inverse_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.jvp_by_weights import (
-    forward_dynamics_jvp_by_weights,
-    inverse_dynamics_jvp_by_weights,
-)
-from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives
+from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives, step_derivatives_by_weights
 from kinetree.algorithms.regressor import regressor
+from kinetree.algorithms.regressor_by_weights import regressor_by_weights
 from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.function import ForcedFunction, FrameFunction, Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
-from kinetree.model import projection
 from kinetree.model.body import Body
-from kinetree.model.discretization import GeneralDiscretizeFunction
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
-from kinetree.model.stepping import DiscretizeFunction, StepFunction
+from kinetree.model.stepping import StepFunction, discretize_function
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
@@ -64,7 +61,7 @@ class Derivatives:
         def site(self, frame: str) -> Site: ...
 
     @forced_quantity(
-        inverse_dynamics_derivatives, bundle=LinearizedInverse, directional=inverse_dynamics_jvp_by_weights
+        inverse_dynamics_derivatives, bundle=LinearizedInverse, by_weights=inverse_dynamics_derivatives_by_weights
     )
     def inverse_dynamics_derivatives(
         self,
@@ -89,7 +86,7 @@ class Derivatives:
         forward_dynamics_derivatives,
         guard=require_invertible,
         bundle=LinearizedForward,
-        directional=forward_dynamics_jvp_by_weights,
+        by_weights=forward_dynamics_derivatives_by_weights,
     )
     def forward_dynamics_derivatives(
         self,
@@ -113,7 +110,7 @@ class Derivatives:
     @frame_quantity(
         regressor,
         lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames),
-        projected=projection.regressor,
+        any_node={"local": regressor_by_weights},
     )
     def regressor(
         self,
@@ -206,8 +203,8 @@ class Derivatives:
         step_derivatives,
         guard=require_invertible,
         bundle=Discretized,
-        kind=DiscretizeFunction,
-        any_node=GeneralDiscretizeFunction,
+        by_weights=step_derivatives_by_weights,
+        kind=discretize_function,
     )
     def discretize(
         self,

@@ -21,19 +21,27 @@ from kinetree.algorithms.center_of_mass_by_weights import (
     centroidal_momentum_matrix_by_weights,
 )
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
+from kinetree.algorithms.linearized.by_weights.gradients import (
+    forward_dynamics_vjp_by_weights,
+    inverse_dynamics_vjp_by_weights,
+)
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
-from kinetree.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
+from kinetree.algorithms.linearized.hvp import (
+    forward_dynamics_hvp,
+    forward_dynamics_hvp_by_weights,
+    inverse_dynamics_hvp,
+    inverse_dynamics_hvp_by_weights,
+)
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from kinetree.algorithms.linearized.jvp_by_weights import (
     forward_dynamics_jvp_by_weights,
-    forward_dynamics_second_by_weights,
     inverse_dynamics_jvp_by_weights,
-    inverse_dynamics_second_by_weights,
 )
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_by_weights, mass_matrix_inverse_by_weights
@@ -45,7 +53,6 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model import projection
 from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
@@ -59,6 +66,16 @@ from kinetree.spatial.value import Array
 
 _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp}
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
+_INVERSE_BY_WEIGHTS = {
+    "jvp": inverse_dynamics_jvp_by_weights,
+    "vjp": inverse_dynamics_vjp_by_weights,
+    "hvp": inverse_dynamics_hvp_by_weights,
+}
+_FORWARD_BY_WEIGHTS = {
+    "jvp": forward_dynamics_jvp_by_weights,
+    "vjp": forward_dynamics_vjp_by_weights,
+    "hvp": forward_dynamics_hvp_by_weights,
+}
 
 
 def _log_determinant(reciprocals: Array) -> Array:
@@ -92,7 +109,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         inverse_dynamics,
         _INVERSE_DERIVATIVES,
         InverseGradients,
-        any_node={"jvp": inverse_dynamics_jvp_by_weights, "hvp": inverse_dynamics_second_by_weights},
+        any_node=_INVERSE_BY_WEIGHTS,
     )
     def inverse_dynamics(
         self,
@@ -124,7 +141,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         _FORWARD_DERIVATIVES,
         ForwardGradients,
         guard=require_invertible,
-        any_node={"jvp": forward_dynamics_jvp_by_weights, "hvp": forward_dynamics_second_by_weights},
+        any_node=_FORWARD_BY_WEIGHTS,
     )
     def forward_dynamics(
         self,
@@ -213,7 +230,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: float64 array for the result.
         """
 
-    @quantity(coriolis_matrix, projected=projection.coriolis_matrix)
+    @quantity(coriolis_matrix, any_node=coriolis_matrix_by_weights)
     def coriolis_matrix(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
         """C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv).
 

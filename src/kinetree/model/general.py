@@ -33,7 +33,7 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 #: Derivatives inside a node's formulas, which may themselves be differentiated.
-_LEVEL = 1
+_LEVEL = 2
 
 
 class Node(ABC):
@@ -213,6 +213,10 @@ class GeneralKind(Unconstrained):
     @property
     def port(self) -> str:
         return f"dense_{size(self.node)}"
+
+    @cached_property
+    def twists(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(sorted(set(self.node.outlets.values())))
 
     @property
     def nq(self) -> int:

@@ -115,7 +115,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(JACOBIAN_RATES, product=by_weights.JACOBIAN_RATES)
+    @frame_quantity(JACOBIAN_RATES, any_node=by_weights.JACOBIAN_RATES)
     def jacobian_rate(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
@@ -129,7 +129,7 @@ class Kinematics:
             out: float64 array for the result.
         """
 
-    @frame_quantity(VELOCITY_DERIVATIVES, product=by_weights.JACOBIAN_RATES, along="w")
+    @frame_quantity(VELOCITY_DERIVATIVES, any_node=by_weights.VELOCITY_DERIVATIVES)
     def velocity_derivative(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:

@@ -12,7 +12,9 @@ from kinetree.algorithms.linearized.time_step_derivatives import (
     midpoint_derivatives,
     rk4_derivatives,
     stage_derivatives,
+    stage_derivatives_by_weights,
     step_derivatives,
+    step_derivatives_by_weights,
 )
 from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
 from kinetree.engines.count import Count, count
@@ -23,7 +25,7 @@ from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import UnknownNameError
 from kinetree.model.integrators import Run, rk4
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Site
+from kinetree.recursion.mechanism import Mechanism, Site
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -115,10 +117,12 @@ class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives}
-    parts: ClassVar[dict[str, dict[Algorithm, int]]] = {
-        "midpoint": {stage_derivatives: 2, midpoint_derivatives: 1},
-        "rk4": {stage_derivatives: 4, rk4_derivatives: 1},
-    }
+    stage: ClassVar[Algorithm] = stage_derivatives
+
+    @property
+    def parts(self) -> dict[str, dict[Algorithm, int]]:  # type: ignore[override]
+        """The recursions of methods that need several, with how often each runs."""
+        return {"midpoint": {self.stage: 2, midpoint_derivatives: 1}, "rk4": {self.stage: 4, rk4_derivatives: 1}}
 
     def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
         n = self.mechanism.nv
@@ -126,7 +130,7 @@ class DiscretizeFunction(StepFunction[P, R]):
 
         def stage(ahead: float, rates: Several[Any]) -> Any:
             xi_rate, a, *derivatives = rates
-            return run(stage_derivatives, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4]
+            return run(self.stage, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4]
 
         if method == "midpoint":
             by_v = constant.copy()
@@ -140,6 +144,19 @@ class DiscretizeFunction(StepFunction[P, R]):
             stages.append(rates)
         xi_rates, _, *derivatives = zip(*stages, strict=True)
         return run(rk4_derivatives, dt, *xi_rates, *derivatives[0], *derivatives[1])
+
+
+class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
+    """The same on nodes of any kind."""
+
+    whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives_by_weights}
+    stage: ClassVar[Algorithm] = stage_derivatives_by_weights
+
+
+def discretize_function(name: str, mechanism: Mechanism, *given: Any, **options: Any) -> DiscretizeFunction[..., Any]:
+    """The function for a mechanism's kinds of nodes."""
+    kind = DiscretizeFunction if mechanism.first_general is None else GeneralDiscretizeFunction
+    return kind(name, mechanism, *given, **options)
 
 
 def _sites(algorithm: Algorithm, sites: tuple[Site, ...]) -> tuple[Site, ...]:

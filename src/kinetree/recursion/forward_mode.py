@@ -5,7 +5,7 @@ value and one for the rate. Configurations change along a tangent: as q moves wi
 with the motion H dq, whatever the joint's coordinates, because H is constant in the node's own frame. So joints need no
 derivatives of their own, and any engine can run the result.
 
-Applies to algorithms that use only `scatter`, `gather` and `frames`.
+Applies to algorithms that use only `scatter`, `gather`, `frames`, the columns that move a node or a frame, and arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.contract import Increment, addable, components, describe, rebuild
-from kinetree.recursion.roles import SUPPLIED, FrameRole
+from kinetree.recursion.roles import SUPPLIED, ColumnRole, FrameRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.screw import dot
@@ -107,7 +107,7 @@ def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: A
     found = []
     for unit in np.eye(sum(sizes)):
         directions = np.split(unit, np.cumsum(sizes)[:-1])
-        moved = formula(*(_joined(x, dx, level=1) for x, dx in zip(arrays, directions, strict=True)))
+        moved = formula(*(joined(x, dx, level=1) for x, dx in zip(arrays, directions, strict=True)))
         rates = np.array([x.rate if isinstance(x, Dual) and x.level == 1 else 0.0 for x in moved])
         found.append(dot(weights, rates))
     return np.split(np.array(found), np.cumsum(sizes)[:-1])
@@ -132,6 +132,35 @@ class _Tree:
         for frame, carrier in self._tree.frames():
             yield frame, _Node(carrier, *self._given)
 
+    def ancestors(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.ancestors(k._role)
+
+    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._tree.path(frame)
+
+    def array(self, *over: str, like: str = "") -> _Array:
+        values, rates = (self._tree.array(*over, like=like) for _ in range(2))
+        return _Array(values, rates, self._given[1])
+
+
+class _Array:
+    """An array of the tree that stores a rate of change with each entry."""
+
+    def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
+        self._values, self._rates, self._level = values, rates, level
+
+    def __getitem__(self, keys: tuple[Any, ...]) -> Any:
+        keys = _roles(keys)
+        return joined(self._values[keys], self._rates[keys], self._level)
+
+    def __setitem__(self, keys: tuple[Any, ...], value: Any) -> None:
+        keys = _roles(keys)
+        self._values[keys], self._rates[keys] = parts(value, self._level)
+
+
+def _roles(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(key._role if isinstance(key, _Node) else key for key in keys)
+
 
 class _Node:
     """A role with dual fields: the algorithm's field `f` is stored as `f` and `f'` on the node.
@@ -153,12 +182,12 @@ class _Node:
         moving = self._moving(q)
         own = {"q": moving, "H": kind.joint_map(parameters, moving), "M": kind.inertia(parameters, moving)}
         for name, value in own.items():
-            self._role.keep(self._rate_of(name), _parts(value, self._level)[1])
+            self._role.keep(self._rate_of(name), parts(value, self._level)[1])
         return kind.weight(parameters, moving)
 
     def keep(self, name: str, value: Any) -> None:
         """Store a quantity that depends on q, and its rate, in hidden fields."""
-        for field, part in zip((name, self._rate_of(name)), _parts(value, self._level), strict=True):
+        for field, part in zip((name, self._rate_of(name)), parts(value, self._level), strict=True):
             self._role.keep(field, part)
 
     def kept(self, name: str) -> Any:
@@ -169,7 +198,7 @@ class _Node:
         return name + ("'" if self._level == 0 else f"'{-self._level}")
 
     def _joined(self, value: Any, rate: Any) -> Any:
-        return _joined(value, rate, self._level)
+        return joined(value, rate, self._level)
 
     # Formulas that depend on q are evaluated on dual numbers.
 
@@ -213,14 +242,14 @@ class _Node:
         value = getattr(self._role, name)
         if name in SUPPLIED:
             return value
-        joined = self._joined(value, getattr(self._role, self._rate_of(name)))
+        dual = self._joined(value, getattr(self._role, self._rate_of(name)))
         owner = getattr(value, "owner", None)  # the field that += adds to, if the role may add
-        return joined if owner is None else addable(joined, owner)
+        return dual if owner is None else addable(dual, owner)
 
     def __setattr__(self, name: str, value: Any) -> None:
         adding = isinstance(value, Increment)
-        parts = _parts(value.amount if adding else value, self._level)
-        for field, part in zip((name, self._rate_of(name)), parts, strict=True):
+        split = parts(value.amount if adding else value, self._level)
+        for field, part in zip((name, self._rate_of(name)), split, strict=True):
             if adding:
                 current = getattr(self._role, field)
                 current += part
@@ -235,7 +264,7 @@ class _Moving:
         self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
-        return _joined(self._values[keys], self._rates[keys], self._level)
+        return joined(self._values[keys], self._rates[keys], self._level)
 
 
 class _Rates:
@@ -245,10 +274,10 @@ class _Rates:
         self._output, self._level = output, level
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        self._output[keys] = _parts(value, self._level)[1]
+        self._output[keys] = parts(value, self._level)[1]
 
 
-def _joined(value: Any, rate: Any, level: int = 0) -> Any:
+def joined(value: Any, rate: Any, level: int = 0) -> Any:
     """A dual value from a plain value and its rate."""
     pairs = [Dual(x, dx, level) for x, dx in zip(components(value), components(rate), strict=True)]
     scalars = np.empty(len(pairs), dtype=object)
@@ -256,7 +285,7 @@ def _joined(value: Any, rate: Any, level: int = 0) -> Any:
     return rebuild(describe(value), scalars)
 
 
-def _parts(value: Any, level: int) -> tuple[Any, Any]:
+def parts(value: Any, level: int) -> tuple[Any, Any]:
     """The value and the rate of a value that may be dual; constants have rate zero."""
     value = value if isinstance(value, Value) else np.asarray(value)
     pairs = [(x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0) for x in components(value)]

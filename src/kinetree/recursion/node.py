@@ -10,7 +10,7 @@ assumes that a node has six dimensions, that its weight is square or invertible,
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -106,6 +106,14 @@ class NodeKind(Protocol):
     def loop_rows(self) -> int:
         """Number of constraints between its joints that q must satisfy."""
 
+    @property
+    def twists(self) -> tuple[int, ...]:
+        """Where body twists start among the components of the velocity."""
+
+    @property
+    def bodily(self) -> bool:
+        """Whether it consists of rigid bodies, and its velocity of body twists and joint velocities only."""
+
     def manifold(self, parameters: Array) -> Manifold:
         """The manifold of the configuration: defines how velocities are added to it."""
 
@@ -130,11 +138,17 @@ class NodeKind(Protocol):
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Any) -> Any:
         """b(k): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest."""
 
+    def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Any) -> Array:
+        """Inertial force per unit change ϑ of body twists at given ζ (see `recursion.variation`), of bodily kinds."""
+
     def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
         """Joint forces absorbed by the node's own springs and dampers, (nv,); zeros where there are none."""
 
     def potential(self, parameters: Array, q: Array) -> Any:
         """Energy stored in the node's own springs [J]."""
+
+    def brackets(self, parameters: Array, q: Array, v: Array) -> Array:
+        """Matrix of the Lie brackets of the joint velocities v with others, (nv, nv); zero for rates of coordinates."""
 
     def coupling(self, parameters: Array, q: Array) -> Array:
         """G, (joint_rates, nv): its joint velocities are G v."""
@@ -161,6 +175,12 @@ class _Own(Protocol):
 class Unconstrained:
     """What kinds have in common whose joint velocities are all independent."""
 
+    twists: ClassVar[tuple[int, ...]] = ()
+    bodily: ClassVar[bool] = False
+
+    def coriolis_inertia(self, _parameters: Array, _q: Array, _v: Array, _velocity: Any) -> Array:
+        raise NotImplementedError("only of bodily kinds")
+
     @property
     def joint_rates(self: _Own) -> int:
         return self.nv
@@ -168,6 +188,9 @@ class Unconstrained:
     @property
     def loop_rows(self) -> int:
         return 0
+
+    def brackets(self: _Own, parameters: Array, _q: Array, v: Array) -> Array:
+        return self.manifold(parameters).bracket(v)
 
     def coupling(self: _Own, _parameters: Array, _q: Array) -> Array:
         return np.eye(self.nv)

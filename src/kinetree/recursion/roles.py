@@ -130,6 +130,10 @@ class NodeRole:
         """Energy stored in the node's own springs."""
         return self._kind("potential").potential(self._cell.parameters, q)
 
+    def brackets(self, q: Array, v: Array) -> Array:
+        """Matrix of the Lie brackets of its joint velocities with others."""
+        return self._kind("brackets").brackets(self._cell.parameters, q, v)
+
     def coupling(self, q: Array) -> Array:
         """G: joint velocities per independent velocity."""
         return self._kind("coupling").coupling(self._cell.parameters, q)
@@ -238,6 +242,7 @@ SUPPLIED = frozenset(
         "resistance",
         "potential",
         "manifold",
+        "brackets",
         "coupling",
         "coupling_drift",
         "loops",

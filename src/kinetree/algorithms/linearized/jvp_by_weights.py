@@ -19,23 +19,3 @@ inverse_dynamics_jvp_by_weights = directional_derivative(
 forward_dynamics_jvp_by_weights = directional_derivative(
     forward_dynamics, "forward_dynamics_jvp_by_weights", "dq", {"dv": "v", "dtau": "tau"}, outputs=("da",)
 )
-
-#: Rate of the rate of τ along (dq, dv, da), while (q, v, a) change along (hq, hv, ha).
-inverse_dynamics_second_by_weights = directional_derivative(
-    inverse_dynamics_jvp_by_weights,
-    "inverse_dynamics_second_by_weights",
-    "hq",
-    {"hv": "v", "ha": "a"},
-    outputs=("rate",),
-    level=-1,
-)
-
-#: The same for joint accelerations along (dq, dv, dτ), while (q, v, τ) change along (hq, hv, hτ).
-forward_dynamics_second_by_weights = directional_derivative(
-    forward_dynamics_jvp_by_weights,
-    "forward_dynamics_second_by_weights",
-    "hq",
-    {"hv": "v", "htau": "tau"},
-    outputs=("rate",),
-    level=-1,
-)

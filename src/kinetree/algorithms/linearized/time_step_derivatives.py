@@ -6,26 +6,31 @@ Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n
     dynamics    as of the source    ∂a/∂q, ∂a/∂v and M⁻¹, in the lower half of A and B
     step        scatter, columns    rows of v′, scaled; rows of q′: those of v′ times the right Jacobian of ⊕
 
-Source of the first pass: `forward_dynamics_derivatives.py`. The other methods are stages of the chain rule and an
-end; a stage multiplies matrices, in O(n³).
+Source of the first pass: `forward_dynamics_derivatives.py`, and `by_weights/` for nodes of any kind. The other methods
+are stages of the chain rule and an end; a stage multiplies matrices, in O(n³).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.time_step import Field
-from kinetree.recursion.algorithm import Entries, algorithm
+from kinetree.recursion.algorithm import Algorithm, Entries, algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.value import Array
 
+_STEP: Any = {
+    "q": ("q",), "v": ("v",), "tau": ("v",), "dt": (), "wrench": ("frames", 6),
+    "A": (2, "v", 2, "v"), "B": (2, "v", "v"), "outputs": ("A", "B"), "sparse": ("A", "B"), "stacked": ("A", "B"),
+}  # fmt: skip
 
-@algorithm(
-    q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), A=(2, "v", 2, "v"), B=(2, "v", "v"),
-    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
-)  # fmt: skip
+
+@algorithm(**_STEP)
 def step_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
 ) -> None:
@@ -41,9 +46,23 @@ def step_derivatives(
         A: (2 nv, 2 nv).
         B: (2 nv, nv).
     """
+    _step(forward_dynamics_derivatives, tree, q, v, tau, dt, wrench, A, B)
+
+
+@algorithm(**_STEP, any_node=True)
+def step_derivatives_by_weights(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
+) -> None:
+    """The same for nodes of any kind."""
+    _step(forward_dynamics_derivatives_by_weights, tree, q, v, tau, dt, wrench, A, B)
+
+
+def _step(
+    linearized: Algorithm, tree: Tree, q: Any, v: Any, tau: Any, dt: Any, wrench: Any, A: Entries, B: Entries
+) -> None:
     lower = A.block(1, 0), A.block(1, 1), B.block(1)
     upper = A.block(0, 0), A.block(0, 1), B.block(0)
-    forward_dynamics_derivatives(tree, q, v, tau, wrench, *lower)
+    linearized(tree, q, v, tau, wrench, *lower)
     for k, _ in tree.scatter():
         step = (v[k] + k.acceleration * dt[...]) * dt[...]
         end = k.manifold.right_jacobian(step) * dt[...]
@@ -57,14 +76,17 @@ def step_derivatives(
         upper[1][k, k] = upper[1][k, k] + end
 
 
-@algorithm(
-    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(),
-    d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"), wrench=("frames", 6),
-    xi_rate_there=("v",), a_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
-    dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"), d_q=("v", 3, "v"), d_v=("v", 3, "v"),
-    outputs=("xi_rate_there", "a_there", "d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
-    sparse=("d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
-)  # fmt: skip
+_STAGE: Any = {
+    "q": ("q",), "v": ("v",), "tau": ("v",), "xi_rate": ("v",), "a": ("v",), "dt": (), "ahead": (),
+    "d_xi_rate": ("v", 3, "v"), "d_a": ("v", 3, "v"), "wrench": ("frames", 6),
+    "xi_rate_there": ("v",), "a_there": ("v",), "d_xi_rate_there": ("v", 3, "v"), "d_a_there": ("v", 3, "v"),
+    "dq": ("v", "v"), "dv": ("v", "v"), "Minv": ("v", "v"), "d_q": ("v", 3, "v"), "d_v": ("v", 3, "v"),
+    "outputs": ("xi_rate_there", "a_there", "d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
+    "sparse": ("d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
+}  # fmt: skip
+
+
+@algorithm(**_STAGE)
 def stage_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
     d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
@@ -97,6 +119,33 @@ def stage_derivatives(
         d_q: Derivatives of the stage's configuration, (nv, 3, nv).
         d_v: Derivatives of the stage's velocities, (nv, 3, nv).
     """
+    _stage(
+        forward_dynamics_derivatives, tree, q, v, tau, xi_rate, a, dt, ahead, d_xi_rate, d_a, wrench,
+        xi_rate_there, a_there, d_xi_rate_there, d_a_there, dq, dv, Minv, d_q, d_v,
+    )  # fmt: skip
+
+
+@algorithm(**_STAGE, any_node=True)
+def stage_derivatives_by_weights(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
+    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
+    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
+    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+) -> None:  # fmt: skip
+    """The same for nodes of any kind."""
+    _stage(
+        forward_dynamics_derivatives_by_weights, tree, q, v, tau, xi_rate, a, dt, ahead, d_xi_rate, d_a, wrench,
+        xi_rate_there, a_there, d_xi_rate_there, d_a_there, dq, dv, Minv, d_q, d_v,
+    )  # fmt: skip
+
+
+def _stage(
+    linearized: Algorithm,
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
+    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
+    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
+    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+) -> None:  # fmt: skip
     seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
         xi = xi_rate[k] * seconds
@@ -117,7 +166,7 @@ def stage_derivatives(
         d_v.block(1)[k, k] = d_v.block(1)[k, k] + one
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v
 
-    forward_dynamics_derivatives(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
+    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
 
     for k, _ in tree.scatter():
         a_there[k] = k.acceleration
@@ -131,7 +180,7 @@ def stage_derivatives(
 
 @algorithm(
     v=("v",), a=("v",), dt=(), d_a=("v", 3, "v"), A=(2, "v", 2, "v"), B=(2, "v", "v"),
-    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
+    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
 )  # fmt: skip
 def midpoint_derivatives(
     tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Indexed, A: Entries, B: Entries
@@ -163,7 +212,7 @@ def midpoint_derivatives(
     dt=(), r1=("v",), r2=("v",), r3=("v",), r4=("v",),
     dr1=("v", 3, "v"), dr2=("v", 3, "v"), dr3=("v", 3, "v"), dr4=("v", 3, "v"),
     da1=("v", 3, "v"), da2=("v", 3, "v"), da3=("v", 3, "v"), da4=("v", 3, "v"),
-    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
+    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
 )  # fmt: skip
 def rk4_derivatives(
     tree: Tree, dt: Indexed, r1: Indexed, r2: Indexed, r3: Indexed, r4: Indexed,

@@ -1,0 +1,42 @@
+"""The Coriolis matrix for nodes of any kind: C(q, v) with Ṁ − 2C skew. Cost O(n·d).
+
+Forces that are quadratic in joint velocities are C v for C = ½ ∂(C v)/∂v. This is the matrix of Christoffel's symbols,
+for which Ṁ − 2C is skew, where velocities are rates of coordinates. Those of a spherical or floating joint are not:
+their tangents do not commute, and with the matrix [v] of their Lie brackets,
+
+    C = ½ (∂(C v)/∂v + M [v])
+
+The derivative comes from the columns of linearised inverse dynamics. On rigid bodies the result is that of
+`coriolis_matrix.py`.
+"""
+
+from __future__ import annotations
+
+from kinetree.algorithms.linearized.by_weights import columns
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.recursion.variation import Here
+from kinetree.spatial.motion import Motion
+
+
+@algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",), any_node=True)
+def coriolis_matrix_by_weights(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
+    """C(q, v) with C v = bias forces without gravity, springs and dampers.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        C: Coriolis matrix, (nv, nv).
+    """
+    tree.world.V = tree.world.rest = Motion.zero()
+    columns.start(tree)
+
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        V_p, rest_p = parent.V, parent.rest
+        k.V, k.rest = k.X @ V_p + k.H @ v[k], k.H @ Zeros()[k]
+        here = Here(k.X, k.V, k.rest, v[k], Zeros()[k], V_p, rest_p)
+        columns.vary_speed(k, here, k.brackets(q[k], v[k]))
+
+    columns.gather(tree, C)

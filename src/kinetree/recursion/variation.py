@@ -1,0 +1,227 @@
+"""How a node's own formulas change with its coordinates and velocities, for recursions that linearise the dynamics.
+
+A change of q or v moves what a node carries: its velocity changes by ϑ and its acceleration by δα, both in coordinates
+that move along. Recursions carry ζ = δα + V × ϑ in place of δα. Joints of rigid bodies pass ϑ and ζ on unchanged, so
+nothing accumulates along a chain. V × applies to the body twists among the components of a node's velocity.
+
+Rigid bodies have closed forms [JR]; other nodes evaluate their formulas on dual numbers, once per degree of freedom.
+
+[JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+     Systems, Man and Cybernetics 23, 1993.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.recursion.contract import components, describe, rebuild
+from kinetree.recursion.forward_mode import joined, parts
+from kinetree.spatial.inertia import CoriolisInertia
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.value import Array
+
+# above the levels at which whole recursions are differentiated, below those inside the formulas of users
+_LEVEL = 1
+
+
+class Variation(NamedTuple):
+    """Changes per unit change of each of the node's n coordinates (along the tangent) or velocities.
+
+    Attributes:
+        theta: ϑ per coordinate, (m, n); that per velocity is H.
+        zeta_q: ζ per coordinate, (m, n).
+        zeta_v: ζ per velocity, (m, n).
+        force_q: Change of the node's own inertial force per coordinate, besides that due to ϑ and ζ, (m, n).
+        force_v: The same per velocity, (m, n).
+        M_hat: Its inertial force per unit ϑ at given ζ, (m, m).
+        weights: Rates of the weight's numbers per coordinate, (n, …); empty where a motion of the node describes them.
+        maps: The same for the joint map.
+        drag: ζ per unit ϑ of its parent, (m, m_p); zero if all of its velocities are those of bodies.
+        spring_q: Change of the forces of its springs and dampers per coordinate, (n, n).
+        spring_v: The same per velocity, (n, n).
+    """
+
+    theta: Array
+    zeta_q: Array
+    zeta_v: Array
+    force_q: Array
+    force_v: Array
+    M_hat: Array
+    weights: Array
+    maps: Array
+    drag: Array
+    spring_q: Array
+    spring_v: Array
+
+
+class Here(NamedTuple):
+    """The state of a node, for `variation`.
+
+    Attributes:
+        X: Weight.
+        V: Velocity.
+        alpha: Acceleration.
+        v: Joint velocities.
+        a: Joint accelerations.
+        V_p: Velocity of the parent.
+        alpha_p: Acceleration of the parent.
+    """
+
+    X: Any
+    V: Any
+    alpha: Any
+    v: Array
+    a: Array
+    V_p: Any
+    alpha_p: Any
+
+
+def variation(k: Any, here: Here) -> Variation:
+    """Differentiate the formulas of a node in a given state.
+
+    Args:
+        k: The node.
+        here: Its state.
+    """
+    kind, _ = k.formulas()
+    return _by_duals(k, here) if kind.moving else _rigid(k, here)
+
+
+def _rigid(k: Any, here: Here) -> Variation:
+    """[JR] Eq. 3.3, with Ḣ and Ḧ split as in `algorithms.linearized`."""
+    V_plus, alpha_plus = here.X @ here.V_p, here.X @ here.alpha_p
+    own = [k.H @ unit for unit in np.eye(len(here.v))]
+    theta = [V_plus.cross(h) for h in own]
+    zeta_q = [alpha_plus.cross(h) + V_plus.cross(turned) for h, turned in zip(own, theta, strict=True)]
+    zeta_v = [(here.V + V_plus).cross(h) for h in own]
+    M_hat = np.concatenate([CoriolisInertia.of(k.M, here.V).angular_columns() * 2.0, np.zeros((6, 3))], axis=1)
+    n, m_p = len(own), len(components(here.V_p))
+    none, still = np.zeros((6, n)), np.zeros((n, n))
+    fixed, drag = np.zeros((n, 0)), np.zeros((6, m_p))
+    moved = columns(theta, 6), columns(zeta_q, 6), columns(zeta_v, 6)
+    return Variation(*moved, none, none, M_hat, fixed, fixed, drag, still, still)
+
+
+def _by_duals(k: Any, here: Here) -> Variation:
+    kind, c = k.formulas()
+    q, v, V, n, m = k.kept("q"), here.v, here.V, kind.nv, kind.dimension
+    theta, zeta_q, zeta_v, force_q, force_v, spring_q, spring_v, weights, maps = ([] for _ in range(9))
+    for unit in np.eye(n):
+        x = joined(q, k.manifold.rates(q, unit), _LEVEL)
+        W, H, M = kind.weight(c, x), kind.joint_map(c, x), kind.inertia(c, x)
+        turned = _rate(W @ here.V_p + H @ v)
+        moving = joined(V, turned, _LEVEL)
+        pushed = _rate(W @ here.alpha_p + H @ here.a + kind.coriolis(c, x, v, moving, here.V_p))
+        weights.append(_rate(W))
+        maps.append(_rate(H))
+        theta.append(turned)
+        zeta_q.append(pushed + cross(kind.twists, V, turned))
+        force_q.append(_rate(M @ here.alpha + kind.gyroscopic(c, x, v, V)))
+        spring_q.append(_rate(kind.resistance(c, x, v)))
+
+        own, faster = k.H @ unit, joined(v, unit, _LEVEL)
+        pushed = _rate(kind.coriolis(c, q, faster, joined(V, own, _LEVEL), here.V_p))
+        zeta_v.append(pushed + cross(kind.twists, V, own))
+        force_v.append(_rate(kind.gyroscopic(c, q, faster, V)))
+        spring_v.append(_rate(kind.resistance(c, q, faster)))
+    if kind.bodily:
+        M_hat, drag = kind.coriolis_inertia(c, q, v, V), np.zeros((m, len(components(here.V_p))))
+    else:
+        M_hat, drag = _coriolis_inertia(k, here), _drag(k, here)
+    moved = columns(theta, m), columns(zeta_q, m), columns(zeta_v, m)
+    forces = columns(force_q, m), columns(force_v, m), M_hat
+    springs = columns(spring_q, n), columns(spring_v, n)
+    return Variation(*moved, *forces, _rows(weights), _rows(maps), drag, *springs)
+
+
+def _coriolis_inertia(k: Any, here: Here) -> Array:
+    """Force per unit ϑ at given ζ, column by column."""
+    kind, c = k.formulas()
+    found = []
+    for unit in np.eye(kind.dimension):
+        turned = rebuild(describe(here.V), unit)
+        force = _rate(kind.gyroscopic(c, k.kept("q"), here.v, joined(here.V, turned, _LEVEL)))
+        found.append(force - k.M @ cross(kind.twists, here.V, turned))
+    return columns(found, kind.dimension)
+
+
+def _drag(k: Any, here: Here) -> Array:
+    """∂ζ/∂ϑ_p, column by column."""
+    kind, c = k.formulas()
+    q, found = k.kept("q"), []
+    for unit in np.eye(len(components(here.V_p))):
+        given = rebuild(describe(here.V_p), unit)
+        turned = here.X @ given
+        moving = joined(here.V, turned, _LEVEL), joined(here.V_p, given, _LEVEL)
+        change = _rate(kind.coriolis(c, q, here.v, *moving)) + cross(kind.twists, here.V, turned)
+        if isinstance(here.V_p, Motion):
+            change = change - here.X @ here.V_p.cross(given)
+        found.append(change)
+    return columns(found, kind.dimension)
+
+
+def cross(twists: Sequence[int], V: Array, x: Array) -> Array:
+    """V × x for the body twists among the components of V, zero for the others."""
+    found: list[Any] = [0.0] * len(x)
+    for start in twists:
+        at = slice(start, start + 6)
+        found[at] = Motion(V[at]).cross(Motion(x[at])).data
+    return np.array(found)
+
+
+def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
+    """Changes of the node's velocity W V_p + H v per coordinate, in coordinates that move along.
+
+    Args:
+        k: The node.
+        X: Its weight.
+        V_p: Velocity of the parent; it may be virtual.
+        v: Joint velocities; they may be virtual.
+    """
+    kind, c = k.formulas()
+    if not kind.moving:
+        return [(X @ V_p).cross(k.H @ unit) for unit in np.eye(kind.nv)]
+    q, found = k.kept("q"), []
+    for unit in np.eye(kind.nv):
+        x = joined(q, k.manifold.rates(q, unit), _LEVEL)
+        found.append(_rate(kind.weight(c, x) @ V_p + kind.joint_map(c, x) @ v))
+    return found
+
+
+def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> tuple[list[Any], Array]:
+    """Changes of Wᵀ f and Hᵀ f per coordinate, for a given force f: a list of forces on the parent, and (n, n).
+
+    Args:
+        k: The node.
+        X: Its weight.
+        weights: Of its `Variation`.
+        maps: Of its `Variation`.
+        force: f.
+    """
+    kind, _ = k.formulas()
+    n = kind.nv
+    if not kind.moving:
+        return [X.T @ (k.H @ unit).cross(force) for unit in np.eye(n)], np.zeros((n, n))
+    on_parent, along = [], []
+    for weight, joint_map in zip(weights, maps, strict=True):
+        on_parent.append(_rate(joined(X, rebuild(describe(X), weight), _LEVEL).T @ force))
+        along.append(_rate(joined(k.H, rebuild(describe(k.H), joint_map), _LEVEL).T @ force))
+    return on_parent, columns(along, n)
+
+
+def columns(vectors: Sequence[Any], length: int) -> Array:
+    """Vectors side by side, (length, n)."""
+    stacked: Array = np.array([components(vector) for vector in vectors]).reshape(len(vectors), length).T
+    return stacked
+
+
+def _rows(values: Sequence[Any]) -> Array:
+    rows: Array = np.array([components(value) for value in values]).reshape(len(values), -1 if values else 0)
+    return rows
+
+
+def _rate(value: Any) -> Any:
+    return parts(value, _LEVEL)[1]

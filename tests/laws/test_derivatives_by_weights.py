@@ -1,0 +1,132 @@
+"""Derivatives by weights: on rigid bodies they equal the recursions in the tree's frame; elsewhere, laws hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.algorithms import kinematics_by_weights as by_weights
+from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
+from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
+from kinetree.algorithms.linearized.by_weights.gradients import (
+    forward_dynamics_vjp_by_weights,
+    inverse_dynamics_vjp_by_weights,
+)
+from kinetree.algorithms.linearized.by_weights.inverse_dynamics import inverse_dynamics_derivatives_by_weights
+from kinetree.algorithms.regressor_by_weights import regressor_by_weights
+from kinetree.engines.reference import run
+from tests.laws.test_tasks_with_loops import robot
+from tests.mechanisms import gripper
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import mixed, random_mechanism
+from tests.unit.test_closed_loops import suspended
+from tests.unit.test_general_nodes import with_a_bead
+
+STEP = 1e-30
+ROBOTS = {"gripper": gripper, "whip": lambda: robot("whip"), "bead": with_a_bead, "suspended": suspended}
+
+
+def state(of: kt.Model) -> tuple[Any, Any, Any, Any]:
+    rng = np.random.default_rng(4)
+    return of.random_configuration(4), *rng.uniform(-1, 1, (3, of.nv))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rigid_bodies(seed: int) -> None:
+    of = random_mechanism("rigid", mixed(8, seed), seed, armature=0.5).kinetree()
+    q, v, x, w = state(of)
+    frame, push = of.bodies[-1].name, np.random.default_rng(seed).normal(size=(1, 6))
+    sites, f_ext = [of.site(frame)], {frame: push[0]}
+    inverse, forward = of.inverse_dynamics.engine("reference"), of.forward_dynamics.engine("reference")
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)))
+
+    def check(algorithm: Any, given: Any, expected: Any) -> None:
+        for found, want in zip(run(algorithm, of.mechanism, sites, given), expected, strict=True):
+            assert_close(found, want, tolerance)
+
+    linearized = (
+        of.inverse_dynamics_derivatives.engine("reference"),
+        of.forward_dynamics_derivatives.engine("reference"),
+    )
+    check(inverse_dynamics_derivatives_by_weights, (q, v, x, push), linearized[0](q, v, x, f_ext))
+    check(forward_dynamics_derivatives_by_weights, (q, v, x, push), linearized[1](q, v, x, f_ext))
+    check(inverse_dynamics_vjp_by_weights, (q, v, x, w, push), inverse.vjp(q, v, x, w, f_ext))
+    check(forward_dynamics_vjp_by_weights, (q, v, x, w, push), forward.vjp(q, v, x, w, f_ext))
+    check(regressor_by_weights, (q, v, x), [of.regressor.engine("reference")(q, v, x, [frame])])
+    sites = []
+    check(coriolis_matrix_by_weights, (q, v), [of.coriolis_matrix.engine("reference")(q, v)])
+
+
+@pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
+def test_frames_of_rigid_bodies(reference: Any) -> None:
+    of = random_mechanism("rigid", mixed(8, 1), 1).kinetree()
+    q, v, _, _ = state(of)
+    frames = [of.bodies[-1].name, of.bodies[3].name]
+    sites = [of.site(frame) for frame in frames]
+    for functions, name in (
+        (by_weights.JACOBIAN_RATES, "jacobian_rate"),
+        (by_weights.VELOCITY_DERIVATIVES, "velocity_derivative"),
+    ):
+        (found,) = run(functions[reference], of.mechanism, sites, (q, v))
+        assert_close(found, getattr(of, name).engine("reference")(q, v, frames, reference), bound(of.nv))
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_rate_of_the_mass_matrix_less_twice_the_coriolis_matrix_is_skew(name: str) -> None:
+    of = ROBOTS[name]()
+    q, v, _, _ = state(of)
+    C, M = of.coriolis_matrix(q, v), of.mass_matrix.engine("reference")
+    quadratic, springs = of.with_gravity((0, 0, 0)).bias_forces, of.with_gravity((0, 0, 0)).gravity_forces
+    # dampers are the part that is odd in v
+    even = 0.5 * (quadratic(q, v) + quadratic(q, -v)) - springs(q)
+    scale = float(np.abs(M(q)).max() + np.abs(C).max())
+    assert_close(C @ v, even, 4.0 * bound(of.nv), scale)
+    rate = np.imag(M(of.integrate.engine("reference")(q, 1j * STEP * v, 1.0))) / STEP
+    assert_close(rate, C + C.T, 4.0 * bound(of.nv, condition(M(q))), scale)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_functions_are_kernels_with_the_same_bits_in_batches(name: str) -> None:
+    of = ROBOTS[name]()
+    q, v, x, w = (np.stack([one, other]) for one, other in zip(state(of), state(of), strict=True))
+    v[1] += 0.5
+    for function, given in (
+        (of.coriolis_matrix, (q, v)),
+        (of.inverse_dynamics_derivatives, (q, v, x)),
+        (of.forward_dynamics_derivatives, (q, v, x)),
+        (of.inverse_dynamics.vjp, (q, v, x, w)),
+        (of.forward_dynamics.vjp, (q, v, x, w)),
+    ):
+        found = function(*given)
+        alone = [function(*(array[i] for array in given)) for i in range(2)]
+        parts = (found,) if isinstance(found, np.ndarray) else found
+        for part, *each in zip(parts, *((one,) if isinstance(one, np.ndarray) else one for one in alone), strict=True):
+            assert np.array_equal(part, np.stack(each))
+        expected = function.engine("reference")(*(array[0] for array in given))
+        expected = (expected,) if isinstance(expected, np.ndarray) else expected
+        for part, want in zip(parts, expected, strict=True):
+            assert_close(part[0], want, bound(of.nv, condition(of.mass_matrix(q))))
+
+
+@pytest.mark.parametrize("name", ["whip", "gripper"])
+def test_the_regressor_of_what_nodes_carry(name: str) -> None:
+    """A change of a body's inertial parameters changes joint forces by Y times it."""
+    of = ROBOTS[name]()
+    q, v, a, _ = state(of)
+    body = of.bodies[-1].name
+    heavier = of.with_payload(body, 0.7, com=(0.1, 0.2, -0.1), inertia=np.diag([0.02, 0.03, 0.04]))
+    before, after = (one.inverse_dynamics(q, v, a) for one in (of, heavier))
+    com, J = np.array([0.1, 0.2, -0.1]), np.diag([0.02, 0.03, 0.04])
+    about = J + 0.7 * (com @ com * np.eye(3) - np.outer(com, com))
+    theta = np.concatenate([[0.7], 0.7 * com, about[np.triu_indices(3)]])
+    assert_close(of.regressor(q, v, a, body) @ theta, after - before, bound(of.nv), float(np.abs(after).max()))
+
+
+def test_one_recursion_for_all_columns() -> None:
+    """Not one for each column: that would be 3 nv times the cost of a directional derivative."""
+    of = ROBOTS["suspended"]()
+    assert of.count("inverse_dynamics_derivatives").total < 0.2 * 3 * of.nv * of.count("inverse_dynamics.jvp").total
+    assert of.count("inverse_dynamics.vjp").total < 2.5 * of.count("inverse_dynamics.jvp").total
