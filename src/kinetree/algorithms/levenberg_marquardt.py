@@ -169,7 +169,7 @@ def _step(
     for k, _ in tree.scatter():
         own = list(k.columns())
         # a coordinate without a limit stands in for it itself; the way there is not used
-        rooms = [k.manifold.difference(q[k], stand_in(limit[k], q[k])) for limit in (low, high)]
+        rooms = [k.manifold.room(q[k], stand_in(limit[k], q[k])) for limit in (low, high)]
         for i, c in enumerate(own):
             down[c] = where(bounded[c][0], rooms[0][i], -UNBOUNDED)
             up[c] = where(bounded[c][1], rooms[1][i], UNBOUNDED)

@@ -19,14 +19,13 @@ from kinetree.algorithms.levenberg_marquardt import (
     levenberg_marquardt,
     levenberg_marquardt_by_weights,
 )
-from kinetree.control.dense_steps import DenseSteps
 from kinetree.control.poses import checked_poses, pose_error
 from kinetree.engines import arguments
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Sequence
-from kinetree.errors import InputError
+from kinetree.errors import InputError, LoopError
 from kinetree.model.model import Model
 from kinetree.operational_space.products import dots, product
 from kinetree.operational_space.tasks import Task, sites_of
@@ -154,7 +153,11 @@ class _Problem:
         q = self.robot.neutral()
         bounded = np.isfinite(self._low) & np.isfinite(self._high)
         q[bounded] = 0.5 * (self._low[bounded] + self._high[bounded])
-        return np.clip(q, self._low, self._high)
+        q = np.clip(q, self._low, self._high)
+        try:
+            return self.robot.close(q)
+        except LoopError:  # no loop closes there
+            return self.robot.neutral()
 
     def errors(self, q: Array, which: Array) -> Array:
         """e of all rows, (n, r)."""
@@ -194,10 +197,8 @@ class _Problem:
 
 
 @lru_cache(maxsize=64)
-def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled | DenseSteps:
+def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
     """Several steps: final q, state, and the largest error before the last step."""
-    if any(cluster.follows is None for cluster in robot.clusters):
-        return DenseSteps(robot, tasks, count)  # q has coordinates that others determine, so limits do not clip it
     sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
     rigid = robot.mechanism.first_general is None
     recursion = levenberg_marquardt if rigid else levenberg_marquardt_by_weights

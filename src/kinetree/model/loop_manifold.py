@@ -78,6 +78,10 @@ class LoopManifold:
         self._require_coordinates()
         return self.kind.series.difference(q0, q1)[list(self.kind.independent)]
 
+    def room(self, q: Array, limit: Array) -> Array:
+        """That of the independent joints. Limits of the others bound nothing: there is no velocity to stop."""
+        return self.kind.series.difference(q, limit)[list(self.kind.independent)]
+
     def rates(self, q: Array, v: Array) -> Array:
         return self.kind.series.rates(q, self.kind.coupling(self.parameters, q) @ v)
 

@@ -33,6 +33,9 @@ class Manifold(Protocol):
     def difference(self, q0: Array, q1: Array) -> Array:
         """The constant velocity from q0 to q1 in unit time, (nv,)."""
 
+    def room(self, q: Array, limit: Array) -> Array:
+        """How far q is from limits of single coordinates, (nv,); zero where q itself stands in for one."""
+
     def rates(self, q: Array, v: Array) -> Array:
         """Rates of the coordinates q at velocity v, (nq,)."""
 

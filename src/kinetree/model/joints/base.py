@@ -25,6 +25,9 @@ class PlainCoordinates:
     def difference(self, q0: Array, q1: Array) -> Array:
         return q1 - q0
 
+    def room(self, q: Array, limit: Array) -> Array:
+        return self.difference(q, limit)
+
     def rates(self, _q: Array, v: Array) -> Array:
         return v
 

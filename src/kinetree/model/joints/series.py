@@ -29,6 +29,9 @@ class Series:
     def difference(self, q0: Array, q1: Array) -> Array:
         return np.concatenate([stage.difference(q0[at], q1[at]) for stage, at, _ in self._parts()])
 
+    def room(self, q: Array, limit: Array) -> Array:
+        return self.difference(q, limit)
+
     def rates(self, q: Array, v: Array) -> Array:
         return np.concatenate([stage.rates(q[at], v[along]) for stage, at, along in self._parts()])
 
