@@ -20,7 +20,7 @@ from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines import interpreter
+from kinetree.engines import interpreter, machine
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.algorithm import Algorithm
 from tests.parity.functions import assert_same_bits
@@ -81,11 +81,11 @@ def test_relative_tasks_and_groups() -> None:
 def test_products_and_sums_are_rounded_once() -> None:
     rng = np.random.default_rng(0)
     for x, y in rng.uniform(-2.0, 2.0, (200, 2)):
-        error = interpreter.fma(x, y, -(x * y))
+        error = machine.fma(x, y, -(x * y))
         assert Fraction(x) * Fraction(y) == Fraction(x * y) + Fraction(error)
-    assert interpreter.fma(1e200, 1e200, 0.0) == math.inf
-    assert interpreter.fma(1e200, -1e200, 1.0) == -math.inf
-    assert math.isnan(interpreter.fma(math.inf, 0.0, 1.0))
-    assert math.copysign(1.0, interpreter.fma(-0.0, 1.0, -0.0)) == -1.0
-    assert math.copysign(1.0, interpreter.fma(0.5, 2.0, -1.0)) == 1.0
-    assert interpreter.fma(2.0**-600, 2.0**-474, 0.0) == 2.0**-1074
+    assert machine.fma(1e200, 1e200, 0.0) == math.inf
+    assert machine.fma(1e200, -1e200, 1.0) == -math.inf
+    assert math.isnan(machine.fma(math.inf, 0.0, 1.0))
+    assert math.copysign(1.0, machine.fma(-0.0, 1.0, -0.0)) == -1.0
+    assert math.copysign(1.0, machine.fma(0.5, 2.0, -1.0)) == 1.0
+    assert machine.fma(2.0**-600, 2.0**-474, 0.0) == 2.0**-1074

@@ -1,7 +1,8 @@
 """The count engine: the number of operations of an algorithm on a mechanism.
 
 It counts the simplified program before fusing, which is what one would write by hand for these joints, summed over all
-iterations of all loops. Loads, stores, changes of sign and loop control are free.
+iterations of all loops. Loads, stores, changes of sign and loop control are free. If a function runs on straight-line
+code, it counts that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 
 from kinetree.engines.ir import Block, Index, Loop, Op, Program, Role, blocks
 from kinetree.engines.pipeline import simplified
+from kinetree.engines.straight import own_code
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import Entity, number_of
 from kinetree.recursion.loops import IndexLoop, Table
@@ -63,18 +65,25 @@ PASSES = ("place", "inertias", "inward", "outward", "pairs")
 
 
 def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> Count:
-    """Operations of an algorithm.
+    """Operations of an algorithm, in straight-line code where it runs on that.
 
     Args:
         algorithm: The recursion.
         mechanism: The robot.
         sites: The frames, if the algorithm takes any.
     """
+    algorithm.require(mechanism)
+    own = own_code(algorithm, mechanism.at(sites), sites)
+    if own is not None:
+        numbers = Counter[str]()
+        for code, number in own.operations.items():
+            numbers[_COUNTED.get(code, "sines")] += number
+        return Count(**numbers)
     return sum(count_passes(algorithm, mechanism, sites).values(), Count())
 
 
 def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> dict[str, Count]:
-    """Operations of an algorithm, by pass.
+    """Operations of an algorithm, by pass, in the code that robots share.
 
     Passes are recognised by their loops: everything before the first gather places the mechanism; a gather computes
     inertias at its nodes and propagates inward in its inner loops; a scatter propagates outward; the remaining loops

@@ -20,6 +20,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.gate import MISSING, Gate
 from kinetree.engines.native.kernels import bind
+from kinetree.engines.straight import Specialization, specialization
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -190,6 +191,10 @@ class Function(Gate, Generic[P, R]):
     def count(self) -> Count:
         """Operations of one evaluation."""
         return count(self.algorithm, self.mechanism)
+
+    def specialization(self) -> Specialization:
+        """The code on which it runs, and why: straight-line code for this robot, or code that robots share."""
+        return specialization(self.algorithm, self.mechanism, ())
 
     @property
     def is_recursion(self) -> bool:
@@ -446,7 +451,12 @@ class FrameFunction(Function[P, R]):
         return not self.needs_frames and algorithm is self.algorithm and sites is self._all and not single
 
     def compile(self) -> None:
-        """Compile the kernels, which all choices of frames share."""
+        """Compile the kernels, which all choices of frames share.
+
+        Straight-line code is compiled for each choice when it is first made, since this is a part of it.
+        """
+        if self.needs_frames and self.mechanism.specialized:
+            return
         for algorithm in self._algorithms.values():
             if self.needs_frames:
                 self._bind(self._all[-1:], algorithm, True).compile()
@@ -456,6 +466,10 @@ class FrameFunction(Function[P, R]):
     def count(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Count:
         """Operations of one evaluation."""
         return count(self._for(reference), self.mechanism, self._sites(frames))
+
+    def specialization(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Specialization:
+        """As of `Function`, for a choice of frames and reference."""
+        return specialization(self._for(reference), self.mechanism, self._sites(frames))
 
     def _for(self, reference: Any) -> Algorithm:
         if reference is None:

@@ -30,6 +30,8 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
               iadd imul imax   two arguments
     Store   writes a scalar to an `Access`
     For, Follow, Switch   loops over contiguous numbers and along a table; a choice of one of several blocks
+    Part    a block of straight-line code that runs once. It uses no op of other parts, so printers can make it a
+            function, whose size they can handle
 
 `kinetree.engines.interpreter` defines their meaning.
 """
@@ -354,6 +356,18 @@ class Switch:
         return list(self.cases.values())
 
 
+@dataclass(eq=False)
+class Part:
+    """A block of straight-line code that uses no op of other parts, only constants."""
+
+    body: Block
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks inside."""
+        return [self.body]
+
+
 class Block:
     """A list of items, nested in an outer block."""
 
@@ -372,7 +386,7 @@ class Block:
             block = block.outer
 
 
-Item = Op | Store | Loop | For | Follow | Switch
+Item = Op | Store | Loop | For | Follow | Switch | Part
 
 
 #: What an operation on these arguments can be replaced by in a program's current block, or None.

@@ -241,10 +241,11 @@ class LaneTables:
         tables: The data for kernels that compute one node at a time.
         metadata: Of the program (`Sweeps.metadata`).
         groups: The mechanism's groups.
+        cost: What they cost, as a fraction of what single nodes do.
     """
 
-    def __init__(self, tables: Tables, metadata: dict[str, Any], groups: list[Group]) -> None:
-        self._tables, self._metadata, self._groups = tables, metadata, groups
+    def __init__(self, tables: Tables, metadata: dict[str, Any], groups: list[Group], cost: float) -> None:
+        self._tables, self._metadata, self._groups, self.cost = tables, metadata, groups, cost
         setup, lengths = tables.setup, tables.metadata["records"]
         kinds = setup.mechanism.kinds
         starts = np.cumsum([lengths[WORLD_CLASS], *(lengths[kinds[group[0]].name] for group in groups)])
@@ -272,7 +273,7 @@ class LaneTables:
         costs = [metadata["costs"].get(str(number), (0, 0)) for number in range(len(numbers))]
         single = sum(costs[numbers[variant]][0] + costs[numbers[variant]][1] for variant in variants)
         together = sum(c[0] + _SCATTERED * c[1] for c in (costs[numbers[variants[group[0]]]] for group in groups))
-        return cls(tables, metadata, groups) if together <= _WORTH * single else None
+        return cls(tables, metadata, groups, together / single) if together <= _WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
         """All tables in one array, preceded by a head of sizes; and the constants of nodes, interleaved.

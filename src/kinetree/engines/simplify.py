@@ -9,7 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.engines.fold import fold, negative
-from kinetree.engines.ir import ArrayEntry, Block, Field, Item, Loop, Op, Output, Place, Position, Program, Store, walk
+from kinetree.engines.ir import (
+    Access,
+    ArrayEntry,
+    Block,
+    Field,
+    Item,
+    Loop,
+    Op,
+    Output,
+    Place,
+    Position,
+    Program,
+    Store,
+    walk,
+)
+
+#: What a program is run for. Straight-line code of one mechanism stores nothing else, and addresses it directly.
+_RESULTS = (Output, Access)
 
 
 def simplify(program: Program) -> Program:
@@ -23,7 +40,7 @@ def simplify(program: Program) -> Program:
         constants, rebuilt = found, _Rebuild(program, found).result
         program.discard()
         program = rebuilt
-    return _without_dead_code(program)
+    return without_dead_code(program)
 
 
 def fuse(program: Program) -> Program:
@@ -32,7 +49,7 @@ def fuse(program: Program) -> Program:
     Args:
         program: The simplified program, which is consumed.
     """
-    fused = _without_dead_code(_Rebuild(program, {}, fusing=True).result)
+    fused = without_dead_code(_Rebuild(program, {}, fusing=True).result)
     program.discard()
     return fused
 
@@ -217,8 +234,12 @@ def _products_used_once(program: Program) -> set[int]:
     return once - more
 
 
-def _without_dead_code(program: Program) -> Program:
-    """Keep only stores to outputs and what they depend on."""
+def without_dead_code(program: Program) -> Program:
+    """Keep only stores to outputs and what they depend on.
+
+    Args:
+        program: The program, which is changed.
+    """
     read: set[Any] = set()
     live: set[int] = set()
     waiting = [(item, keys_of(item.place)) for _, item in walk(program.top) if isinstance(item, Store)]
@@ -226,7 +247,7 @@ def _without_dead_code(program: Program) -> Program:
         unread = []
         for pair in waiting:
             store, keys = pair
-            if isinstance(store.place, Output) or any(key in read for key in keys):
+            if isinstance(store.place, _RESULTS) or any(key in read for key in keys):
                 _mark(store.value, live, read)
             else:
                 unread.append(pair)
@@ -255,7 +276,7 @@ def _sweep(block: Block, live: set[int], read: set[Any]) -> None:
             if id(item) in live:
                 kept.append(item)
         elif isinstance(item, Store):
-            if isinstance(item.place, Output) or any(k in read for k in keys_of(item.place)):
+            if isinstance(item.place, _RESULTS) or any(k in read for k in keys_of(item.place)):
                 kept.append(item)
         else:
             for body in item.blocks:

@@ -141,7 +141,8 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def _definition(self) -> tuple[Any, ...]:
         own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
-        return *own, self.joint_constraints, self.independent, self.near, self.equalities
+        constrained = self.joint_constraints, self.independent, self.near, self.equalities
+        return *own, *constrained, self.mechanism.specialized
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -155,7 +156,10 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model, (*parts, self.joint_constraints, self.independent, self.near, self.equalities)
+        constrained = self.joint_constraints, self.independent, self.near, self.equalities
+        if aim := self.mechanism.specialized:
+            return _specialized, (aim, *parts, *constrained)
+        return Model, (*parts, *constrained)
 
     def __copy__(self) -> Model:
         return self
@@ -344,6 +348,18 @@ class Model(Dynamics, Operational, Loops, Editing):
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
         return Model(*parts, self.joint_constraints, rates, self.near, self.equalities)
 
+    def _with_own_code(self, aim: str) -> Model:
+        """The same robot, whose functions run on code for it alone; see `compile`. Created once."""
+        if self.mechanism.specialized == aim:
+            return self
+        known: dict[str, Model] = self.__dict__.setdefault("_specialized", {})
+        if aim not in known:
+            made = object.__new__(Model)
+            made.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
+            made.__dict__.update(mechanism=self.mechanism.with_own_code(aim))
+            known.setdefault(aim, made)
+        return known[aim]
+
     # -- other models -------------------------------------------------------------------------------------------------
 
     def reduced(self, lock: Mapping[str, Any]) -> Model:
@@ -438,6 +454,11 @@ class Model(Dynamics, Operational, Loops, Editing):
             f"{len(self.bodies)} bodies, {len(self.frames)} frames, {self.mass:.4g} kg"
         )
         return "\n".join([title, *tree_text(self.bodies, by_child, self.extra_frames)])
+
+
+def _specialized(aim: str, *parts: Any) -> Model:
+    """A pickled model whose functions run on code for it alone."""
+    return Model(*parts)._with_own_code(aim)
 
 
 def _locked(joint: Joint, value: Any) -> Joint:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kinetree.engines.count import Count, count
 from kinetree.engines.function import Function
+from kinetree.engines.straight import Specialization, specialization
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 
@@ -53,6 +54,10 @@ class TaskFunction(Function[..., Any]):
     def count(self) -> Count:
         """Operations of one evaluation."""
         return count(self.algorithm, self.mechanism, self._sites)
+
+    def specialization(self) -> Specialization:
+        """As of `Function`, for the rows of the sites."""
+        return specialization(self.algorithm, self.mechanism, self._sites)
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
         return algorithm is self.algorithm and sites is self._sites and not single

@@ -52,6 +52,8 @@ class Mechanism:
             its nodes.
         scalar: The floating-point format in which functions compute, "float64" or "float32". Constants are float64 in
             either case.
+        specialized: Empty, unless functions run on code made for this robot alone where that is expected to be faster
+            for "single" samples, for "batch"es, or for "both" on average.
     """
 
     parents: tuple[int, ...]
@@ -61,6 +63,7 @@ class Mechanism:
     gravity: Array
     reaching: Mechanism | None = field(default=None, repr=False)
     scalar: str = "float64"
+    specialized: str = ""
 
     def at(self, sites: Sequence[Site]) -> Mechanism:
         """The mechanism on which functions of some frames run."""
@@ -72,6 +75,11 @@ class Mechanism:
             return self
         reaching = None if self.reaching is None else self.reaching.computing_in(scalar)
         return replace(self, reaching=reaching, scalar=scalar)
+
+    def with_own_code(self, aim: str) -> Mechanism:
+        """The same robot, specialized for "single", "batch" or "both"."""
+        reaching = None if self.reaching is None else self.reaching.with_own_code(aim)
+        return replace(self, reaching=reaching, specialized=aim)
 
     @cached_property
     def topology(self) -> Topology:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.elementary import DOUBLE, SINGLE, SineCosine
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
 
 #: Scalar operations.
 _TEXT = {
@@ -73,6 +73,12 @@ class FunctionPrinter:
                 self.inside(f"for (int {i} = {self.use(item.start)}; {i} >= 0; {i} = {link})", item.index, i, item.body)
             elif isinstance(item, Switch):
                 self.switch(item)
+            elif isinstance(item, Part):
+                self.do("{")
+                self.depth += 1
+                self.block(item.body)
+                self.depth -= 1
+                self.do("}")
 
     def op(self, op: Op, pairs: dict[Op, tuple[str, str]]) -> None:
         """Write an op, or record the expression that stands for it."""

@@ -14,6 +14,7 @@ from kinetree.engines.c99.printer import FunctionPrinter, number, sine_cosine
 from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lower import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.engines.straight import own_code
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.entities import FRAME, NODE
 from kinetree.recursion.loops import LOOPS, Table
@@ -186,7 +187,10 @@ class Source:
         return [units, "Bodies, with the joints that carry them:", *lines]
 
     def _constants(self) -> list[str]:
-        """The constants of nodes and frames, and gravity."""
+        """The constants of nodes and frames, and gravity, unless all of them are a part of straight-line code."""
+        used = any("GRAVITY[" in function for function in self._functions)
+        if not used and not any("CONSTANTS[" in function for function in self._functions):
+            return []
         lines = ["/* Constants of the joints and bodies, gravity, placements of the frames. */"]
         sites = max((quantity.sites for quantity in self.quantities), key=len, default=())
         parts = [
@@ -200,7 +204,6 @@ class Source:
             lines.append(f"  /* {_plain(name)} */")
             lines += _wrapped(number(float(x), self.scalar) for x in values)
         start = sum(len(values) for values in self.mechanism.parameters)
-        used = any("GRAVITY[" in function for function in self._functions)
         return [*lines, "};", *([f"static const real *const GRAVITY = CONSTANTS + {start};"] if used else [])]
 
     def _document(self, quantity: Exported) -> list[str]:
@@ -234,7 +237,8 @@ class Source:
         algorithm, sites = quantity.algorithm, quantity.sites
         variants = variants_of(algorithm, self.mechanism, sites)
         setup = Setup(self.mechanism, sites, algorithm.visited(self.mechanism, sites))
-        program = lowered(algorithm, variants, lambda name: size_of(setup, name))
+        own = own_code(algorithm, self.mechanism, sites)
+        program = lowered(algorithm, variants, lambda name: size_of(setup, name)) if own is None else own.lowered
         tables = Tables(algorithm, variants, self.mechanism, sites, program.metadata)
         stem, sizes = identifier(quantity.name), algorithm.sizes(self.mechanism, sites)
         arrays = [tables.array_size(i) for i in range(len(program.layout.arrays))]

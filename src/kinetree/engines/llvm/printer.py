@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kinetree.engines.formats import FLOAT64, Format
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Store, Switch
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
@@ -75,9 +75,17 @@ class Emitter:
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.declared: set[str] = set()
         self.sincos_widths: set[int] = set()
+        self.functions: list[str] = []
+        self.open("body")
+
+    def open(self, name: str) -> None:
+        """Start a function, and find all memory. The names of addresses are the same in all functions."""
+        lowered = self.lowered
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
         pointers += [f"ptr noalias %out{i}" for i in range(lowered.outputs)]
-        self.f = FunctionWriter(f"define internal void @body(ptr noalias %ws, {', '.join(pointers)}) nounwind noinline")
+        self.f = FunctionWriter(
+            f"define internal void @{name}(ptr noalias %ws, {', '.join(pointers)}) nounwind noinline"
+        )
         self.locate("%tables", lowered.head, self.element)
 
     def locate(self, tables: str, head: list[str], outside: str) -> None:
@@ -110,8 +118,8 @@ class Emitter:
 
     def text(self) -> str:
         self.block(self.lowered.program.top, Scope(self.width))
-        functions = [sincos_text(width, self.scalar) for width in sorted(self.sincos_widths)]
-        parts = [kernel_entry(self.lowered.outputs), self.f.text(), *functions, *sorted(self.declared)]
+        self.functions += [self.f.text(), *(sincos_text(width, self.scalar) for width in sorted(self.sincos_widths))]
+        parts = [kernel_entry(self.lowered.outputs), *self.functions, *sorted(self.declared)]
         return "\n".join([*parts, "!0 = !{}", ""])
 
     # Items
@@ -132,6 +140,18 @@ class Emitter:
                 with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
                     for number in cases:
                         self.block(item.cases[number], Scope(scope.width, scope))
+            elif isinstance(item, Part):
+                self.part(item)
+
+    def part(self, part: Part) -> None:
+        """A function of its own, and a call."""
+        outer, name = self.f, f"part{len(self.functions)}"
+        self.open(name)
+        self.block(part.body, Scope(self.width))
+        self.functions.append(self.f.text())
+        self.f = outer
+        pointers = ["%ws", "%params", "%tables", "%in", *(f"%out{i}" for i in range(self.lowered.outputs))]
+        self.f.do(f"call void @{name}({', '.join(f'ptr {pointer}' for pointer in pointers)})")
 
     def op(self, op: Op, scope: Scope) -> str:
         f, t = self.f, self.scalar.vector(scope.width)

@@ -24,6 +24,7 @@ from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.node_lanes import LaneTables, Sweeps, sweeps
 from kinetree.engines.pipeline import is_own, lowered, variants_of
+from kinetree.engines.straight import Individual, individual_of, straight
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants
@@ -32,13 +33,32 @@ _FOREIGN = count()
 
 
 class Kernels:
-    """The kernels of one algorithm for one set of variants and one format; all robots with these share them."""
+    """The kernels of one algorithm for one set of variants and one format; all robots with these share them.
 
-    def __init__(self, algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> None:
-        self.algorithm, self.variants, self.scalar = algorithm, variants, scalar
+    Args:
+        algorithm: The recursion.
+        variants: The variants of loop bodies.
+        scalar: The format.
+        individual: The robot whose own code this is, if it is not shared.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        variants: Variants,
+        scalar: Format = FLOAT64,
+        individual: Individual | None = None,
+    ) -> None:
+        self.algorithm, self.variants, self.scalar, self.individual = algorithm, variants, scalar, individual
         self._lock = Lock()
         self._libraries: dict[tuple[int, bool, target.Target], Library] = {}
         self._metadata: dict[str, Any] | None = None
+
+    def program(self) -> Lowered:
+        """The lowered program, the same for all widths."""
+        if self.individual is None:
+            return lowered(self.algorithm, self.variants)
+        return straight(self.algorithm, self.variants, self.individual).lowered
 
     def text(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, or with a node in each lane; and the metadata that binding it needs."""
@@ -48,7 +68,7 @@ class Kernels:
         return emit(program, width, chosen.lanes(self.scalar), self.scalar), _metadata(program, found)
 
     def _analyzed(self) -> tuple[Lowered, Sweeps | None]:
-        program = lowered(self.algorithm, self.variants)
+        program = self.program()
         return program, sweeps(program)
 
     def library(self, width: int, node_lanes: bool = False) -> Library:
@@ -97,7 +117,8 @@ class Kernels:
             return None
         one = self.algorithm
         own = one.run.__module__, one.name, one.inputs, one.outputs
-        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes
+        robot = () if self.individual is None else (self.individual.digest,)
+        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, *robot
 
     @cached_property
     def code(self) -> str:
@@ -111,10 +132,12 @@ def _metadata(program: Lowered, found: Sweeps | None) -> dict[str, Any]:
     return program.metadata | {"sweeps": None if found is None else found.metadata}
 
 
-def kernels(algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64) -> Kernels:
-    """The kernels of an algorithm for a set of variants and a format, created once per process."""
+def kernels(
+    algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64, individual: Individual | None = None
+) -> Kernels:
+    """The kernels of an algorithm for a set of variants and a format, or for one robot, created once per process."""
     with _making:
-        return _made(algorithm, variants, scalar)
+        return _made(algorithm, variants, scalar, individual)
 
 
 _making = Lock()
@@ -145,7 +168,7 @@ def bind(
     mechanism = mechanism.at(sites)
     variants = variants_of(algorithm, mechanism, sites)
     scalar = format_of(mechanism)
-    made = kernels(algorithm, variants, scalar)
+    made = kernels(algorithm, variants, scalar, individual_of(algorithm, mechanism, sites))
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
     packed, workspace = tables.packed()
     constants, single_workspace = tables.constants, 0
