@@ -157,9 +157,10 @@ class Tables:
         columns = self.metadata["tables"][name]
         loop = LOOPS.get(name)
         if isinstance(loop, Table):
-            numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
-            found = [[self._cell(loop, row, column, numbers) for column in columns] for row in loop.rows(self.setup)]
-        elif isinstance(loop, Runs):
+            rows = list(loop.rows(self.setup))
+            numbers = np.array([self._column(loop, rows, column) for column in columns], dtype=np.int64)
+            return np.ascontiguousarray(numbers.reshape(len(columns), len(rows)).T)
+        if isinstance(loop, Runs):
             found = [[getattr(run, column) for column in columns] for run in loop.all_runs(self.setup)]
         elif isinstance(loop, Chain):
             found = [[link] for link in loop.links(self.setup)]
@@ -169,16 +170,18 @@ class Tables:
             found = [[entity.numbers[what](self.setup, i)] for i in range(entity.count(self.setup))]
         return np.array(found, dtype=np.int64).reshape(len(found), len(columns))
 
-    def _cell(self, loop: Table[Any], row: Sequence[int], column: str, numbers: dict[Any, int]) -> int:
+    def _column(self, loop: Table[Any], rows: Sequence[Sequence[int]], column: str) -> list[int]:
         if column == "variant":
-            return numbers[loop.variant(self.setup, row)]
+            numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
+            return [numbers[loop.variant(self.setup, row)] for row in rows]
         position, _, what = column.partition(".")
-        n, entity = row[int(position)], loop.roles[int(position)].entity
+        place, entity = int(position), loop.roles[int(position)].entity
         if what == "record":
-            return self._record_of[n]
+            return [self._record_of[row[place]] for row in rows]
         if what == "constants":
-            return self._constants_of[entity is FRAME][n]
-        return number_of(self.setup, entity, n, what)
+            starts = self._constants_of[entity is FRAME]
+            return [starts[row[place]] for row in rows]
+        return [number_of(self.setup, entity, row[place], what) for row in rows]
 
     @cached_property
     def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -104,6 +104,8 @@ class _Assembly:
         self._bodies, self._joints = bodies, joints
         self._by_name = {body.name: body for body in bodies}
         self._nodes: list[_Node] = []
+        # factors of the poses of nodes, which are multiplied for all nodes at once
+        self._factors: dict[int, tuple[Array, Array, Array]] = {}
         # the node that carries each body, and the pose of the body's link frame in it
         self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
         self._general: dict[str, Node] = {}
@@ -116,6 +118,7 @@ class _Assembly:
             else:
                 for name in group:
                     self._add(self._by_name[name], joints[name])
+        self._multiply()
 
     def _add(self, body: Body, joint: Joint) -> None:
         """Add a body that is not part of a cluster."""
@@ -128,18 +131,27 @@ class _Assembly:
             self._carriers[body.name] = len(nodes) - 1, _NOWHERE
             return
         carrier, at = self._carrier(joint.parent)
-        at = _composed(at, joint.placement)
+        placement = joint.placement
         if joint.node is not None:
             if body.mass:
                 raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
-            nodes.append(_Node(body.name, carrier, joint.node.kind, at, joint.armature, joint.own))
+            placed = _composed(at, placement)
+            nodes.append(_Node(body.name, carrier, joint.node.kind, placed, joint.armature, joint.own))
             self._carriers[body.name], general[body.name] = (len(nodes) - 1, _NOWHERE), joint.node
             return
         for name, stage, turn, armature, back in _stages(body.name, joint):
             kind = _kind(stage, bool(armature.any()))
-            nodes.append(_Node(name, carrier, kind, _composed(at, turn), armature, joint.own))
-            carrier, at = len(nodes) - 1, back
-        self._carriers[body.name] = carrier, at
+            self._factors[len(nodes)] = at, placement, turn
+            nodes.append(_Node(name, carrier, kind, _NOWHERE, armature, joint.own))
+            carrier, at, placement = len(nodes) - 1, back, _NOWHERE
+        self._carriers[body.name] = carrier, _composed(at, placement)
+
+    def _multiply(self) -> None:
+        """Compute the poses of nodes from their factors."""
+        if self._factors:
+            first, second, third = (np.array(factors) for factors in zip(*self._factors.values(), strict=True))
+            for k, at in zip(self._factors, product(product(first, second), third), strict=True):
+                self._nodes[k] = self._nodes[k]._replace(at=at)
 
     def _carrier(self, name: str) -> tuple[int, Array]:
         """The node that carries a body, and the pose of its link frame there; an exit for bodies inside clusters."""
@@ -409,16 +421,19 @@ def _no_body(name: str, node: Node) -> str:
 
 def _turn(joint: Joint, stage: int) -> Array:
     """The pose, in link axes, of the node frame whose z is the stage's axis."""
-    if not len(joint.axes) or not joint.axes[stage, :2].any():
-        return _NOWHERE if not len(joint.axes) or joint.axes[stage, 2] > 0.0 else _UPSIDE_DOWN
+    return _turned(*joint.axes[stage].tolist()) if len(joint.axes) else _NOWHERE
+
+
+_NOWHERE = np.eye(4)
+
+
+@lru_cache(maxsize=4096)  # most axes are those of coordinates
+def _turned(x: float, y: float, z: float) -> Array:
+    if x == y == 0.0 < z:
+        return _NOWHERE
     turn = np.eye(4)
-    turn[:3, :3] = alignment(joint.axes[stage])
+    turn[:3, :3] = alignment(np.array([x, y, z]))
     return turn
-
-
-# most axes are ±z, which saves products with identities
-_NOWHERE, _UPSIDE_DOWN = np.eye(4), np.eye(4)
-_UPSIDE_DOWN[:3, :3] = alignment(np.array([0.0, 0.0, -1.0]))
 
 
 def _composed(at: Array, pose: Array) -> Array:

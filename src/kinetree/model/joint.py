@@ -115,6 +115,12 @@ class Joint(Record):
         for name in ("armature", "damping", "friction"):
             object.__setattr__(self, name, frozen(getattr(self, name), shape))
 
+    def numbered(self, q_start: int, v_start: int, coupled: bool, independent: tuple[int, ...] | None) -> Joint:
+        """The same joint with another part of q and v; its arrays need no new check, as they would in `replace`."""
+        joint = object.__new__(Joint)
+        joint.__dict__.update(self.__dict__, q_start=q_start, v_start=v_start, coupled=coupled, independent=independent)
+        return joint
+
     @property
     def type(self) -> JointKind:
         """The formulas of its kind."""

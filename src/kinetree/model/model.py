@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -110,7 +109,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             if place[3] == tuple(range(joint.type.nv)):
                 place = *place[:3], None
             if (joint.q_start, joint.v_start, joint.coupled, joint.independent) != place:
-                joint = replace(joint, q_start=nq, v_start=nv, coupled=place[2], independent=place[3])
+                joint = joint.numbered(*place)
             numbered[joint.child] = joint
             nq, nv = nq + joint.nq, nv + joint.nv
         gravity = frozen(gravity, (3,))

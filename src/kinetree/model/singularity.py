@@ -9,6 +9,7 @@ articulated inertia, in units of the machine precision: a running error analysis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -21,7 +22,7 @@ from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.recursion.node import WORLD_PORT
-from kinetree.spatial.inertia import SYMMETRIC6
+from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
 
 # A pivot this many times its error bound is significant. Bounds are pessimistic, but count each rounding only once.
@@ -109,7 +110,7 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
             members.setdefault(kind, []).append(node)
     doubtful: list[int] = []
     for nodes in members.values():
-        M = np.array([_inertia(mechanism, node) for node in nodes])
+        M = _inertias(mechanism, nodes)
         H = np.array([_joint_map(mechanism, node) for node in nodes])
         armature = np.array([_armature(mechanism, node) for node in nodes])
         with np.errstate(all="ignore"):
@@ -130,7 +131,7 @@ def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Ar
     carried: dict[int, _Bounded] = {}
     for node in needed:
         kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-        P = _own(_inertia(mechanism, node))
+        P = _own(_inertias(mechanism, [node])[0])
         if node in carried:
             P = _Bounded(P.value + carried[node].value, P.error + carried[node].error)
         definite, P_plus = _hinge(P, _joint_map(mechanism, node), _armature(mechanism, node))
@@ -211,9 +212,14 @@ def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float
     return q
 
 
-def _inertia(mechanism: Mechanism, node: int) -> Array:
-    """(6, 6)."""
-    return np.asarray(mechanism.kinds[node].inertia(mechanism.parameters[node]).articulated().data[SYMMETRIC6])
+# 6×6 matrices of the ten numbers of a rigid inertia; their entries are 0, 1 and −1
+_OF_NUMBERS = np.array([RigidInertia(unit).matrix() for unit in np.eye(RigidInertia.size)])
+
+
+def _inertias(mechanism: Mechanism, nodes: Sequence[int]) -> Array:
+    """(len(nodes), 6, 6)."""
+    numbers = np.array([mechanism.kinds[node].inertia(mechanism.parameters[node]).data for node in nodes])
+    return np.tensordot(numbers, _OF_NUMBERS, axes=1)
 
 
 def _joint_map(mechanism: Mechanism, node: int) -> Array:

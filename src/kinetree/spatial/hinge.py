@@ -7,6 +7,7 @@ of the body frame; then P H selects columns of P, and P⁺ = P − P H D⁻¹ H�
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -152,6 +153,14 @@ class MotionColumns(Columns):
         return RiccatiStep(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
 
 
+@cache
+def _unit_columns(axes: tuple[int, ...]) -> Array:
+    """Columns of the 6×6 identity, read-only."""
+    columns: Array = np.eye(6)[:, list(axes)]
+    columns.flags.writeable = False
+    return columns
+
+
 class AxisMap(Value):
     """A joint map whose columns are unit vectors of the body frame: 0–2 rotate about x, y, z; 3–5 translate."""
 
@@ -175,8 +184,8 @@ class AxisMap(Value):
         return cls(*axes)
 
     def matrix(self) -> Array:
-        """6×n."""
-        return np.eye(6)[:, list(self.axes)]
+        """6×n, read-only."""
+        return _unit_columns(self.axes)
 
     def __matmul__(self, x: Array) -> Motion:
         components: list[Any] = [0.0] * 6
