@@ -26,7 +26,24 @@ from tests.unit.test_closed_loops import suspended
 from tests.unit.test_general_nodes import with_a_bead
 
 STEP = 1e-30
-ROBOTS = {"gripper": gripper, "whip": lambda: robot("whip"), "bead": with_a_bead, "suspended": suspended}
+
+
+def cam() -> kt.Model:
+    """A follower on a moving base, by a function that is differentiated inside the node's formulas."""
+    builder = kt.Builder("cam").add_body("base", axis=(1.0, 0.0, 0.0), mass=1.0, inertia=0.1 * np.eye(3))
+    solid = {"mass": 1.0, "com": (0.2, 0.02, 0.03), "inertia": np.diag([0.01, 0.02, 0.03])}
+    builder.add_body("cam", parent="base", axis=(0.0, 1.0, 0.0), **solid)
+    builder.add_body("rod", parent="cam", axis=(0.0, 0.0, 1.0), placement=(np.eye(3), (0.4, 0.0, 0.0)), **solid)
+    return builder.couple("rod", to="cam", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y).build()
+
+
+ROBOTS = {
+    "gripper": gripper,
+    "whip": lambda: robot("whip"),
+    "bead": with_a_bead,
+    "suspended": suspended,
+    "cam": cam,
+}
 
 
 def state(of: kt.Model) -> tuple[Any, Any, Any, Any]:
@@ -130,3 +147,21 @@ def test_one_recursion_for_all_columns() -> None:
     of = ROBOTS["suspended"]()
     assert of.count("inverse_dynamics_derivatives").total < 0.2 * 3 * of.nv * of.count("inverse_dynamics.jvp").total
     assert of.count("inverse_dynamics.vjp").total < 2.5 * of.count("inverse_dynamics.jvp").total
+
+
+@pytest.mark.parametrize("name", ["cam", "bead"])
+def test_derivatives_of_differentiated_formulas(name: str) -> None:
+    """First and second derivatives by complex steps, where the node's formulas contain derivatives themselves."""
+    of = ROBOTS[name]()
+    q, v, a, w = state(of)
+    tau, gradients = of.inverse_dynamics.engine("reference"), of.inverse_dynamics.vjp.engine("reference")
+    turns = 1j * STEP * np.eye(of.nv)
+    by_q, by_v = (np.imag(values).T / STEP for values in (tau(q + turns, v, a), tau(q, v + turns, a)))
+    linearized = of.inverse_dynamics_derivatives(q, v, a)
+    assert_close(linearized.dq, by_q, bound(of.nv))
+    assert_close(linearized.dv, by_v, bound(of.nv))
+    dq, dv, da = np.random.default_rng(5).normal(size=(3, of.nv))
+    step = 1j * STEP
+    expected = gradients(q + step * dq, v + step * dv, a + step * da, w)
+    for found, want in zip(of.inverse_dynamics.hvp(q, v, a, w, dq, dv, da), expected, strict=True):
+        assert_close(found, np.imag(want) / STEP, 4.0 * bound(of.nv))

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.model.formulas import digest
-from kinetree.spatial.dual import Dual
+from kinetree.spatial.dual import IN_NODE, Dual
 from kinetree.spatial.value import Array
 
 # derivatives inside a node's formulas, which may themselves be differentiated
-_FIRST, _SECOND = 1, 2
+_FIRST, _SECOND = IN_NODE, IN_NODE + 1
 
 
 class Follower(Protocol):

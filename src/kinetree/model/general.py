@@ -25,7 +25,7 @@ from kinetree.model.formulas import Formula, digest
 from kinetree.model.joints.base import PlainCoordinates
 from kinetree.recursion.node import WORLD_PORT, Unconstrained
 from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
-from kinetree.spatial.dual import Dual
+from kinetree.spatial.dual import IN_NODE, Dual
 from kinetree.spatial.hinge import MotionColumns
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -33,7 +33,7 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 #: Derivatives inside a node's formulas, which may themselves be differentiated.
-_LEVEL = 2
+_LEVEL = IN_NODE
 
 
 class Node(ABC):

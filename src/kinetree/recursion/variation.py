@@ -19,12 +19,10 @@ import numpy as np
 
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.forward_mode import joined, parts
+from kinetree.spatial.dual import OF_NODE
 from kinetree.spatial.inertia import CoriolisInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
-
-# above the levels at which whole recursions are differentiated, below those inside the formulas of users
-_LEVEL = 1
 
 
 class Variation(NamedTuple):
@@ -110,10 +108,10 @@ def _by_duals(k: Any, here: Here) -> Variation:
     q, v, V, n, m = k.kept("q"), here.v, here.V, kind.nv, kind.dimension
     theta, zeta_q, zeta_v, force_q, force_v, spring_q, spring_v, weights, maps = ([] for _ in range(9))
     for unit in np.eye(n):
-        x = joined(q, k.manifold.rates(q, unit), _LEVEL)
+        x = joined(q, k.manifold.rates(q, unit), OF_NODE)
         W, H, M = kind.weight(c, x), kind.joint_map(c, x), kind.inertia(c, x)
         turned = _rate(W @ here.V_p + H @ v)
-        moving = joined(V, turned, _LEVEL)
+        moving = joined(V, turned, OF_NODE)
         pushed = _rate(W @ here.alpha_p + H @ here.a + kind.coriolis(c, x, v, moving, here.V_p))
         weights.append(_rate(W))
         maps.append(_rate(H))
@@ -122,8 +120,8 @@ def _by_duals(k: Any, here: Here) -> Variation:
         force_q.append(_rate(M @ here.alpha + kind.gyroscopic(c, x, v, V)))
         spring_q.append(_rate(kind.resistance(c, x, v)))
 
-        own, faster = k.H @ unit, joined(v, unit, _LEVEL)
-        pushed = _rate(kind.coriolis(c, q, faster, joined(V, own, _LEVEL), here.V_p))
+        own, faster = k.H @ unit, joined(v, unit, OF_NODE)
+        pushed = _rate(kind.coriolis(c, q, faster, joined(V, own, OF_NODE), here.V_p))
         zeta_v.append(pushed + cross(kind.twists, V, own))
         force_v.append(_rate(kind.gyroscopic(c, q, faster, V)))
         spring_v.append(_rate(kind.resistance(c, q, faster)))
@@ -143,7 +141,7 @@ def _coriolis_inertia(k: Any, here: Here) -> Array:
     found = []
     for unit in np.eye(kind.dimension):
         turned = rebuild(describe(here.V), unit)
-        force = _rate(kind.gyroscopic(c, k.kept("q"), here.v, joined(here.V, turned, _LEVEL)))
+        force = _rate(kind.gyroscopic(c, k.kept("q"), here.v, joined(here.V, turned, OF_NODE)))
         found.append(force - k.M @ cross(kind.twists, here.V, turned))
     return columns(found, kind.dimension)
 
@@ -155,7 +153,7 @@ def _drag(k: Any, here: Here) -> Array:
     for unit in np.eye(len(components(here.V_p))):
         given = rebuild(describe(here.V_p), unit)
         turned = here.X @ given
-        moving = joined(here.V, turned, _LEVEL), joined(here.V_p, given, _LEVEL)
+        moving = joined(here.V, turned, OF_NODE), joined(here.V_p, given, OF_NODE)
         change = _rate(kind.coriolis(c, q, here.v, *moving)) + cross(kind.twists, here.V, turned)
         if isinstance(here.V_p, Motion):
             change = change - here.X @ here.V_p.cross(given)
@@ -186,7 +184,7 @@ def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
         return [(X @ V_p).cross(k.H @ unit) for unit in np.eye(kind.nv)]
     q, found = k.kept("q"), []
     for unit in np.eye(kind.nv):
-        x = joined(q, k.manifold.rates(q, unit), _LEVEL)
+        x = joined(q, k.manifold.rates(q, unit), OF_NODE)
         found.append(_rate(kind.weight(c, x) @ V_p + kind.joint_map(c, x) @ v))
     return found
 
@@ -207,8 +205,8 @@ def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> tuple[list
         return [X.T @ (k.H @ unit).cross(force) for unit in np.eye(n)], np.zeros((n, n))
     on_parent, along = [], []
     for weight, joint_map in zip(weights, maps, strict=True):
-        on_parent.append(_rate(joined(X, rebuild(describe(X), weight), _LEVEL).T @ force))
-        along.append(_rate(joined(k.H, rebuild(describe(k.H), joint_map), _LEVEL).T @ force))
+        on_parent.append(_rate(joined(X, rebuild(describe(X), weight), OF_NODE).T @ force))
+        along.append(_rate(joined(k.H, rebuild(describe(k.H), joint_map), OF_NODE).T @ force))
     return on_parent, columns(along, n)
 
 
@@ -224,4 +222,4 @@ def _rows(values: Sequence[Any]) -> Array:
 
 
 def _rate(value: Any) -> Any:
-    return parts(value, _LEVEL)[1]
+    return parts(value, OF_NODE)[1]

@@ -6,7 +6,7 @@ Velocities and forces of such nodes are plain arrays. A weight converts to spati
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,10 +79,21 @@ class DenseWeight(Matrix):
     def _force_back(self, force: Array) -> Any:
         return self.matrix().T @ force
 
-    def congruence(self, inertia: DenseInertia) -> Any:
+    def congruence(self, inertia: DenseInertia | Downdated) -> Any:
         """Wᵀ P W."""
+        return DenseInertia.of(self._carried(inertia))
+
+    def _carried(self, inertia: DenseInertia | Downdated) -> Array:
         W = self.matrix()
-        return DenseInertia.of(W.T @ (inertia.matrix() @ W))
+        if isinstance(inertia, DenseInertia):
+            felt: Array = W.T @ (inertia.matrix() @ W)
+            return felt
+        felt = W.T @ (inertia.P.matrix() @ W)
+        U, G = W.T @ inertia.U, W.T @ inertia.G
+        rows, columns = np.triu_indices(len(felt))
+        for i, j in zip(rows, columns, strict=True):
+            felt[i, j] = felt[i, j] - U[i] @ G[j]
+        return felt
 
 
 class RootWeight(DenseWeight):
@@ -93,9 +104,8 @@ class RootWeight(DenseWeight):
     def _force_back(self, force: Array) -> Force:
         return Force(self.matrix().T @ force)
 
-    def congruence(self, inertia: DenseInertia) -> ArticulatedInertia:
-        W = self.matrix()
-        return ArticulatedInertia.from_matrix(W.T @ (inertia.matrix() @ W))
+    def congruence(self, inertia: DenseInertia | Downdated) -> ArticulatedInertia:
+        return ArticulatedInertia.from_matrix(self._carried(inertia))
 
 
 class DenseInertia(Triangular, Linear):
@@ -147,9 +157,15 @@ class DenseMap(Matrix):
             D[i, i] = D[i, i] + rotor
         factor = Factor.of(D)
         G = factor.solve(U.T).reshape(H.shape[::-1]).T
-        rows, columns = np.triu_indices(P.order)
-        kept = [dense[i, j] - U[i] @ G[j] for i, j in zip(rows, columns, strict=True)]
-        return RiccatiStep(factor, DenseMap.of(G), DenseInertia(np.array(kept), P.order))
+        return RiccatiStep(factor, DenseMap.of(G), Downdated(P, U, G))
+
+
+class Downdated(NamedTuple):
+    """P⁺ = P − U Gᵀ with U = P H and G = U D⁻¹, not evaluated: only Wᵀ P⁺ W is needed, and P has many zeros."""
+
+    P: DenseInertia
+    U: Array
+    G: Array
 
 
 class Outlet(Value):

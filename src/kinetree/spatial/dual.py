@@ -8,6 +8,10 @@ import numpy as np
 
 from kinetree.spatial import scalar
 
+#: Levels of nested derivatives: of a node's formulas, by a recursion, and inside these formulas. Whole recursions are
+#: differentiated at level 0 or below. What is differentiated inside of something else must have a higher level.
+OF_NODE, IN_NODE = 1, 2
+
 
 class Dual:
     """A scalar and its rate of change. Plain scalars are treated as constants.
