@@ -29,7 +29,7 @@ from benchmarks.table import Table
 FUNCTIONS = {"forward_dynamics": 3, "inverse_dynamics": 3, "mass_matrix": 1}
 FLAGS = ("-O3", "-march=native", "-ffp-contract=off")
 
-_DRIVER = """
+DRIVER = """
 #define _POSIX_C_SOURCE 199309L
 #include <stdio.h>
 #include <time.h>
@@ -63,13 +63,19 @@ def listed(values: Any) -> str:
 
 def measured(folder: Path, source: Path, driver: str, compiler: str) -> tuple[float, int]:
     """Time of a call [µs], and bytes of code."""
-    main, program, made = folder / "driver.c", folder / "driver", source.with_suffix(".o")
-    main.write_text(driver, encoding="utf-8")
+    made = source.with_suffix(".o")
     subprocess.run([compiler, *FLAGS, "-c", str(source), "-o", str(made)], check=True)
-    subprocess.run([compiler, "-O2", f"-I{source.parent}", str(main), str(made), "-o", str(program), "-lm"], check=True)
-    least = min(float(subprocess.run([str(program)], capture_output=True, check=True).stdout) for _ in range(3))
+    least = driven(folder, made, driver, compiler)
     size = subprocess.run(["size", str(made)], capture_output=True, text=True, check=True).stdout.splitlines()[1]
-    return least / 1000.0, int(size.split()[0])
+    return least, int(size.split()[0])
+
+
+def driven(folder: Path, made: Path, driver: str, compiler: str) -> float:
+    """Time of a call of compiled code [µs]."""
+    main, program = folder / "driver.c", folder / "driver"
+    main.write_text(driver, encoding="utf-8")
+    subprocess.run([compiler, "-O2", f"-I{made.parent}", str(main), str(made), "-o", str(program), "-lm"], check=True)
+    return min(float(subprocess.run([str(program)], capture_output=True, check=True).stdout) for _ in range(3)) / 1000.0
 
 
 def exported(model: kt.Model, function: str, inputs: list[Any], compiler: str) -> tuple[float, int]:
@@ -81,7 +87,7 @@ def exported(model: kt.Model, function: str, inputs: list[Any], compiler: str) -
         declarations += [f"static const double x{i}[] = {{{listed(x)}}};" for i, x in enumerate(inputs)]
         declarations.append(f"static double y[{out}];")
         call = f"{header.stem}_{function}({', '.join(f'x{i}' for i in range(len(inputs)))}, y)"
-        driver = _DRIVER.format(declarations="\n".join(declarations), call=call)
+        driver = DRIVER.format(declarations="\n".join(declarations), call=call)
         return measured(Path(directory), source, driver, compiler)
 
 
@@ -155,7 +161,7 @@ def from_casadi(model: kt.Model, function: str, inputs: list[Any], *rest: Any) -
             f"static const double *x[] = {{{', '.join(f'x{i}' for i in range(len(inputs)))}}};",
             "static double *r[] = {y};",
         ]
-        driver = _DRIVER.format(declarations="\n".join(declarations), call="f(x, r, iw, w, 0)")
+        driver = DRIVER.format(declarations="\n".join(declarations), call="f(x, r, iw, w, 0)")
         return measured(Path(directory), source, driver, "gcc")
 
 

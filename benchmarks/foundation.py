@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import platform
 from collections.abc import Callable
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -21,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import kinetree as kt
 from benchmarks import (
     c_export,
+    contests,
     control,
     flexible,
     linearized,
@@ -31,19 +30,17 @@ from benchmarks import (
     operators,
     robots,
     rollouts,
+    specialized,
     startup,
 )
-from benchmarks.peers import FUNCTIONS, Peer, kinetree_arguments, looped, mujoco_peer, pinocchio_peer
+from benchmarks.contests import BATCH
+from benchmarks.peers import FUNCTIONS, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
 from kinetree.engines.native.threads import set_threads
 
-BATCH = 1024
-#: Peers' batches are also timed in pieces that fit a timing block, and the better time counts.
-PIECE = 32
 CHAINS = (10, 50, 100, 200)
 LONG_CHAINS = (100, 300, 1000, 3000, 10_000)
-POOL = 256
 #: Columns of text that the tables need; a pipe has no width of its own.
 WIDTH = 110
 
@@ -72,6 +69,8 @@ def main() -> None:
         jobs[name] = lambda name=name: against_peers(robots.load(name), options.seconds)  # type: ignore[misc]
     for n in CHAINS:
         jobs[f"chain {n}"] = lambda n=n: against_peers(robots.chain(n), options.seconds)  # type: ignore[misc]
+    jobs["specialized"] = lambda: specialized.table(options.seconds)
+    jobs["specialized kernels"] = specialized.kernels
     jobs["chains"] = lambda: against_ourselves(options.seconds)
     jobs["linearize"] = lambda: linearized.matrices(options.seconds)
     jobs["directions"] = lambda: linearized.directions(options.seconds)
@@ -121,8 +120,8 @@ def against_peers(robot: robots.Robot, seconds: float) -> Table:
         ["function", "single", "Pinocchio", "bare", "MuJoCo", f"of {BATCH}", "Pinocchio", "MuJoCo"],
     )
     for function in FUNCTIONS:
-        single = _single(robot, peers, function, seconds)
-        batch = _batch(robot, peers, function, seconds)
+        single = contests.single(robot, peers, function, seconds)
+        batch = contests.batch(robot, peers, function, seconds)
         table.add(
             function.replace("_", " "),
             micro(single["Kinetree"]),
@@ -131,78 +130,6 @@ def against_peers(robot: robots.Robot, seconds: float) -> Table:
             *(ratio(batch, name) for name in ("Pinocchio", "MuJoCo")),
         )
     return table
-
-
-def _states(robot: robots.Robot, peer: Peer | None, count: int, letters: str) -> tuple[Any, ...]:
-    """Random states in the coordinates of a peer, or of Kinetree."""
-    q, v, a = robots.state_pool(robot.model, count)
-    if peer is not None:
-        q, v, a = peer.q(q), peer.v(v), peer.v(a)
-    return tuple({"q": q, "v": v, "a": a}[letter] for letter in letters)
-
-
-def _single(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
-    """Least time of one call of each library [s]."""
-    letters, rest = FUNCTIONS[function], kinetree_arguments(robot, function)
-    method = getattr(robot.model, function)
-    own = [(*map(np.array, sample), *rest) for sample in zip(*_states(robot, None, POOL, letters))]
-    contenders: dict[str, Any] = {"Kinetree": (method, own)}
-    for peer in peers:
-        samples = [tuple(map(np.array, sample)) for sample in zip(*_states(robot, peer, POOL, letters))]
-        for way, call in peer.ways[function].items():
-            _compare(robot, peer, function, method(*own[0]), call(*samples[0]))
-            contenders[f"{peer.name}/{way}"] = (call, samples)
-        if function in peer.bare:
-            contenders[f"{peer.name} bare"] = (peer.bare[function], samples)
-    return _fastest(race(contenders, seconds))
-
-
-def _batch(robot: robots.Robot, peers: list[Peer], function: str, seconds: float) -> dict[str, float]:
-    """Least time per sample of a batch of each library [s]. All fill an array that exists already."""
-    letters, rest = FUNCTIONS[function], kinetree_arguments(robot, function)
-    states = _states(robot, None, BATCH, letters)
-    method = getattr(robot.model, function)
-    home = method(*states, *rest)
-    contenders: dict[str, Any] = {"Kinetree": (partial(method, out=home), [(*states, *rest)])}
-    sizes = {"Kinetree": BATCH}
-    for peer in peers:
-        arrays = _states(robot, peer, BATCH, letters)
-        theirs = np.empty_like(home)
-        pieces = [tuple(array[i : i + PIECE] for array in (theirs, *arrays)) for i in range(0, BATCH, PIECE)]
-        for way, call in peer.ways[function].items():
-            contenders[f"{peer.name}/{way}"], sizes[f"{peer.name}/{way}"] = (looped(call), pieces), PIECE
-        if function in peer.batched:
-            # Its batches are columns, in Fortran order.
-            whole = tuple(np.asfortranarray(array.T) for array in (theirs, *arrays))
-            parts = [tuple(np.asfortranarray(array.T) for array in piece) for piece in pieces]
-            contenders[f"{peer.name}/whole"] = (peer.batched[function], [whole])
-            contenders[f"{peer.name}/pieces"] = (peer.batched[function], parts)
-            sizes |= {f"{peer.name}/whole": BATCH, f"{peer.name}/pieces": PIECE}
-    return _fastest({name: time / sizes[name] for name, time in race(contenders, seconds).items()})
-
-
-def _fastest(times: dict[str, float]) -> dict[str, float]:
-    """The best of each library's ways."""
-    best: dict[str, float] = {}
-    for name, time in times.items():
-        library = name.split("/")[0]
-        best[library] = min(time, best.get(library, time))
-    return best
-
-
-def _compare(robot: robots.Robot, peer: Peer, function: str, ours: Any, theirs: Any) -> None:
-    """Refuse to time a peer that computes something else, where the coordinates allow a comparison."""
-    if peer.name == "Pinocchio":
-        if function == "jacobian":
-            theirs = robot.order.from_jacobian(theirs)
-        elif function.startswith("mass"):
-            theirs = robot.order.from_matrix(theirs)
-        elif function != "pose":
-            theirs = robot.order.from_v(theirs)
-    elif any(joint.kind == "floating" for joint in robot.model.joints) or function == "jacobian":
-        return
-    if not np.allclose(ours, theirs, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(theirs)))):
-        raise ValueError(f"{robot.name}: {function} of {peer.name} differs from Kinetree's")
 
 
 def against_ourselves(seconds: float) -> Table:

@@ -18,7 +18,8 @@ import pinocchio as pin
 from rich.console import Console
 
 from benchmarks import numbers, robots
-from benchmarks.foundation import BATCH, PIECE, POOL, WIDTH, micro, ratio
+from benchmarks.contests import BATCH, PIECE, POOL
+from benchmarks.foundation import WIDTH, micro, ratio
 from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
 from benchmarks.table import Table

@@ -19,6 +19,7 @@ from kinetree.model import Frame
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 _ROBOTS = {
+    "UR5": ("ur_description/urdf/ur5_robot.urdf", False),
     "Panda": ("panda_description/urdf/panda.urdf", False),
     "ANYmal": ("anymal_c_simple_description/urdf/anymal.urdf", True),
     "Talos": ("talos_data/robots/talos_reduced.urdf", True),
@@ -110,7 +111,7 @@ def _part(body: kt.Body, joint: kt.Joint) -> Part:
 
 
 def load(name: str) -> Robot:
-    """One of the real robots: Panda, ANYmal, Talos, G1."""
+    """One of the real robots: UR5, Panda, ANYmal, Talos, G1."""
     file, floating = _ROBOTS[name]
     path = str(share() / file)
     model = pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer()) if floating else pin.buildModelFromUrdf(path)
