@@ -294,13 +294,14 @@ def test_bad_couplings_are_refused() -> None:
         "two joints or more": ({"a": 1.0}, {}),
         "a coefficient is zero": ({"a": 1.0, "b": 0.0}, {}),
         "must be arithmetic that runs on symbols": ("a", {"to": "b", "function": lambda x: x if x > 0 else -x}),
+        "on symbols: ZeroDivisionError": ("a", {"to": "b", "function": lambda x: x + 1 / 0}),
     }.items():
         with pytest.raises(ModelError, match=message):
             three().couple(arguments[0], **arguments[1])
     for message, builder in {
         r"couplings contradict each other: a_joint = 2·b_joint . 1 is violated by 1": three()
         .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=2.0, offset=1.0),
-        "couplings leave joint 'a_joint' no freedom: they hold it at": three()
+        r"couplings leave joint 'a_joint' no freedom: .* 0 \(a_joint = 2·b_joint; a_joint = 3·b_joint\)": three()
         .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=3.0),
         "joint 'a_joint' follows twice": three()
         .couple("a", to="b", poly=[0, 1, 1]).couple("a", to="c", poly=[0, 1, 1]),
@@ -314,7 +315,7 @@ def test_bad_couplings_are_refused() -> None:
     }.items():  # fmt: skip
         with pytest.raises(ModelError, match=message):
             builder.build()
-    with pytest.raises(UnknownNameError, match="no joint .needed for the coupling ghost = 2·a . 0. is called 'ghost'"):
+    with pytest.raises(UnknownNameError, match="no joint .needed for the coupling ghost = 2·a. is called 'ghost'"):
         three().couple("ghost", to="a", ratio=2.0).build()
     with pytest.raises(ModelError, match="a rotor drives a joint with one coordinate; 'b' is spherical"):
         three(b="spherical").add_rotor("b", ratio=2.0, mass=1.0)

@@ -216,9 +216,10 @@ def _eliminated(couplings: Sequence[LinearCoupling], kept: set[str]) -> dict[str
         known[pivot] = own
     for joint, (slopes, offset) in known.items():
         if not slopes:
+            involved = "; ".join(str(coupling) for coupling in couplings if joint in coupling.joints)
             raise ModelError(
-                f"couplings leave joint {joint!r} no freedom: they hold it at {offset:g}. Delete one of them, or lock "
-                "the joint"
+                f"couplings leave joint {joint!r} no freedom: they hold it at {offset:g} ({involved}). Delete one of "
+                "them, or lock the joint"
             )
     return known
 

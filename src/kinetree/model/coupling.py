@@ -45,11 +45,11 @@ class LinearCoupling(Record):
     def __str__(self) -> str:
         if len(self.joints) == 1:
             return f"{self.joints[0]} = {self.offset / self.coefficients[0]:g}"
-        first, *others = (f"{c:g}·{joint}" for joint, c in zip(self.joints, self.coefficients, strict=True))
         if self.coefficients[0] == 1.0:
-            terms = [f"{-c:g}·{joint}" for joint, c in zip(self.joints[1:], self.coefficients[1:], strict=True)]
-            return f"{self.joints[0]} = {' + '.join([*terms, f'{self.offset:g}'])}"
-        return f"{' + '.join([first, *others])} = {self.offset:g}"
+            followed = _sum(self.joints[1:], (-self.coefficients[1:]).tolist())
+            offset = f" {'+' if self.offset > 0.0 else '-'} {abs(self.offset):g}" if self.offset else ""
+            return f"{self.joints[0]} = {followed}{offset}"
+        return f"{_sum(self.joints, self.coefficients.tolist())} = {self.offset:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +116,15 @@ class FunctionCoupling(Record):
 
 
 Coupling = LinearCoupling | PolynomialCoupling | FunctionCoupling
+
+
+def _sum(joints: Sequence[str], coefficients: Sequence[float]) -> str:
+    """A sum of multiples of coordinates, for messages."""
+    text = ""
+    for joint, c in zip(joints, coefficients, strict=True):
+        sign = ("-" if c < 0.0 else "") if not text else (" - " if c < 0.0 else " + ")
+        text += sign + (joint if abs(c) == 1.0 else f"{abs(c):g}·{joint}")
+    return text
 
 
 @dataclass(frozen=True)

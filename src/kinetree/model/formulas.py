@@ -45,8 +45,8 @@ def _traced(what: str, formula: Callable[[], Any], shape: tuple[int, ...]) -> Ar
         values = np.asarray(formula())
     except ContractError as error:
         raise ModelError(f"{what} must be arithmetic that runs on symbols. {error}") from None
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise ModelError(f"{what} must be arithmetic that runs on symbols: {error}") from error
+    except (TypeError, ValueError, NotImplementedError, ArithmeticError, LookupError, AttributeError) as error:
+        raise ModelError(f"{what} must be arithmetic that runs on symbols: {type(error).__name__}: {error}") from error
     if values.shape != shape:
         raise ModelError(f"{what} gives an array of shape {values.shape}; it must be {shape}")
     return values
