@@ -101,7 +101,8 @@ def test_targets_refused(target: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("poses", "message"),
     [
-        (np.zeros((1, 3)), r"target has shape \(1, 3\), expected \(..., 1, 4, 4\)"),
+        (np.zeros((1, 3)), r"control: poses has shape \(1, 3\), expected \(\.\.\., 1, 4, 4\)"),
+        (np.stack([np.eye(4)] * 2), r"control: poses has shape \(2, 4, 4\), expected \(\.\.\., 1, 4, 4\)"),
         (np.ones((1, 4, 4)), "poses of sample 0 is no rotation"),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +234,17 @@ def test_a_port_in_use_is_an_error(robot: kt.Model) -> None:
             View(robot, port=port)
         with socket.socket() as next_one:  # nothing listens on the port that viser took instead
             assert next_one.connect_ex(("127.0.0.1", port + 1)) != 0
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 99999, True, 80.0, "8080"])
+def test_ports_that_do_not_exist(robot: kt.Model, port: Any) -> None:
+    with pytest.raises(InputError, match=rf"port={port!r} is no port: choose a number from 1 to 65535, or 0"):
+        View(robot, port=port)
+
+
+def test_robots_that_are_files() -> None:
+    with pytest.raises(InputError, match=r"got str; load files first.*View\(kt.load\(path\), visuals=path\)"):
+        View("robot.urdf")  # type: ignore[arg-type]
 
 
 def test_only_this_machine_can_connect(view: View) -> None:

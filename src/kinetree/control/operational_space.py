@@ -307,7 +307,11 @@ class OperationalSpace(Remade):
         _ = self._ready
         if self._simple and poses is not None:
             constants = self._targets.feed if feed is None else feed, self._targets.gains
-            tau, sure = self._law.torques(q, v, self._posture, self._pull, poses, *constants, out)
+            try:
+                tau, sure = self._law.torques(q, v, self._posture, self._pull, poses, *constants, out)
+            except InputError:
+                self._targets.arrays(poses, feed)  # has the names of the arguments
+                raise
             if sure:
                 return tau
         if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kinetree.errors import ViewerError
+import numpy as np
+
+from kinetree.errors import InputError, ViewerError
 
 #: The only address on which the server listens.
 HOST = "127.0.0.1"
 
+_LAST_PORT = 65535
 _INSTALL = 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
 
 
@@ -23,8 +26,11 @@ def start(port: int, title: str) -> Any:
 
     Raises:
         ImportError: If viser is not installed.
+        InputError: If there is no such port.
         ViewerError: If the port is in use.
     """
+    if isinstance(port, bool) or not isinstance(port, (int, np.integer)) or not 0 <= port <= _LAST_PORT:
+        raise InputError(f"port={port!r} is no port: choose a number from 1 to {_LAST_PORT}, or 0 for any that is free")
     try:
         import viser
     except ModuleNotFoundError as error:

@@ -44,6 +44,7 @@ class View:
 
     Raises:
         ImportError: If viser is not installed.
+        InputError: If the robot is no model, or there is no such port.
         ViewerError: If the port is in use.
         LoadError: If the file with the visuals cannot be read.
     """
@@ -57,6 +58,11 @@ class View:
         port: int = 8080,
         force_scale: float | None = None,
     ) -> None:
+        if not isinstance(robot, Model):
+            raise InputError(
+                f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: "
+                "View(kt.load(path), visuals=path)"
+            )
         shapes = [] if visuals is None else read(visuals, package_roots)
         self.robot = robot
         self._server = servers.start(port, robot.name)
