@@ -14,7 +14,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.engines import interpreter, node_lanes
+from kinetree.engines import interpreter, lane_tables
 from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.native.kernels import bind
@@ -65,13 +65,13 @@ def fresh(model: kt.Model) -> kt.Model:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes in lanes wherever that is possible, even if slower."""
-    monkeypatch.setattr(node_lanes, "_WORTH", math.inf)
+    monkeypatch.setattr(lane_tables, "_WORTH", math.inf)
 
 
 @contextmanager
 def never() -> Iterator[None]:
     """One node at a time."""
-    with mock.patch.object(node_lanes, "_WORTH", 0.0):
+    with mock.patch.object(lane_tables, "_WORTH", 0.0):
         yield
 
 
@@ -147,6 +147,24 @@ def test_who_runs_so() -> None:
     assert not in_node_lanes(kt.zoo.double_pendulum(), forward_dynamics)
     with target.use(target.host().with_width(2)):
         assert not in_node_lanes(ROBOTS["humanoid"], forward_dynamics)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
+@pytest.mark.parametrize("seed", range(3))
+def test_external_forces(name: str, seed: int) -> None:
+    """Forces on frames of any node: one whose lanes are repeated, several on one node, the world."""
+    model = kt.zoo.random_tree(14, kinds=("revolute", "spherical"), seed=seed, roots=2)
+    assert in_node_lanes(model, forward_dynamics)
+    frames = np.random.default_rng(seed).permutation(list(model.frames))[:7].tolist()
+    wrenches = {frame: np.random.default_rng(i).normal(size=(3, 6)) for i, frame in enumerate([*frames, "world"])}
+    q, v, x = states(model, (3,), seed)
+    function = getattr(model, name)
+    together = function(q, v, x, f_ext=wrenches)
+    for i in range(3):
+        alone = function(q[i], v[i], x[i], f_ext={frame: wrench[i] for frame, wrench in wrenches.items()})
+        assert_same_bits((alone,), (together[i],))
+    assert function.bound(frames).binding.single_workspace > 0
 
 
 def test_rollouts() -> None:

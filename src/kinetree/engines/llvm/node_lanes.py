@@ -1,6 +1,6 @@
 """Prints a lowered program as LLVM assembly for a single sample, with a node in each lane.
 
-Operations are printed as for batches. `kinetree.engines.node_lanes` explains what is different about memory.
+Operations are printed as for batches. `kinetree.engines.lane_tables` explains what is different about memory.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.groups import LANES
-from kinetree.engines.ir import Access, Block, Op, Store
+from kinetree.engines.ir import Access, Block, For, Op, Store
+from kinetree.engines.lane_tables import ROUND_WORDS, Parents, column_places, head_names
 from kinetree.engines.llvm.printer import Emitter, Scope
 from kinetree.engines.lower import Lowered
-from kinetree.engines.node_lanes import ROUND_WORDS, Body, Parents, Sweeps, column_places, head_names
+from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
 
 _INTEGERS = f"<{LANES} x i64>"
 
@@ -46,7 +47,7 @@ class _NodeLanes(Emitter):
 
     def whole(self, op: Op, scope: Scope) -> str:
         """An integer; if it differs from lane to lane, that of the first."""
-        if op.code == "cell":
+        if op.code == "cell" and op.attr[0] == TABLE:
             place = self.columns_at[op.attr[1]]
             row = self.row(op.args[0], scope)
             if op.attr[1] in self.sweeps.uniform or op.attr[1] == "variant":
@@ -67,10 +68,14 @@ class _NodeLanes(Emitter):
         found = scope.find(key)
         if found is None:
             place = self.f.let(f"mul i64 {self.integer(index, scope)}, {self.row_words}")
-            found = scope.names[key] = self.f.at(self.tables["scatter"], place, "i64")
+            found = scope.names[key] = self.f.at(self.tables[TABLE], place, "i64")
         return found
 
-    # Bodies
+    # Loops
+
+    def loop(self, loop: For, scope: Scope) -> None:
+        """A loop over groups, or over frames one at a time."""
+        super().loop(loop, Scope(1, scope) if over_frames(loop) else scope)
 
     def block(self, block: Block, scope: Scope) -> None:
         body = self.sweeps.bodies.get(block)
@@ -184,6 +189,8 @@ class _NodeLanes(Emitter):
 
     def load(self, access: Access, scope: Scope) -> str:
         f, space, pure = self.f, access.space[0], ", !invariant.load !0"
+        if scope.width == 1:
+            return f.let(f"load {self.scalar.llvm}, ptr {self.of_frame(access, scope)}, align {self.bytes}")
         if space == "constants" and access.base is not None:
             start = f.at(self.spaces[access.space], self.integer(access.base, scope), self.element)
             pointer = f.at(start, access.offset, self.element)
@@ -197,6 +204,9 @@ class _NodeLanes(Emitter):
         return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), LANES)
 
     def store(self, access: Any, value: str, scope: Scope) -> None:
+        if scope.width == 1:
+            self.f.do(f"store {self.scalar.llvm} {value}, ptr {self.of_frame(access, scope)}, align {self.bytes}")
+            return
         if access.space[0] != "output":
             super().store(access, value, scope)
             return
@@ -206,8 +216,15 @@ class _NodeLanes(Emitter):
             pointer = self.outside(access, index)
             self.f.do(f"store {self.scalar.llvm} {number}, ptr {pointer}, align {self.bytes}")
 
+    def of_frame(self, access: Access, scope: Scope) -> str:
+        """The address of a number in the body of a loop over frames."""
+        index = None if access.base is None else self.integer(access.base, scope)
+        if access.space[0] == "records":
+            access = access._replace(offset=LANES * access.offset)
+        return self.outside(access, index)
+
     def outside(self, access: Access, index: str | None) -> str:
-        """The address of a number of an input or output."""
+        """The address of a number that is not in lanes."""
         start = self.spaces[access.space]
         if index is not None:
             start = self.f.at(start, index, self.scalar.llvm)

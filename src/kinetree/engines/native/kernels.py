@@ -12,6 +12,7 @@ import numpy as np
 
 from kinetree.engines.formats import FLOAT64, Format, format_of
 from kinetree.engines.groups import LANES
+from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.node_lanes import emit_node_lanes
@@ -22,9 +23,9 @@ from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, Operand
-from kinetree.engines.node_lanes import LaneTables, Sweeps, sweeps
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.straight import Individual, individual_of, straight
+from kinetree.engines.sweeps import Sweeps, sweeps
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants

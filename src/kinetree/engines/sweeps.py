@@ -1,0 +1,218 @@
+"""Programs that consist of sweeps over nodes: those that can compute a node in each lane.
+
+All loops of such a program run over nodes with their parents, or over frames with the nodes that carry them. A body
+accesses fields of its node and of the parent, the node's constants and its own part of inputs and outputs. What it adds
+to the parent is found here, because lanes do that apart from everything else (`kinetree.engines.lane_tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
+from kinetree.engines.lower import Lowered
+
+TABLE, FRAMES = "scatter", "frames"
+OWN_RECORD, PARENT_RECORD = "0.record", "1.record"
+_INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
+#: What an operation costs in additions, if not one.
+_COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body of a sweep.
+
+    Attributes:
+        variants: Numbers of the variants that it serves.
+        row: The row of its node.
+        reads: Components of the parent that it reads.
+        ops: Operations on components of the parent that it adds to, their loads included.
+        stores: Their stores.
+        operands: What they take from the node itself.
+    """
+
+    variants: list[int]
+    row: Op
+    reads: list[Access]
+    ops: list[Op]
+    stores: list[Store]
+    operands: list[Op]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """A program that consists of sweeps over nodes.
+
+    Attributes:
+        bodies: The bodies of its loops.
+        each: Columns of the table of nodes that have a number for each lane.
+        uniform: The other columns.
+    """
+
+    bodies: dict[Block, Body]
+    each: list[str]
+    uniform: list[str]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is needed to bind the program; serialisable as JSON."""
+        costs: dict[str, tuple[int, int]] = {}
+        for block, body in self.bodies.items():
+            arithmetic = sum(_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args)
+            for variant in map(str, body.variants):
+                before = costs.get(variant, (0, 0))
+                costs[variant] = before[0] + arithmetic, before[1] + _outside(block)
+        slots = max(len(body.operands) for body in self.bodies.values())
+        return {"each": self.each, "uniform": self.uniform, "slots": slots, "costs": costs}
+
+
+class _Unfit(Exception):
+    """A program does more than sweep over nodes."""
+
+
+def sweeps(lowered: Lowered) -> Sweeps | None:
+    """The sweeps of a program; None if it has other loops, or accesses memory in other ways than a node's own."""
+    try:
+        return _Analysis(lowered).result
+    except _Unfit:
+        return None
+
+
+class _Analysis:
+    def __init__(self, lowered: Lowered) -> None:
+        self.each: dict[str, None] = {}
+        self.uniform: dict[str, None] = {}
+        self.bodies: dict[Block, Body] = {}
+        _require(not lowered.layout.arrays and set(lowered.tables) <= {TABLE, FRAMES})
+        for item in lowered.program.top.items:
+            if isinstance(item, For):
+                if over_frames(item):
+                    _check_frames(item)
+                else:
+                    _require(item.stop.code == "size" and item.stop.attr == f"count {TABLE}")
+                    self.loop(item)
+            else:
+                _require(isinstance(item, (Op, Store)))
+                self.item(item, inside=False)
+        _require(bool(self.bodies) and not self.each.keys() & self.uniform.keys())
+        self.result = Sweeps(self.bodies, list(self.each), list(self.uniform))
+
+    def loop(self, loop: For) -> None:
+        for block, variants in _bodies(loop).items():
+            for item in block.items:
+                _require(isinstance(item, (Op, Store)))
+                self.item(item, inside=True)
+            self.bodies[block] = _body(block, variants, loop.index)
+
+    def item(self, item: Any, inside: bool) -> None:
+        """Check the memory that an item accesses, and note the columns that it needs."""
+        access = item.place if isinstance(item, Store) else item.attr
+        if not isinstance(access, Access):
+            return
+        space, base = access.space[0], access.base
+        _require(access.stride is None)
+        columns = [] if base is None else list(_columns(base))
+        if space in ("input", "output"):
+            _require(space == "input" or (bool(columns) if inside else base is None))
+            _require(space == "input" or all(column.startswith("0.") for column in columns))
+            self.each |= dict.fromkeys(columns)
+        else:
+            _require(base is None or base.code == "cell")
+            self.uniform |= dict.fromkeys(columns)
+            _require(space != "records" or set(columns) <= {OWN_RECORD, PARENT_RECORD})
+            _require(space != "constants" or columns == ["0.constants"])
+
+
+def over_frames(loop: For) -> bool:
+    """Whether a loop runs over the frames of the call."""
+    return loop.stop.code == "size" and bool(loop.stop.attr == f"count {FRAMES}")
+
+
+def _check_frames(loop: For) -> None:
+    """A loop over frames may be run again for other lanes, and takes nothing from outside."""
+    for block in _bodies(loop):
+        own = {id(item) for item in block.items}
+        for item in block.items:
+            _require(isinstance(item, (Op, Store)))
+            access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
+            values = [item.value] if isinstance(item, Store) else item.args if isinstance(item, Op) else ()
+            _require(all(id(a) in own or a.code in (*_INTEGERS, "const") for a in values))
+            if isinstance(access, Access):
+                _require(access.stride is None and not (access.space[0] == "output" and isinstance(item, Op)))
+                # the world has no lane of its own here
+                _require(access.space[0] != "records" or (access.base is not None and access.base.code == "cell"))
+
+
+def _bodies(loop: For) -> dict[Block, list[int]]:
+    """The bodies of a loop over a table, with the variants that each serves."""
+    _require(bool(loop.body.items))
+    *before, last = loop.body.items
+    if not isinstance(last, Switch):
+        return {loop.body: [0]}
+    _require(all(isinstance(item, Op) and item.code == "cell" for item in before))
+    return {block: [number for number, case in last.cases.items() if case is block] for block in last.cases.values()}
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise _Unfit
+
+
+def _columns(op: Op) -> Iterator[str]:
+    """The columns of a node's row that an index is computed from."""
+    if op.code == "cell":
+        _require(op.attr[0] == TABLE and op.args[0].code == "index")
+        yield op.attr[1]
+    else:
+        _require(op.code in ("int", "size", "iadd", "imul"))
+        for argument in op.args:
+            yield from _columns(argument)
+
+
+def _of_parent(access: Any) -> bool:
+    """Whether a body accesses its node's parent there; records without a base are the world's."""
+    if not isinstance(access, Access) or access.space[0] != "records":
+        return False
+    return access.base is None or access.base.attr == (TABLE, PARENT_RECORD)
+
+
+def _place(access: Access) -> tuple[Any, ...]:
+    return access.space, access.base, access.offset
+
+
+def _body(block: Block, variants: list[int], row: Op) -> Body:
+    """Find what a body reads from its node's parent, and what it adds to it."""
+    stores = [item for item in block.items if isinstance(item, Store) and _of_parent(item.place)]
+    places = {_place(store.place) for store in stores}  # type: ignore[arg-type]
+    reads: dict[tuple[Any, ...], Access] = {}
+    ops: list[Op] = []
+    adding: set[int] = set()
+    operands: dict[int, Op] = {}
+    for item in block.items:
+        if isinstance(item, Store):
+            _require((id(item.value) in adding) == _of_parent(item.place))
+            continue
+        if not isinstance(item, Op):
+            continue
+        load = item.code == "load" and _of_parent(item.attr)
+        if load and _place(item.attr) not in places:
+            if item.attr.base is not None:  # the world is in every lane
+                reads[_place(item.attr)] = item.attr
+        elif load or any(id(a) in adding for a in item.args):
+            adding.add(id(item))
+            ops.append(item)
+            operands |= {id(a): a for a in item.args if id(a) not in adding and a.code != "const"}
+    loaded = [_place(op.attr) for op in ops if op.code == "load"]
+    _require(len(loaded) == len(places) == len(stores))
+    return Body(variants, row, list(reads.values()), ops, stores, list(operands.values()))
+
+
+def _outside(block: Block) -> int:
+    """Number of accesses to inputs and outputs."""
+    items = [
+        item.place if isinstance(item, Store) else item.attr for item in block.items if isinstance(item, (Op, Store))
+    ]
+    return sum(isinstance(access, Access) and access.space[0] in ("input", "output") for access in items)
