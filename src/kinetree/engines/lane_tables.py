@@ -82,12 +82,11 @@ class LaneTables:
         if metadata is None or not every or not 0 < depth <= _WORTH * count or count > _MOST_NODES:
             return None
         table: Any = LOOPS[TABLE]
-        variants = [table.variant(setup, row) for row in table.rows(setup)]
         numbers = {variant: number for number, variant in enumerate(table.cases(tables.variants))}
-        groups = grouped(setup.topology, tuple(numbers[variant] for variant in variants))
-        costs = [metadata["costs"].get(str(number), (0, 0)) for number in range(len(numbers))]
-        single = sum(costs[numbers[variant]][0] + costs[numbers[variant]][1] for variant in variants)
-        together = sum(c[0] + _SCATTERED * c[1] for c in (costs[numbers[variants[group[0]]]] for group in groups))
+        variants = tuple(numbers[table.variant(setup, row)] for row in table.rows(setup))
+        groups = grouped(setup.topology, variants)
+        single = sum(_cost(metadata, variant, 1) for variant in variants)
+        together = sum(_cost(metadata, variants[group[0]], _SCATTERED) for group in groups)
         return cls(tables, metadata, groups, together / single) if together <= _WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
@@ -152,6 +151,12 @@ class LaneTables:
         parts = [np.array([parameters[node] for node in group]).T for group in self._groups]
         starts = np.cumsum([first, *(len(part) for part in parts)]).tolist()
         return np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]), starts[:-1]
+
+
+def _cost(metadata: dict[str, Any], variant: int, access: int) -> int:
+    """The cost of a node or group in all loops, given that of an access to an input or output."""
+    found = [metadata["costs"].get(key, (0, 0)) for key in ("all", str(variant))]
+    return sum(arithmetic + access * accesses for arithmetic, accesses in found)
 
 
 def head_names(names: list[str]) -> list[str]:

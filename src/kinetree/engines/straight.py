@@ -22,13 +22,14 @@ import numpy as np
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.ir import Block, Op
+from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Layout, Tables
 from kinetree.engines.lower import Lowered, lower
 from kinetree.engines.native import cache
-from kinetree.engines.node_lanes import LaneTables, sweeps
 from kinetree.engines.parts import split
 from kinetree.engines.pipeline import is_own, simplified, variants_of
 from kinetree.engines.simplify import fuse
+from kinetree.engines.sweeps import sweeps
 from kinetree.engines.unroll import TooLongError, Unrolling
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site

@@ -26,7 +26,7 @@ class Body:
     """A body of a sweep.
 
     Attributes:
-        variants: Numbers of the variants that it serves.
+        variants: Numbers of the variants that it serves; none if it serves all of them.
         row: The row of its node.
         reads: Components of the parent that it reads.
         ops: Operations on components of the parent that it adds to, their loads included.
@@ -62,7 +62,7 @@ class Sweeps:
         costs: dict[str, tuple[int, int]] = {}
         for block, body in self.bodies.items():
             arithmetic = sum(_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args)
-            for variant in map(str, body.variants):
+            for variant in [str(number) for number in body.variants] or ["all"]:
                 before = costs.get(variant, (0, 0))
                 costs[variant] = before[0] + arithmetic, before[1] + _outside(block)
         slots = max(len(body.operands) for body in self.bodies.values())
@@ -151,7 +151,7 @@ def _bodies(loop: For) -> dict[Block, list[int]]:
     _require(bool(loop.body.items))
     *before, last = loop.body.items
     if not isinstance(last, Switch):
-        return {loop.body: [0]}
+        return {loop.body: []}
     _require(all(isinstance(item, Op) and item.code == "cell" for item in before))
     return {block: [number for number, case in last.cases.items() if case is block] for block in last.cases.values()}
 
@@ -212,7 +212,5 @@ def _body(block: Block, variants: list[int], row: Op) -> Body:
 
 def _outside(block: Block) -> int:
     """Number of accesses to inputs and outputs."""
-    items = [
-        item.place if isinstance(item, Store) else item.attr for item in block.items if isinstance(item, (Op, Store))
-    ]
-    return sum(isinstance(access, Access) and access.space[0] in ("input", "output") for access in items)
+    accesses = (item.place if isinstance(item, Store) else getattr(item, "attr", None) for item in block.items)
+    return sum(isinstance(access, Access) and access.space[0] in ("input", "output") for access in accesses)
