@@ -19,6 +19,7 @@ from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.algorithm import Algorithm
+from tests.mechanisms import built
 from tests.parity.functions import FUNCTIONS, Array, Function, assert_same_bits, states
 from tests.trees import mixed, random_mechanism
 
@@ -165,6 +166,29 @@ def test_external_forces(name: str, seed: int) -> None:
         alone = function(q[i], v[i], x[i], f_ext={frame: wrench[i] for frame, wrench in wrenches.items()})
         assert_same_bits((alone,), (together[i],))
     assert function.bound(frames).binding.single_workspace > 0
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
+def test_populations(name: str) -> None:
+    """Constants of nodes as an input."""
+    model = fresh(ROBOTS["humanoid"])
+    parameters = np.stack([model.inertial_parameters * factor for factor in (0.9, 1.0, 1.2)])
+    q, v, x = states(model, (3,))
+    together = getattr(model.population(parameters), name)(q, v, x)
+    for i in range(3):
+        alone = getattr(model.population(parameters[i]), name)(q[i], v[i], x[i])
+        assert_same_bits((alone,), (together[i],))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("name", ["four_bar_on_base", "belt_leg_on_base"])
+def test_loops(name: str) -> None:
+    """Nodes whose joint map and inertia depend on q."""
+    model = built(name)
+    q, v, x = states(model, (3,))
+    for function in (model.inverse_dynamics, model.forward_dynamics):
+        assert_same_bits((np.stack([function(*s) for s in zip(q, v, x, strict=True)]),), (function(q, v, x),))
 
 
 def test_rollouts() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from kinetree.engines.groups import LANES, Group, grouped
 from kinetree.engines.layout import Tables
-from kinetree.engines.sweeps import FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
+from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
 from kinetree.recursion.loops import LOOPS
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
@@ -102,7 +102,8 @@ class LaneTables:
         names = self._tables.metadata["tables"][TABLE]
         columns: dict[str, Any] = {name: cells[members, i] for i, name in enumerate(names)}
         columns |= {"variant": columns["variant"][:, 0] if "variant" in columns else np.zeros(len(members))}
-        columns |= {OWN_RECORD: [self._home[group[0]][0] for group in self._groups], "0.constants": starts}
+        columns |= {OWN_RECORD: [self._home[group[0]][0] for group in self._groups]}
+        columns |= {CONSTANTS: starts} if CONSTANTS in self._metadata["uniform"] else {}  # unless they are an input
         columns |= {name: [found[i] for found in parents] for i, name in enumerate(_UNIFORM[2:] + _EACH)}
         ordered = [columns[name] for name in column_places(self._metadata)[0]]
         nodes = np.concatenate([np.reshape(column, (len(members), -1)) for column in ordered], axis=1)

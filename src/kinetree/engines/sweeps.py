@@ -15,7 +15,7 @@ from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
 from kinetree.engines.lower import Lowered
 
 TABLE, FRAMES = "scatter", "frames"
-OWN_RECORD, PARENT_RECORD = "0.record", "1.record"
+OWN_RECORD, PARENT_RECORD, CONSTANTS = "0.record", "1.record", "0.constants"
 _INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
 #: What an operation costs in additions, if not one.
 _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
@@ -123,7 +123,7 @@ class _Analysis:
             _require(base is None or base.code == "cell")
             self.uniform |= dict.fromkeys(columns)
             _require(space != "records" or set(columns) <= {OWN_RECORD, PARENT_RECORD})
-            _require(space != "constants" or columns == ["0.constants"])
+            _require(space != "constants" or columns == [CONSTANTS])
 
 
 def over_frames(loop: For) -> bool:
