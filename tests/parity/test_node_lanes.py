@@ -14,7 +14,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.engines import interpreter, lane_tables
+from kinetree.engines import groups, interpreter
 from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.native.kernels import bind
@@ -66,13 +66,13 @@ def fresh(model: kt.Model) -> kt.Model:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes in lanes wherever that is possible, even if slower."""
-    monkeypatch.setattr(lane_tables, "_WORTH", math.inf)
+    monkeypatch.setattr(groups, "WORTH", math.inf)
 
 
 @contextmanager
 def never() -> Iterator[None]:
     """One node at a time."""
-    with mock.patch.object(lane_tables, "_WORTH", 0.0):
+    with mock.patch.object(groups, "WORTH", 0.0):
         yield
 
 

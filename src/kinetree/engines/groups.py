@@ -18,7 +18,17 @@ from kinetree.recursion.topology import WORLD, Topology
 #: Nodes per group. Wider groups are rarely full, and cost twice as much on processors with registers of four numbers.
 LANES = 4
 
+#: Groups must cost at most this fraction of single nodes.
+WORTH = 0.8
+#: Larger mechanisms would take as long to group as for thousands of calls.
+_MOST_NODES = 10_000
+
 Group = tuple[int, ...]
+
+
+def may_pay(topology: Topology) -> bool:
+    """Whether groups of a tree can be worthwhile: the longest way to a tip takes as many groups as it has nodes."""
+    return 0 < max(topology.depths, default=0) <= WORTH * len(topology) and len(topology) <= _MOST_NODES
 
 
 @lru_cache(maxsize=32)

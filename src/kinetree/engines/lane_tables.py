@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.groups import LANES, Group, grouped
+from kinetree.engines import groups
+from kinetree.engines.groups import LANES, Group
 from kinetree.engines.layout import Tables
 from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
 from kinetree.recursion.loops import LOOPS
@@ -35,10 +36,6 @@ ROUND_WORDS = 1 + 2 * LANES
 _UNIFORM, _EACH = ("variant", OWN_RECORD, PARENT_RECORD, "parents", "first round", "last round"), ("parent's lane",)
 #: An access in each lane of its own takes a load for each and their insertion into a vector.
 _SCATTERED = 8
-#: Groups must cost at most this fraction of single nodes.
-_WORTH = 0.8
-#: Larger mechanisms would take as long to group as for thousands of calls.
-_MOST_NODES = 10_000
 
 
 class Parents(IntEnum):
@@ -55,18 +52,18 @@ class LaneTables:
     Args:
         tables: The data for kernels that compute one node at a time.
         metadata: Of the program (`Sweeps.metadata`).
-        groups: The mechanism's groups.
+        members: The mechanism's groups.
         cost: What they cost, as a fraction of what single nodes do.
     """
 
-    def __init__(self, tables: Tables, metadata: dict[str, Any], groups: list[Group], cost: float) -> None:
-        self._tables, self._metadata, self._groups, self.cost = tables, metadata, groups, cost
+    def __init__(self, tables: Tables, metadata: dict[str, Any], members: list[Group], cost: float) -> None:
+        self._tables, self._metadata, self._groups, self.cost = tables, metadata, members, cost
         setup, lengths = tables.setup, tables.metadata["records"]
         kinds = setup.mechanism.kinds
-        starts = np.cumsum([lengths[WORLD_CLASS], *(lengths[kinds[group[0]].name] for group in groups)])
+        starts = np.cumsum([lengths[WORLD_CLASS], *(lengths[kinds[group[0]].name] for group in members)])
         #: For each node, its group's record and its lanes.
         self._home = {WORLD: (0, (WORLD,) * LANES)}
-        for group, start in zip(groups, starts.tolist(), strict=False):
+        for group, start in zip(members, starts.tolist(), strict=False):
             self._home |= dict.fromkeys(group, (start, group))
         self._collected = int(starts[-1])
         self._slots = self._collected + max(lengths.values())
@@ -77,17 +74,16 @@ class LaneTables:
     def of(cls, tables: Tables) -> LaneTables | None:
         """The tables of a mechanism; None if single nodes are expected to be as fast."""
         metadata, setup = tables.metadata["sweeps"], tables.setup
-        depth, count = max(setup.topology.depths, default=0), len(setup.nodes)
-        every = count == len(setup.mechanism.kinds)
-        if metadata is None or not every or not 0 < depth <= _WORTH * count or count > _MOST_NODES:
+        every = len(setup.nodes) == len(setup.mechanism.kinds)
+        if metadata is None or not every or not groups.may_pay(setup.topology):
             return None
         table: Any = LOOPS[TABLE]
         numbers = {variant: number for number, variant in enumerate(table.cases(tables.variants))}
         variants = tuple(numbers[table.variant(setup, row)] for row in table.rows(setup))
-        groups = grouped(setup.topology, variants)
+        found = groups.grouped(setup.topology, variants)
         single = sum(_cost(metadata, variant, 1) for variant in variants)
-        together = sum(_cost(metadata, variants[group[0]], _SCATTERED) for group in groups)
-        return cls(tables, metadata, groups, together / single) if together <= _WORTH * single else None
+        together = sum(_cost(metadata, variants[group[0]], _SCATTERED) for group in found)
+        return cls(tables, metadata, found, together / single) if together < groups.WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
         """All tables in one array, preceded by a head of sizes; and the constants of nodes, interleaved.
