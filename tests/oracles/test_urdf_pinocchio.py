@@ -114,6 +114,30 @@ def test_the_same_robot(file: str, floating: bool) -> None:
         close(M_inverse[i], pair.other.from_matrix(inverse), tolerance)
 
 
+@pytest.mark.parametrize(
+    ("file", "floating"),
+    [
+        ("ur_description/urdf/ur5_robot.urdf", False),
+        ("panda_description/urdf/panda.urdf", False),
+        ("solo_description/robots/solo12.urdf", True),
+        ("talos_data/robots/talos_reduced.urdf", True),
+    ],
+)
+def test_specialized_code(file: str, floating: bool) -> None:
+    """Straight-line code of real robots, whose constants fold."""
+    pair = make(file, floating)
+    fast = pair.robot.compile((), specialize="batch")
+    assert fast.forward_dynamics.specialization().straight
+    assert fast.inverse_dynamics.specialization().straight
+    q, v, x = pair.states
+    their_q, their_v, their_x = (pair.other.to_q(q), pair.other.to_v(v), pair.other.to_v(x))
+    M, tau, a = fast.mass_matrix(q), fast.inverse_dynamics(q, v, x), fast.forward_dynamics(q, v, x)
+    for i in range(SAMPLES):
+        close(M[i], pair.other.from_matrix(mirrored(pin.crba(pair.model, pair.data, their_q[i]))))
+        close(tau[i], pair.other.from_tau(pin.rnea(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
+        close(a[i], pair.other.from_a(pin.aba(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
+
+
 @pytest.mark.parametrize(("file", "floating"), [case for case in CASES if case.values[0] not in NOT_IN_PINOCCHIO])
 def test_the_same_frames(file: str, floating: bool) -> None:
     pair = make(file, floating)
