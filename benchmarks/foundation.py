@@ -21,6 +21,7 @@ from benchmarks import (
     c_export,
     contests,
     control,
+    coupled,
     flexible,
     linearized,
     loading,
@@ -83,6 +84,7 @@ def main() -> None:
     jobs["differential inverse kinematics"] = lambda: control.differential(options.seconds)
     jobs["inverse kinematics"] = lambda: control.poses(options.seconds)
     jobs["loops"] = lambda: loops.table(options.seconds)
+    jobs["coupled"] = lambda: coupled.table(options.seconds)
     jobs["flexible"] = lambda: flexible.table(options.seconds)
     jobs["operators"] = lambda: operators.table(options.seconds)
     jobs["overheads"] = lambda: manifold.overheads(options.seconds)
