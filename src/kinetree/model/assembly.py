@@ -18,13 +18,15 @@ from kinetree.model.aggregation import Cluster, Constraint
 from kinetree.model.body import Body, Frame
 from kinetree.model.closure import Closure, Coupled
 from kinetree.model.cluster import ClusterKind, Inner, InnerConstants, SlotKind
+from kinetree.model.framing import UNCHANGED, framed
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
 from kinetree.model.loop import Loop
 from kinetree.model.node import JointedBody
-from kinetree.model.placement import alignment, pose_of, transform_of
+from kinetree.model.placement import alignment, pose, pose_of, transform_of
 from kinetree.model.record import frozen
+from kinetree.model.shape import Steps, shared
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD
@@ -42,6 +44,7 @@ def assemble(
     frames: Sequence[Frame],
     gravity: Array,
     clusters: Clusters | None = None,
+    reframed: bool = True,
 ) -> tuple[Mechanism, tuple[Site, ...]]:
     """The nodes of a model and its frames: the world's, each body's, then the extra ones.
 
@@ -51,14 +54,15 @@ def assemble(
         frames: Extra frames.
         gravity: (3,) [m/s²].
         clusters: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
+        reframed: Whether nodes get frames in which placements take few steps, instead of their joints' own frames.
     """
     if clusters is None:
-        rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies])
+        rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies], reframed=reframed)
         return rigid.mechanism(gravity), rigid.sites(frames)
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
     members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
-    lean = _Assembly(bodies, joints, members, clusters.order)
-    full = _Assembly(bodies, joints, members, clusters.order, every=True)
+    lean = _Assembly(bodies, joints, members, clusters.order, reframed=reframed)
+    full = _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
     return replace(lean.mechanism(gravity), reaching=full.mechanism(gravity)), full.sites(frames)
 
 
@@ -91,6 +95,7 @@ class _Assembly:
         clusters: Clusters by their first body.
         order: Bodies in the order of nodes.
         every: Whether all bodies of clusters get exits.
+        reframed: Whether nodes get frames in which their placements take few steps.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class _Assembly:
         clusters: Mapping[str, Cluster],
         order: Sequence[tuple[str, ...]],
         every: bool = False,
+        reframed: bool = True,
     ) -> None:
         self._bodies, self._joints = bodies, joints
         self._by_name = {body.name: body for body in bodies}
@@ -119,6 +125,8 @@ class _Assembly:
                 for name in group:
                     self._add(self._by_name[name], joints[name])
         self._multiply()
+        if reframed:
+            self._reframe()
 
     def _add(self, body: Body, joint: Joint) -> None:
         """Add a body that is not part of a cluster."""
@@ -196,6 +204,29 @@ class _Assembly:
                 fixed = [each for each in group if self._inside[each][1] == index]
                 if not carrying.intersection(fixed):  # others get their exit with what they carry
                     self._carrier(name)
+
+    def _reframe(self) -> None:
+        """Move the frames of nodes to where their placements take few steps."""
+        nodes, carrying_clusters = self._nodes, {self._nodes[built.node].parent for built in self._clusters}
+        rigid = [node.kind if isinstance(node.kind, JointedBody) else None for node in nodes]
+        stages = [None if kind is None else kind.joint for kind in rigid]
+        poses = np.array([node.at for node in nodes]).reshape(-1, 4, 4)
+        changes, steps = framed([node.parent for node in nodes], poses, stages, carrying_clusters)
+        # which of the moved frames changed; −1 stands for the world
+        moved = {k: change.pose() for k, change in enumerate(changes) if change is not UNCHANGED}
+        for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
+            at = product(moved[node.parent], node.at) if node.parent in moved else node.at
+            nodes[k] = node._replace(at=product(at, _inverse(moved[k])) if k in moved else at, steps=own)
+        for name, (k, at) in self._carriers.items():
+            if k in moved:
+                self._carriers[name] = k, _composed(moved[k], at)
+        alike: dict[tuple[Stage, bool], list[int]] = {}
+        for k, own in enumerate(steps):
+            if own is not None:
+                alike.setdefault((rigid[k].joint, rigid[k].has_armature), []).append(k)
+        for (stage, armature), group in alike.items():
+            for k, shape in zip(group, shared([steps[k].shape for k in group]), strict=True):
+                nodes[k] = nodes[k]._replace(kind=_kind(stage, armature, shape))
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
@@ -378,7 +409,10 @@ _kind = cache(JointedBody)
 
 
 class _Node(NamedTuple):
-    """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end."""
+    """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end.
+
+    Joints along an axis have their placement in `steps`, too.
+    """
 
     name: str
     parent: int
@@ -386,6 +420,12 @@ class _Node(NamedTuple):
     at: Array
     armature: Array
     own: Array
+    steps: Steps | None = None
+
+
+def _inverse(at: Array) -> Array:
+    R = at[:3, :3].T
+    return pose(R, -apply(R, at[:3, 3]))
 
 
 def _known(kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None) -> NodeKind:
@@ -474,7 +514,8 @@ def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, 
     found = []
     for k, (node, placement, inertia) in enumerate(zip(nodes, placements, inertias, strict=False)):
         if isinstance(node.kind, JointedBody | GeneralKind | ExitKind):
-            own = node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own)
+            at = Transform(placement) if node.steps is None else node.steps
+            own = node.kind.parameters(at, RigidInertia(inertia), node.armature, node.own)
         else:
             own = clusters[k]
         found.append(_read_only(own))

@@ -27,7 +27,7 @@ from kinetree.engines import arguments
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
-from kinetree.model.node import JointedBody
+from kinetree.model.node import INERTIA, JointedBody
 from kinetree.model.results import Energy
 from kinetree.model.singularity import require_invertible
 from kinetree.recursion.algorithm import Algorithm, with_constants
@@ -36,8 +36,6 @@ from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
-#: Where the inertia of a rigid body is among the constants of its node.
-_INERTIA = slice(12, 22)
 _STEPS = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
 
 
@@ -84,7 +82,7 @@ class Population:
                 own = own + theta[..., i, j, None] * moved[:, j]
             total[node] = own
         for node, inertia in total.items():
-            constants[..., starts[node] : starts[node + 1]][..., _INERTIA] = inertia
+            constants[..., starts[node] : starts[node + 1]][..., INERTIA] = inertia
 
     def forward_dynamics(self, q: Any, v: Any, tau: Any) -> Array:
         """Joint accelerations, (…, nv), as `robot.forward_dynamics`."""

@@ -9,7 +9,7 @@ import numpy as np
 from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array, Transposed, Value
-from kinetree.spatial.vector3 import cross, rotate_symmetric, skew, stack, symmetric_product, symmetric_sum, unpack3
+from kinetree.spatial.vector3 import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
 
 
 class Transform(Value):
@@ -90,21 +90,14 @@ class Transform(Value):
         return self._articulated_congruence(inertia)
 
     def _rigid_congruence(self, inertia: RigidInertia) -> RigidInertia:
-        r, mass = self.r, inertia.mass
-        turned = self.E.T @ inertia.first_moment
-        moved = turned + mass * r
-        # r×, h× products of two skew matrices: −(r×)(h×) − (h′×)(r×), symmetric when summed
-        shift = symmetric_product(skew(r), skew(turned)) + symmetric_product(skew(moved), skew(r))
-        return RigidInertia(stack(mass, moved, rotate_symmetric(self.E, inertia.rotational) - shift))
+        turned = stack(inertia.mass, self.E.T @ inertia.first_moment, rotate_symmetric(self.E, inertia.rotational))
+        return shifted_rigid(RigidInertia(turned), self.r)
 
     def _articulated_congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia:
-        E, K = self.E, skew(self.r)
-        angular = rotate_symmetric(E, inertia.angular)
-        linear = rotate_symmetric(E, inertia.linear)
+        E = self.E
+        angular, linear = (unpack3(rotate_symmetric(E, block)) for block in (inertia.angular, inertia.linear))
         coupling = E.T @ (inertia.coupling @ E)
-        lever = K @ unpack3(linear)
-        angular = angular + symmetric_sum(K @ coupling.T) + symmetric_product(lever, K.T)
-        return ArticulatedInertia.of(unpack3(angular), coupling + lever, unpack3(linear))
+        return shifted_articulated(ArticulatedInertia.of(angular, coupling, linear), self.r)
 
     def moment_of(self, inertia: RigidInertia) -> Array:
         """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""
@@ -115,3 +108,21 @@ class Transform(Value):
         """The dense 6×6 motion transform, for inspection."""
         zero = np.zeros((3, 3))
         return np.block([[self.E, zero], [-self.E @ skew(self.r), self.E]])
+
+
+def shifted_rigid(inertia: RigidInertia, r: Array) -> RigidInertia:
+    """An inertia about the point r, expressed about the origin, in the same axes."""
+    moment = inertia.first_moment
+    moved = moment + inertia.mass * r
+    # r×, h× products of two skew matrices: −(r×)(h×) − (h′×)(r×), symmetric when summed
+    shift = symmetric_product(skew(r), skew(moment)) + symmetric_product(skew(moved), skew(r))
+    return RigidInertia(stack(inertia.mass, moved, pack3(inertia.rotational) - shift))
+
+
+def shifted_articulated(inertia: ArticulatedInertia, r: Array) -> ArticulatedInertia:
+    """An inertia about the point r, expressed about the origin, in the same axes."""
+    K, coupling = skew(r), inertia.coupling
+    moved = coupling + K @ inertia.linear
+    # J + K Cᵀ + C Kᵀ + K L Kᵀ, in which the second and the last term have a common factor
+    angular = pack3(inertia.angular) + symmetric_product(K, moved.T) + symmetric_product(coupling, K.T)
+    return ArticulatedInertia.of(unpack3(angular), moved, inertia.linear)

@@ -48,13 +48,8 @@ def rotate_symmetric(rotation: Array, matrix: Array) -> Array:
     return np.array([rotation[:, i] @ half[:, j] for i, j in zip(_ROWS3, _COLUMNS3, strict=True)])
 
 
-def symmetric_sum(matrix: Array) -> Array:
-    """K + Kᵀ as six packed numbers."""
-    return np.array([matrix[i, j] + matrix[j, i] for i, j in zip(_ROWS3, _COLUMNS3, strict=True)])
-
-
 def symmetric_product(left: Array, right: Array) -> Array:
-    """Upper triangle of a matrix product known to be symmetric; 6 packed numbers."""
+    """Upper triangle of a matrix product; 6 packed numbers."""
     return np.array([left[i] @ right[:, j] for i, j in zip(_ROWS3, _COLUMNS3, strict=True)])
 
 

@@ -7,11 +7,12 @@ A `JointKind` defines the coordinates of a joint and how velocities change them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from kinetree.spatial.hinge import JointMap
+from kinetree.spatial.rotation import turn_about_z
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
@@ -113,7 +114,13 @@ class JointKind(PlainCoordinates, ABC):
 
 
 class Stage(JointKind):
-    """A joint whose map H is constant in the frame that it moves: one node of the tree."""
+    """A joint whose map H is constant in the frame that it moves: one node of the tree.
+
+    Attributes:
+        rotates: Whether it can rotate what it moves.
+    """
+
+    rotates: ClassVar[bool] = True
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -132,3 +139,30 @@ class Stage(JointKind):
     @abstractmethod
     def joint_map(self, own: Array) -> JointMap:
         """H, 6×nv, in the moved frame's coordinates."""
+
+
+class AxialMotion(NamedTuple):
+    """Motion about and along z.
+
+    Attributes:
+        turn: Sine and cosine of the angle; None if the joint does not turn.
+        slide: Distance [m]; None if it does not slide.
+    """
+
+    turn: tuple[Any, Any] | None = None
+    slide: Any = None
+
+
+class AxialStage(Stage):
+    """A joint along z. Frames that it moves may be turned about z and shifted along it: its formulas do not change."""
+
+    @abstractmethod
+    def motion(self, own: Array, q: Array) -> AxialMotion:
+        """The motion from neutral q to q; plain arithmetic on scalars of any type."""
+
+    def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
+        turn, slide = self.motion(own, q)
+        E, r = placement.E, placement.r
+        return Transform.of(
+            E if turn is None else turn_about_z(E, *turn), r if slide is None else r + placement.E[2] * slide
+        )

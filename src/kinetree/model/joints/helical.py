@@ -7,17 +7,15 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from kinetree.model.joints.base import Stage
+from kinetree.model.joints.base import AxialMotion, AxialStage
 from kinetree.spatial.hinge import MotionColumns
-from kinetree.spatial.rotation import turn_about_z
 from kinetree.spatial.scalar import sincos
-from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
 @final
 @dataclass(frozen=True)
-class Helical(Stage):
+class Helical(AxialStage):
     """One angle [rad]; its constant is the pitch, the advance along z [m/rad]."""
 
     name: ClassVar[str] = "helical"
@@ -27,9 +25,8 @@ class Helical(Stage):
     angles: ClassVar[tuple[bool, ...]] = (True,)
     own: ClassVar[int] = 1
 
-    def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
-        advanced = placement.r + placement.E[2] * (own[0] * q[0])
-        return Transform.of(turn_about_z(placement.E, *sincos(q[0])), advanced)
+    def motion(self, own: Array, q: Array) -> AxialMotion:
+        return AxialMotion(sincos(q[0]), own[0] * q[0])
 
     def joint_map(self, own: Array) -> MotionColumns:
         return MotionColumns(np.array([0.0, 0.0, 1.0, 0.0, 0.0, own[0]]), 1)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from kinetree.model.joints.base import Stage
+from kinetree.model.joints.base import AxialMotion, AxialStage
 from kinetree.spatial.hinge import AxisMap
-from kinetree.spatial.rotation import turn_about_z
 from kinetree.spatial.scalar import sincos
-from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
 @final
 @dataclass(frozen=True)
-class Revolute(Stage):
+class Revolute(AxialStage):
     """One angle [rad]; a continuous joint is a revolute joint without limits."""
 
     name: ClassVar[str] = "revolute"
@@ -24,8 +22,8 @@ class Revolute(Stage):
     axes: ClassVar[int] = 1
     angles: ClassVar[tuple[bool, ...]] = (True,)
 
-    def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
-        return Transform.of(turn_about_z(placement.E, *sincos(q[0])), placement.r)
+    def motion(self, _own: Array, q: Array) -> AxialMotion:
+        return AxialMotion(sincos(q[0]))
 
     def joint_map(self, _own: Array) -> AxisMap:
         return AxisMap(2)

@@ -17,6 +17,7 @@ class Translational(Stage):
     """Three distances [m]."""
 
     name: ClassVar[str] = "translational"
+    rotates: ClassVar[bool] = False
     nq: ClassVar[int] = 3
     nv: ClassVar[int] = 3
     angles: ClassVar[tuple[bool, ...]] = (False, False, False)
