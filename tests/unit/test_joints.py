@@ -10,7 +10,8 @@ import sympy
 
 from kinetree.model import Builder, Model
 from kinetree.model.joints import KINDS, JointKind, Stage
-from kinetree.model.node import JointedBody
+from kinetree.model.node import AxialBody, JointedBody
+from kinetree.model.shape import Shape
 from kinetree.recursion.node import NodeKind
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
@@ -203,7 +204,9 @@ def test_universal_is_two_revolutes() -> None:
     robot = universal((1, 0, 0), (0, 1, 1))
     assert (robot.nq, robot.nv, len(robot.joints), len(robot.mechanism.topology)) == (2, 2, 1, 2)
     first, second = robot.mechanism.kinds
-    assert first == second == JointedBody(KINDS["revolute"].stages[0])
+    revolute = KINDS["revolute"].stages[0]
+    assert first == JointedBody(revolute)
+    assert second == AxialBody(revolute, shape=Shape(about_x=1, about_z=0, offsets=5))
     massless = first.inertia(robot.mechanism.parameters[0])
     assert not massless.data.any()
     q = np.array([0.3, -0.8])

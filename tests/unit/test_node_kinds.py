@@ -13,6 +13,7 @@ from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
 from kinetree.engines.function import Function
 from kinetree.recursion.mechanism import Mechanism
+from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
@@ -44,7 +45,7 @@ def functions(request: Any, mechanism: Mechanism) -> dict[str, Any]:
 
 def dense(operator: Any, columns: int) -> Any:
     """The matrix of an operator: what it makes of unit vectors; rigid ones take spatial vectors."""
-    unit = Motion if isinstance(operator, (Transform, RigidInertia)) else np.asarray
+    unit = Motion if isinstance(operator, (Transform, AxialTransform, RigidInertia)) else np.asarray
     images = [operator @ unit(e) for e in np.eye(columns)]
     return np.stack([getattr(image, "data", image) for image in images], axis=-1)
 

@@ -340,7 +340,7 @@ class Switch:
 
     Attributes:
         value: The number, an op.
-        cases: The block for each number.
+        cases: The block for each number; several numbers may have the same one.
         exhaustive: Whether every number has a block.
         notes: A comment on each case, for generated code.
     """
@@ -353,7 +353,7 @@ class Switch:
     @property
     def blocks(self) -> list[Block]:
         """The blocks inside."""
-        return list(self.cases.values())
+        return list(dict.fromkeys(self.cases.values()))
 
 
 @dataclass(eq=False)

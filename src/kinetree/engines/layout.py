@@ -7,6 +7,7 @@ record but not on the number of nodes: everything that does is in tables.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +47,10 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, variants: Variants) -> Layout:
-        """Lay out a program's memory. A field accessed through a role of several classes has one offset in all."""
+        """Lay out a program's memory. A field accessed through a role of several classes has one offset in all.
+
+        Fields that more classes have come first, so that most of them have the same offsets in all.
+        """
         shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
         used: dict[str, dict[tuple[str, int], None]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
@@ -68,9 +72,10 @@ class Layout:
             for offset, (name, component) in enumerate(components):
                 for c in classes:
                     fields[c, name, component] = offset
+        users = Counter(key for own in used.values() for key in own)
         for c in (WORLD_CLASS, *dict.fromkeys(kind.name for kind, _ in variants.nodes)):
             size = sum(1 for key in fields if key[0] == c)
-            for name, component in used.get(c, {}):
+            for name, component in sorted(used.get(c, {}), key=lambda key: -users[key]):
                 if (c, name, component) not in fields:
                     fields[c, name, component] = size
                     size += 1

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kinetree.engines.alike import summary
 from kinetree.engines.ir import (
     Access,
     ArrayEntry,
@@ -213,11 +214,16 @@ class _Lowering:
         return any(shared.intersection(_bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
 
     def table(self, loop: Loop, data: Table[Any]) -> None:
-        """Lower a loop over rows, with a switch to the body of the row's variant."""
+        """Lower a loop over rows, with a switch to the body of the row's variant; equal bodies are lowered once."""
         outer, row, source = self.target.current, self.index(), data.source
         numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
         filled = {numbers[variant]: variant for variant, body in loop.bodies.items() if body.items}
-        single = len(filled) == len(numbers) == 1
+        first: dict[Any, int] = {}  # of the variants with the same body
+        alike = {
+            number: first.setdefault(summary(loop.bodies[variant], loop.roles[variant], self.layout), number)
+            for number, variant in sorted(filled.items())
+        }
+        single = len(filled) == len(numbers) and len(first) == 1
         self.result.tables.setdefault(source.name, [])
         if data.over is None:
             start, stop = self.fixed(0), self.size(f"count {source.name}")
@@ -228,7 +234,10 @@ class _Lowering:
         if not single:
             self.target.current = body
             variant_number = self.cell(source.name, row, "variant")
-        for number in sorted(filled):
+        for number, same in alike.items():
+            if number != same:
+                cases[number] = cases[same]
+                continue
             variant = filled[number]
             cases[number] = block = body if single else Block(self.target, body)
             for position, role in enumerate(loop.roles[variant]):

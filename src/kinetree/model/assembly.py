@@ -23,7 +23,7 @@ from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
 from kinetree.model.loop import Loop
-from kinetree.model.node import JointedBody
+from kinetree.model.node import AxialBody, JointedBody
 from kinetree.model.placement import alignment, pose, pose_of, transform_of
 from kinetree.model.record import frozen
 from kinetree.model.shape import Steps, shared
@@ -208,25 +208,22 @@ class _Assembly:
     def _reframe(self) -> None:
         """Move the frames of nodes to where their placements take few steps."""
         nodes, carrying_clusters = self._nodes, {self._nodes[built.node].parent for built in self._clusters}
-        rigid = [node.kind if isinstance(node.kind, JointedBody) else None for node in nodes]
-        stages = [None if kind is None else kind.joint for kind in rigid]
+        stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
         poses = np.array([node.at for node in nodes]).reshape(-1, 4, 4)
         changes, steps = framed([node.parent for node in nodes], poses, stages, carrying_clusters)
-        # which of the moved frames changed; −1 stands for the world
         moved = {k: change.pose() for k, change in enumerate(changes) if change is not UNCHANGED}
+        alike: dict[JointedBody, list[tuple[int, Steps]]] = {}
         for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
             at = product(moved[node.parent], node.at) if node.parent in moved else node.at
             nodes[k] = node._replace(at=product(at, _inverse(moved[k])) if k in moved else at, steps=own)
+            if own is not None and isinstance(node.kind, JointedBody):
+                alike.setdefault(node.kind, []).append((k, own))
+        for kind, group in alike.items():
+            for (k, _), shape in zip(group, shared([own.shape for _, own in group]), strict=True):
+                nodes[k] = nodes[k]._replace(kind=_axial_kind(kind.joint, kind.has_armature, shape))
         for name, (k, at) in self._carriers.items():
             if k in moved:
                 self._carriers[name] = k, _composed(moved[k], at)
-        alike: dict[tuple[Stage, bool], list[int]] = {}
-        for k, own in enumerate(steps):
-            if own is not None:
-                alike.setdefault((rigid[k].joint, rigid[k].has_armature), []).append(k)
-        for (stage, armature), group in alike.items():
-            for k, shape in zip(group, shared([steps[k].shape for k in group]), strict=True):
-                nodes[k] = nodes[k]._replace(kind=_kind(stage, armature, shape))
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
@@ -405,7 +402,7 @@ def _objects(numbers: Array) -> Array:
 
 
 # nodes of the same kind share one object
-_kind = cache(JointedBody)
+_kind, _axial_kind = cache(JointedBody), cache(AxialBody)
 
 
 class _Node(NamedTuple):
@@ -513,9 +510,10 @@ def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, 
     placements = _transforms([node.at for node in nodes])
     found = []
     for k, (node, placement, inertia) in enumerate(zip(nodes, placements, inertias, strict=False)):
-        if isinstance(node.kind, JointedBody | GeneralKind | ExitKind):
-            at = Transform(placement) if node.steps is None else node.steps
-            own = node.kind.parameters(at, RigidInertia(inertia), node.armature, node.own)
+        if isinstance(node.kind, AxialBody) and node.steps is not None:
+            own = node.kind.parameters_in_steps(node.steps, RigidInertia(inertia), node.armature, node.own)
+        elif isinstance(node.kind, JointedBody | GeneralKind | ExitKind):
+            own = node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own)
         else:
             own = clusters[k]
         found.append(_read_only(own))

@@ -114,7 +114,7 @@ def framed(
 
 def _placed(rows: list[list[float]], stage: AxialStage, movable: bool) -> tuple[Steps, Change]:
     """The steps to a joint with a given pose, and the place of its frame behind them."""
-    (a, _, _, px), (b, _, _, py), (d, _, _, pz) = rows
+    a, b, d = rows[0][0], rows[1][0], rows[2][0]
     steps, moved = _steps(rows, stage, movable)
     (sx, cx), (sz, cz) = steps.about_x, steps.about_z
     # the frame's x axis behind the steps

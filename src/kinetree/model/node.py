@@ -1,4 +1,4 @@
-"""The node kind of a rigid body behind a joint."""
+"""The node kinds of rigid bodies behind joints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinetree.model.joints.base import AxialStage, Stage
-from kinetree.model.shape import Shape, Steps
+from kinetree.model.shape import GENERAL, Shape, Steps
 from kinetree.recursion.node import WORLD_PORT, Unconstrained
 from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.hinge import JointMap
@@ -25,23 +25,16 @@ class JointedBody(Unconstrained):
     """The formulas of all rigid bodies behind one kind of joint; a `recursion.node.NodeKind`.
 
     A node's constants are the 10 numbers of its rigid inertia, the armature of each degree of freedom if there is any,
-    the joint's own constants, and its placement: from the parent node's coordinates to its own at neutral q. Placements
-    come last because they differ in size, so that loops that do not read them are the same for all shapes.
-
-    Attributes:
-        joint: The joint.
-        has_armature: Whether any of its degrees of freedom has armature.
-        shape: The steps of placements, for joints along an axis. Without one, a placement is a transform of 12 numbers.
+    the joint's own constants, and the 12 numbers of its placement: from the parent node's coordinates to its own at
+    neutral q.
     """
 
     joint: Stage
     has_armature: bool = False
-    shape: Shape | None = None
 
     @property
     def name(self) -> str:
-        shape = "" if self.shape is None else f"_{self.shape.name}"
-        return self.joint.name + shape + ("_armature" if self.has_armature else "")
+        return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
     def port(self) -> str:
@@ -72,9 +65,7 @@ class JointedBody(Unconstrained):
 
     @property
     def parameter_count(self) -> int:
-        if self.shape is None:
-            return self._placement_start + Transform.size
-        return self._placement_start + self.shape.size + 2 * self.joint.rotates
+        return self._placement_start + Transform.size
 
     @property
     def _own_start(self) -> int:
@@ -84,23 +75,23 @@ class JointedBody(Unconstrained):
     def _placement_start(self) -> int:
         return self._own_start + self.joint.own
 
-    def parameters(self, placement: Transform | Steps, inertia: RigidInertia, armature: Array, own: Array) -> Array:
-        """Lay out the constants of one node. The placement is in steps if the kind has a shape."""
-        if self.shape is None:
-            numbers = placement.data
-        else:
-            numbers = placement.numbers(self.shape, self.joint.rotates)
-        parts = [inertia.data, armature if self.has_armature else np.zeros(0), own, numbers]
+    def parameters(self, placement: Transform, inertia: RigidInertia, armature: Array, own: Array) -> Array:
+        """Lay out the constants of one node."""
+        return self._laid_out(placement.data, inertia, armature, own)
+
+    def _laid_out(self, placement: Array, inertia: RigidInertia, armature: Array, own: Array) -> Array:
+        parts = [inertia.data, armature if self.has_armature else np.zeros(0), own, placement]
         return np.concatenate(parts).astype(float)
 
     def weight(self, parameters: Array, q: Array) -> Transform | AxialTransform:
-        own, placement = parameters[self._own_start : self._placement_start], parameters[self._placement_start :]
-        if self.shape is None:
-            return self.joint.transform(Transform(placement), own, q)
-        return self.shape.transform(placement, self.joint.motion(own, q))
+        placement = Transform(parameters[self._placement_start :])
+        return self.joint.transform(placement, self._own(parameters), q)
+
+    def _own(self, parameters: Array) -> Array:
+        return parameters[self._own_start : self._placement_start]
 
     def joint_map(self, parameters: Array, _q: Array | None = None) -> JointMap:
-        return self.joint.joint_map(parameters[self._own_start : self._placement_start])
+        return self.joint.joint_map(self._own(parameters))
 
     def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia:
         return RigidInertia(parameters[INERTIA])
@@ -120,3 +111,31 @@ class JointedBody(Unconstrained):
 
     def potential(self, _parameters: Array, _q: Array) -> float:
         return 0.0
+
+
+@dataclass(frozen=True)
+class AxialBody(JointedBody):
+    """The formulas of all rigid bodies behind a joint along z whose placements have the same steps.
+
+    Placements are the last of a node's constants because they differ in size: loops that do not read them are then the
+    same for all shapes.
+    """
+
+    joint: AxialStage
+    shape: Shape = GENERAL
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}_{self.shape.name}"
+
+    @property
+    def parameter_count(self) -> int:
+        return self._placement_start + self.shape.size + 2 * self.joint.rotates
+
+    def parameters_in_steps(self, placement: Steps, inertia: RigidInertia, armature: Array, own: Array) -> Array:
+        """Lay out the constants of one node."""
+        return self._laid_out(placement.numbers(self.shape, self.joint.rotates), inertia, armature, own)
+
+    def weight(self, parameters: Array, q: Array) -> AxialTransform:
+        motion = self.joint.motion(self._own(parameters), q)
+        return self.shape.transform(parameters[self._placement_start :], motion)

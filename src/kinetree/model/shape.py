@@ -69,6 +69,10 @@ class Shape(NamedTuple):
         )
 
 
+#: The shape of any placement.
+GENERAL = Shape(ANY, ANY, 7)
+
+
 class Steps(NamedTuple):
     """A placement in steps.
 

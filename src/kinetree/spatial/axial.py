@@ -232,20 +232,21 @@ class _Quarters(NamedTuple):
     """A number of quarter turns: moves numbers and changes signs."""
 
     axis: int
-    count: int
+    quarters: int
 
     def forth(self, x: Array) -> Array:
         u, v = _across(self.axis)
-        y = np.array(x)
-        for _ in range(self.count):
-            y[u], y[v] = np.array(y[v]), -y[u]
-        return y
+        rows = list(x)
+        for _ in range(self.quarters):
+            rows[u], rows[v] = rows[v], -rows[u]
+        return np.array(rows)
 
     def back(self, x: Array) -> Array:
-        return _Quarters(self.axis, 4 - self.count).forth(x)
+        return _Quarters(self.axis, 4 - self.quarters).forth(x)
 
     def matrix(self, C: Array) -> Array:
-        return self.back(self.back(C).T).T
+        turned: Array = self.back(self.back(C).T).T
+        return turned
 
 
 class _Angle(NamedTuple):
@@ -271,12 +272,12 @@ class _Angle(NamedTuple):
         (u, v), w = _across(self.axis), self.axis
         s, c = self.sine, self.cosine
         t = (C[u, u] - C[v, v]) * s + (C[u, v] + C[v, u]) * c
-        turned = np.array(C)
-        turned[u, u], turned[v, v] = C[u, u] - s * t, C[v, v] + s * t
-        turned[u, v], turned[v, u] = c * t - C[v, u], c * t - C[u, v]
-        turned[u, w], turned[v, w] = C[u, w] * c - C[v, w] * s, C[u, w] * s + C[v, w] * c
-        turned[w, u], turned[w, v] = C[w, u] * c - C[w, v] * s, C[w, u] * s + C[w, v] * c
-        return turned
+        turned = [list(row) for row in C]
+        turned[u][u], turned[v][v] = C[u, u] - s * t, C[v, v] + s * t
+        turned[u][v], turned[v][u] = c * t - C[v, u], c * t - C[u, v]
+        turned[u][w], turned[v][w] = C[u, w] * c - C[v, w] * s, C[u, w] * s + C[v, w] * c
+        turned[w][u], turned[w][v] = C[w, u] * c - C[w, v] * s, C[w, u] * s + C[w, v] * c
+        return np.array(turned)
 
 
 def _across(axis: int) -> tuple[int, int]:

@@ -139,8 +139,11 @@ class FunctionPrinter:
     def switch(self, switch: Switch) -> None:
         """Write a switch."""
         self.do(f"switch ({self.use(switch.value)}) {{")
-        for case, block in switch.cases.items():
-            self.do(f"case {case}: {{  /* {switch.notes[case]} */")
+        for block in switch.blocks:
+            *others, last = [number for number, case in switch.cases.items() if case is block]
+            for number in others:
+                self.do(f"case {number}:  /* {switch.notes[number]} */")
+            self.do(f"case {last}: {{  /* {switch.notes[last]} */")
             self.depth += 1
             self.block(block)
             self.do("break;")

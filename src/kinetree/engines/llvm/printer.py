@@ -138,8 +138,8 @@ class Emitter:
                     self.block(item.body, Scope(scope.width, scope, names={id(item.index): index}))
             elif isinstance(item, Switch):
                 with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
-                    for number in cases:
-                        self.block(item.cases[number], Scope(scope.width, scope))
+                    for case in cases:
+                        self.block(case, Scope(scope.width, scope))
             elif isinstance(item, Part):
                 self.part(item)
 

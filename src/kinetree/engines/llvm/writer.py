@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from kinetree.engines.formats import FLOAT64, Format
+
+_Case = TypeVar("_Case", bound=Hashable)
 
 
 class FunctionWriter:
@@ -105,25 +108,28 @@ class FunctionWriter:
         self._open(f"end{k}")
 
     @contextmanager
-    def switch(self, value: str, numbers: Iterable[int], exhaustive: bool) -> Iterator[Iterator[int]]:
-        """Run one of several blocks; yields an iterator over the numbers, each step of which opens the next block.
+    def switch(self, value: str, cases: Mapping[int, _Case], exhaustive: bool) -> Iterator[Iterator[_Case]]:
+        """Run one of several blocks; yields an iterator over them, each step of which opens the next block.
 
         Args:
             value: The number that selects a block, an i64.
-            numbers: The numbers that have blocks.
+            cases: The blocks by number; several numbers may have the same one.
             exhaustive: Whether the value is always one of them.
         """
-        k, numbers = self._fresh(), list(numbers)
-        cases = " ".join(f"i64 {number}, label %case{k}_{number}" for number in numbers)
-        if exhaustive and len(numbers) == 1:
-            self.do(f"br label %case{k}_{numbers[0]}")
+        k = self._fresh()
+        labels: dict[_Case, str] = {}
+        for number, case in cases.items():
+            labels.setdefault(case, f"case{k}_{number}")
+        if exhaustive and len(labels) == 1:
+            self.do(f"br label %{next(iter(labels.values()))}")
         else:
-            self.do(f"switch i64 {value}, label %end{k} [ {cases} ]")
+            targets = " ".join(f"i64 {number}, label %{labels[case]}" for number, case in cases.items())
+            self.do(f"switch i64 {value}, label %end{k} [ {targets} ]")
 
-        def blocks() -> Iterator[int]:
-            for number in numbers:
-                self._open(f"case{k}_{number}")
-                yield number
+        def blocks() -> Iterator[_Case]:
+            for case, label in labels.items():
+                self._open(label)
+                yield case
                 self.do(f"br label %end{k}")
 
         yield blocks()

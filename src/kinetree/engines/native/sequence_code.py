@@ -89,7 +89,7 @@ def _kernel(width: int, scalar: Format) -> str:
     with f.following(f.word("%tables", 1), following) as position:
         words = f.at("%tables", position, "i64")
         put("i64", f.word(words, 1), following)
-        with f.switch(f.word(words), [code.value for code in Code], exhaustive=False) as codes:
+        with f.switch(f.word(words), {code.value: code.value for code in Code}, exhaustive=False) as codes:
             for code in codes:
                 if code == Code.STOP:
                     put("i64", -1, following)
