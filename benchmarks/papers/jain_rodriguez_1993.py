@@ -16,8 +16,14 @@ from rich.table import Table
 
 from benchmarks.papers.algorithm_5 import algorithm_5
 from benchmarks.papers.conventional import algorithm_3, algorithm_4
+from benchmarks.papers.general import general
+from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
+from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
+from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.count import Count, count
-from kinetree.model.model import Model
+from kinetree.recursion.mechanism import Mechanism
 from kinetree.zoo import chain
 
 LENGTHS = range(1, 51)
@@ -78,24 +84,23 @@ def published(algorithm: str, n: int) -> Count:
 
 def counted(algorithm: str, n: int) -> Count:
     """Operations as they are here: functions of the library, or the paper's algorithms written down to be counted."""
-    robot = _chain(n)
-    if algorithm in _WRITTEN:
-        return count(_WRITTEN[algorithm], robot.mechanism)
-    return robot.count(_FUNCTIONS[algorithm])
+    return count(_ALGORITHMS[algorithm], _chain(n))
 
 
-_WRITTEN = {"3": algorithm_3, "4": algorithm_4, "5": algorithm_5}
-_FUNCTIONS = {
-    "1": "inverse_dynamics.jvp",
-    "2": "inverse_dynamics_derivatives",
-    "6": "forward_dynamics_derivatives",
-    LEMMA: "forward_dynamics.jvp",
+_ALGORITHMS = {
+    "1": inverse_dynamics_jvp,
+    "2": inverse_dynamics_derivatives,
+    "3": algorithm_3,
+    "4": algorithm_4,
+    "5": algorithm_5,
+    "6": forward_dynamics_derivatives,
+    LEMMA: forward_dynamics_jvp,
 }
 
 
 @cache
-def _chain(n: int) -> Model:
-    return chain(n)
+def _chain(n: int) -> Mechanism:
+    return general(chain(n))
 
 
 class Comparison:
@@ -113,7 +118,7 @@ class Comparison:
     @property
     def remarks(self) -> str:
         """What is counted, and what of the published counts cannot be believed."""
-        inverse = _quadratic({n: _chain(n).count("mass_matrix_inverse") for n in _THREE})
+        inverse = _quadratic({n: count(mass_matrix_inverse, _chain(n)) for n in _THREE})
         six, two = _quadratic(self.counted["6"]), _quadratic(self.counted["2"])
         return _REMARKS.format(
             five=_told(*_slope(self.counted["5"])),

@@ -65,7 +65,7 @@ def test_jain_rodriguez_1993(
     output = shown(capsys, "jain_rodriguez_1993", "--plot", str(picture))
     assert "from n = 16 on by the paper's formulas" in output
     assert "606 M + 559 A per link, not 259 M + 232 A" in output
-    assert "takes\n579 M + 510 A" in output
+    assert "takes\n573 M + 501 A" in output
     assert "Here they are 36 and 31" in output
     assert "39.5 M + 35.5 A of n²" in output
     assert "12.5 M + 11.5 A, as much as M⁻¹ alone" in output

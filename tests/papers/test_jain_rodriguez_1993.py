@@ -10,6 +10,7 @@ import pytest
 import kinetree as kt
 from benchmarks.papers.algorithm_5 import algorithm_5
 from benchmarks.papers.conventional import algorithm_3, algorithm_4
+from benchmarks.papers.general import general
 from kinetree.engines.count import count
 from kinetree.engines.function import Function
 from kinetree.recursion.algorithm import Algorithm
@@ -54,7 +55,7 @@ def test_matrices_by_way_of_a_dense_mass_matrix() -> None:
 
 def differences(algorithm: Algorithm, order: int) -> tuple[int, int]:
     """Multiplications and additions: differences of an order between chains of some ten links."""
-    counts = [count(algorithm, kt.zoo.chain(n).mechanism) for n in range(10, 11 + order)]
+    counts = [count(algorithm, general(kt.zoo.chain(n))) for n in range(10, 11 + order)]
     products, sums = (np.diff([getattr(c, of) for c in counts], order) for of in ("multiplications", "additions"))
     return int(products[0]), int(sums[0])
 

@@ -22,14 +22,14 @@ ROWS = ((0, 1, 2, 3, 4, 5), (3, 4, 5), (1,))
 
 #: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies.
 GOLDEN = {
-    "definition": (1234, 100488),
-    "chang_khatib": (3105, 44480),
-    "rjk": (2037, 37562),
-    "efpa": (2055, 27761),
-    "sparse_factorization": (1255, 26598),
-    "pv_osim": (1566, 22709),
-    "pv_osim_r": (1566, 22709),
-    "efpa_segments": (1566, 22709),
+    "definition": (1108, 98910),
+    "chang_khatib": (2601, 42902),
+    "rjk": (1860, 35984),
+    "efpa": (1848, 26183),
+    "sparse_factorization": (1093, 25020),
+    "pv_osim": (1398, 21131),
+    "pv_osim_r": (1398, 21131),
+    "efpa_segments": (1398, 21131),
 }
 
 

@@ -1,0 +1,14 @@
+"""Robots as the papers count them: with placements of any direction at every joint."""
+
+from __future__ import annotations
+
+from kinetree.model.assembly import assemble
+from kinetree.model.model import Model
+from kinetree.recursion.mechanism import Mechanism
+
+
+def general(robot: Model) -> Mechanism:
+    """The mechanism of a robot whose placements are rotation matrices and positions, whatever zeros these have."""
+    joints = {joint.child: joint for joint in (*robot.joints, *robot.fixed_joints)}
+    mechanism, _ = assemble(robot.bodies, joints, robot.extra_frames, robot.gravity, reframed=False)
+    return mechanism
