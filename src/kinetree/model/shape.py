@@ -15,8 +15,9 @@ from kinetree.spatial.value import Array
 
 #: Costs of the steps of a placement: some 25 operations of forward dynamics.
 _TURN, _OFFSET = 4, 1
-#: Shapes per kind of joint in one robot, each of which is compiled, and the cost at which two are always merged.
-_MOST, _NEGLIGIBLE = 4, 6
+#: Every shape is compiled. A shape must save this much in a robot compared with the general one, two are merged if that
+#: costs less, and there are at most so many for one kind of joint.
+_WORTHWHILE, _NEGLIGIBLE, _MOST = 8, 6, 4
 
 
 class Shape(NamedTuple):
@@ -100,8 +101,11 @@ class Steps(NamedTuple):
 
 def shared(shapes: Sequence[Shape]) -> list[Shape]:
     """A shape for each placement of nodes with one kind of joint, such that there are few."""
-    users = Counter(shapes)
-    becomes = {shape: shape for shape in users}
+    becomes = {
+        shape: shape if count * (GENERAL.cost - shape.cost) >= _WORTHWHILE else GENERAL
+        for shape, count in Counter(shapes).items()
+    }
+    users = Counter(becomes[shape] for shape in shapes)
     while len(users) > 1:
         pairs = combinations(sorted(users), 2)
         added, one, other = min((sum(users[s] * ((a | b).cost - s.cost) for s in (a, b)), a, b) for a, b in pairs)

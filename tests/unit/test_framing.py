@@ -1,0 +1,220 @@
+"""Frames and shapes of placements: what is chosen, what is shared, what it saves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from benchmarks.papers.general import general
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.engines.count import count
+from kinetree.engines.ir import Switch, walk
+from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.model.node import AxialBody
+from kinetree.model.shape import GENERAL, Shape, Steps, shared
+from kinetree.spatial.axial import ANY, AxialTransform, Form
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.transform import Transform
+from tests.laws.test_framing import turn
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+PARALLEL, QUARTER, TILTED = Shape(0, 0, 1), Shape(1, 0, 5), Shape(ANY, 0, 5)
+
+
+def chain(*placements: tuple[Array, tuple[float, ...]], joint: str = "revolute") -> kt.Model:
+    """A revolute joint on the world, and others behind it."""
+    builder, parent = kt.Builder("chain"), "world"
+    for i, placement in enumerate([(np.eye(3), (0.0, 0.0, 0.0)), *placements]):
+        kind = joint if i else "revolute"
+        builder.add_body(f"link{i}", parent=parent, joint=kind, placement=placement, mass=1.0, inertia=np.eye(3))
+        parent = f"link{i}"
+    return builder.build()
+
+
+def shapes(robot: kt.Model) -> list[Shape]:
+    return [kind.shape for kind in robot.mechanism.kinds if isinstance(kind, AxialBody)]
+
+
+def numbers(robot: kt.Model, node: int) -> Array:
+    """The numbers of a placement, without the joint's angle at neutral q."""
+    kind = robot.mechanism.kinds[node]
+    assert isinstance(kind, AxialBody)
+    return robot.mechanism.parameters[node][RigidInertia.size :][: kind.shape.size]
+
+
+FORMS = [
+    Form(t, d, x, z, r)
+    for t, d in ((1, 0), (0, 1), (1, 1))
+    for x in (0, 1, 2, 3, ANY)
+    for z, r in ((0, 5), (3, 6), (ANY, 7))
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_steps_are_a_transform(form: Form) -> None:
+    rng = np.random.default_rng(5)
+    data = []
+    for _ in range(form.turns):
+        data += [np.sin(0.4), np.cos(0.4)]
+    data += [0.3] * form.slides
+    for turns, angle in ((form.about_x, -0.8), (form.about_z, 1.1)):
+        data += [np.sin(angle), np.cos(angle)] if turns == ANY else []
+    data += rng.uniform(-1, 1, form.offsets.bit_count()).tolist()
+    X = AxialTransform(np.array(data), *form)
+    dense = X.dense()
+    E = turn(2, -0.4 * form.turns) @ turn(0, 0.8 if form.about_x == ANY else -form.about_x * np.pi / 2)
+    E = E @ turn(2, -1.1 if form.about_z == ANY else -form.about_z * np.pi / 2)
+    close: dict[str, Any] = {"rtol": 0, "atol": 1e-14}
+    np.testing.assert_allclose(X.E, E, **close)
+    motion, force = Motion(rng.uniform(-1, 1, 6)), Force(rng.uniform(-1, 1, 6))
+    other = Transform.of(turn(1, 0.7), rng.uniform(-1, 1, 3))
+    root = rng.uniform(-1, 1, (6, 6))
+    rigid = RigidInertia.of(2.0, rng.uniform(-1, 1, 3), np.eye(3))
+    articulated = type(rigid.articulated()).from_matrix(root @ root.T)
+    np.testing.assert_allclose((X @ motion).data, (dense @ motion).data, **close)
+    np.testing.assert_allclose((X.T @ force).data, (dense.T @ force).data, **close)
+    np.testing.assert_allclose(X.back(motion).data, dense.back(motion).data, **close)
+    np.testing.assert_allclose((X @ other).data, (dense @ other).data, **close)
+    np.testing.assert_allclose(X.congruence(rigid).data, dense.congruence(rigid).data, **close)
+    np.testing.assert_allclose(X.congruence(articulated).data, dense.congruence(articulated).data, **close)
+    np.testing.assert_allclose(X.inverse().data, dense.inverse().data, **close)
+    np.testing.assert_allclose(X.moment_of(rigid), dense.moment_of(rigid), **close)
+    np.testing.assert_allclose(X.matrix(), dense.matrix(), **close)
+    np.testing.assert_allclose(
+        dense.congruence(articulated).matrix(), X.matrix().T @ articulated.matrix() @ X.matrix(), **close
+    )
+    with pytest.raises(TypeError):
+        X @ 3  # type: ignore[operator]
+    with pytest.raises(ValueError, match="takes"):
+        AxialTransform(np.zeros(99), *form)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_rates_of_steps(form: Form) -> None:
+    data = np.linspace(0.2, 0.9, AxialTransform.size_of(*form))
+    X, w, u = AxialTransform(data, *form), 0.6, -0.7
+    rate = X.rate(Motion(np.array([0.0, 0.0, w, 0.0, 0.0, u]))).data
+    expected = [data[1] * w, -data[0] * w] * form.turns + [u] * form.slides
+    np.testing.assert_allclose(rate, [*expected, *np.zeros(len(data) - len(expected))], rtol=0, atol=1e-15)
+
+
+def test_denavit_and_hartenberg() -> None:
+    """Common normals become x axes, and origins slide along axes."""
+    robot = chain(
+        (np.eye(3), (0.3, 0.4, 0.7)),  # parallel, at a distance of 0.5
+        (turn(2, 0.3) @ turn(0, -np.pi / 2), (0.1, 0.2, 0.3)),
+        (turn(2, -0.8) @ turn(0, 0.9), (0.1, 0.2, 0.3)),
+    )
+    assert [kind.name for kind in robot.mechanism.kinds[:1]] == ["revolute"]
+    assert shapes(robot)[:2] == [PARALLEL, QUARTER]
+    np.testing.assert_allclose(numbers(robot, 1), [0.5], rtol=0, atol=1e-15)
+    assert shapes(chain(*[(turn(2, 0.2 * i) @ turn(0, 0.9), (0.1, 0.2, 0.3)) for i in range(4)])) == [TILTED] * 4
+    sine, cosine, *offset = numbers(chain(*[(turn(0, -0.9), (0.1, 0.0, 0.3))] * 4), 1)
+    np.testing.assert_allclose([sine, cosine, *offset], [np.sin(0.9), np.cos(0.9), -0.1, 0.3], rtol=0, atol=1e-15)
+
+
+def test_origins_behind_prismatic_joints_are_the_parent_s() -> None:
+    robot = chain(*[(turn(0, np.pi / 2), (0.1, 0.2, 0.3))] * 2, joint="prismatic")
+    assert shapes(robot) == [Shape(1, 0, 0), Shape(1, 0, 0)]
+    np.testing.assert_allclose(robot.pose(np.zeros(3), "link2")[:3, 3], [0.2, 0.2 - 0.3, 0.3 + 0.2], rtol=0, atol=1e-15)
+
+
+def test_only_rounding_errors_are_removed() -> None:
+    exact, slightly, off = (chain(*[(turn(0, np.pi / 2 + d), (0.1, 0.0, 0.2))] * 3) for d in (0.0, 1e-15, 1e-13))
+    assert shapes(exact) == shapes(slightly) == [QUARTER] * 3
+    assert shapes(off) == [TILTED] * 3
+    # the cosine of a small angle is 1 long before its sine is 0
+    tiny = chain(*[(turn(0, 1e-9), (0.1, 0.0, 0.2))] * 3)
+    assert {shape.about_x for shape in shapes(tiny)} == {ANY}
+
+
+def test_axes_at_small_angles_keep_their_origins() -> None:
+    """Their common normals are far away."""
+    robot = chain(*[(turn(0, 1e-3), (0.1, 0.2, 0.3))] * 4)
+    assert {shape.offsets for shape in shapes(robot)} == {7}
+    assert abs(robot.mechanism.total_parameters).max() < 10.0
+
+
+def test_children_share_the_axes_of_their_parent() -> None:
+    """One child determines x; those at right angles to it take quarter turns, others turns by any angle."""
+    builder = kt.Builder("star")
+    own: dict[str, Any] = {"mass": 1.0, "inertia": np.eye(3)}
+    builder.add_body("hub", **own)
+    for angle in (0.3, 0.3 + np.pi / 2, 0.3 + np.pi, 0.3, 1.0, 1.0):
+        for _ in range(2):
+            R = turn(2, angle) @ turn(0, np.pi / 2)
+            builder.add_body(f"arm{len(builder._bodies)}", parent="hub", placement=(R, R @ [0.1, 0.2, 0.5]), **own)
+    found = Counter(shape.about_z for shape in shapes(builder.build()))
+    assert found == {0: 4, 1: 2, 2: 2, ANY: 4}
+
+
+def test_few_shapes_are_compiled() -> None:
+    assert shared([QUARTER] * 5 + [PARALLEL] * 2) == [QUARTER] * 5 + [PARALLEL] * 2
+    # a single tilted placement is not worth a shape of its own; offsets cost little
+    assert shared([QUARTER] * 5 + [TILTED]) == [QUARTER] * 5 + [GENERAL]
+    assert shared([PARALLEL] * 6 + [Shape(0, 0, 3)] * 2) == [Shape(0, 0, 3)] * 8
+    every = [Shape(1, z, 5 if z % 2 == 0 else 6) for z in range(4)] + [PARALLEL, Shape(2, 0, 1), TILTED]
+    found = shared([shape for shape in every for _ in range(3)])
+    assert len(set(found)) == 4
+    assert all(one | other == other for one, other in zip([s for s in every for _ in range(3)], found, strict=True))
+    assert shared([]) == []
+
+
+def test_numbers_of_a_wider_shape() -> None:
+    steps = Steps(QUARTER, (1.0, 0.0), (0.0, 1.0), (0.1, 0.0, 0.2), (0.6, 0.8))
+    np.testing.assert_array_equal(steps.numbers(QUARTER, turns=True), [0.1, 0.2, 0.6, 0.8])
+    np.testing.assert_array_equal(steps.numbers(QUARTER, turns=False), [0.1, 0.2])
+    np.testing.assert_array_equal(steps.numbers(GENERAL, turns=False), [1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2])
+
+
+def test_names_tell_shapes_apart() -> None:
+    names = {Shape(x, z, r).name for x in range(5) for z in range(5) for r in range(8)}
+    assert len(names) == 200
+
+
+def per_node(robot: Any, reframed: bool) -> list[int]:
+    """Operations of inverse and forward dynamics per link, of a chain built by length."""
+
+    def of(n: int) -> Any:
+        return robot(n).mechanism if reframed else general(robot(n))
+
+    return [count(each, of(9)).total - count(each, of(8)).total for each in (inverse_dynamics, forward_dynamics)]
+
+
+def test_counts_of_a_chain_of_quarter_turns() -> None:
+    def robot(n: int) -> kt.Model:
+        return chain(*[(turn(0, np.pi / 2), (0.1, 0.0, 0.2))] * n)
+
+    assert per_node(robot, reframed=True) == [202, 368]
+    assert per_node(robot, reframed=False) == [280, 610]
+
+
+def test_counts_of_a_chain_of_any_angles() -> None:
+    def robot(n: int) -> kt.Model:
+        return chain(*[(turn(0, 0.9), (0.1, 0.0, 0.2))] * n)
+
+    assert per_node(robot, reframed=True) == [238, 453]
+
+
+def test_counts_of_the_zoo() -> None:
+    counts = {
+        robot.name: [robot.count(name).total for name in ("inverse_dynamics", "forward_dynamics", "mass_matrix")]
+        for robot in (kt.zoo.humanoid24(), kt.zoo.asimo35())
+    }
+    assert counts == {"humanoid24": [4617, 8237, 7302], "asimo35_hands_feet": [6992, 12570, 10653]}
+
+
+def test_loops_without_placements_are_compiled_once() -> None:
+    robot = kt.zoo.humanoid24()
+    assert len(set(shapes(robot))) > 1
+    program = lowered(mass_matrix, variants_of(mass_matrix, robot.mechanism, ())).program
+    switches = [item for _, item in walk(program.top) if isinstance(item, Switch)]
+    assert len(switches[0].blocks) == len(switches[0].cases)  # places nodes
+    assert all(len(switch.blocks) < len(switch.cases) for switch in switches[1:])
