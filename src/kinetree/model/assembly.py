@@ -18,7 +18,7 @@ from kinetree.model.aggregation import Cluster, Constraint
 from kinetree.model.body import Body, Frame
 from kinetree.model.closure import Closure, Coupled
 from kinetree.model.cluster import ClusterKind, Inner, InnerConstants, SlotKind
-from kinetree.model.framing import UNCHANGED, framed
+from kinetree.model.framing import UNCHANGED, changed, framed
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
@@ -211,19 +211,23 @@ class _Assembly:
         stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
         poses = np.array([node.at for node in nodes]).reshape(-1, 4, 4)
         changes, steps = framed([node.parent for node in nodes], poses, stages, carrying_clusters)
-        moved = {k: change.pose() for k, change in enumerate(changes) if change is not UNCHANGED}
+        moved = [k for k, change in enumerate(changes) if change is not UNCHANGED]
+        here = dict(zip(moved, changed([changes[k] for k in moved])))
         alike: dict[JointedBody, list[tuple[int, Steps]]] = {}
         for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
-            at = product(moved[node.parent], node.at) if node.parent in moved else node.at
-            nodes[k] = node._replace(at=product(at, _inverse(moved[k])) if k in moved else at, steps=own)
             if own is not None and isinstance(node.kind, JointedBody):
                 alike.setdefault(node.kind, []).append((k, own))
+                nodes[k] = node._replace(steps=own)
+            elif k in here or node.parent in here:
+                at = product(here[node.parent], node.at) if node.parent in here else node.at
+                nodes[k] = node._replace(at=product(at, _inverse(here[k])) if k in here else at)
         for kind, group in alike.items():
             for (k, _), shape in zip(group, shared([own.shape for _, own in group]), strict=True):
                 nodes[k] = nodes[k]._replace(kind=_axial_kind(kind.joint, kind.has_armature, shape))
-        for name, (k, at) in self._carriers.items():
-            if k in moved:
-                self._carriers[name] = k, _composed(moved[k], at)
+        carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k in here]
+        if carried:
+            poses = product(np.array([here[k] for _, k, _ in carried]), np.array([at for _, _, at in carried]))
+            self._carriers.update({name: (k, at) for (name, k, _), at in zip(carried, poses)})
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
@@ -408,7 +412,7 @@ _kind, _axial_kind = cache(JointedBody), cache(AxialBody)
 class _Node(NamedTuple):
     """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end.
 
-    Joints along an axis have their placement in `steps`, too.
+    Those whose frame was chosen have their placement in `steps` instead.
     """
 
     name: str

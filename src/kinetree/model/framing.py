@@ -50,11 +50,6 @@ class Change(NamedTuple):
     y: float = 0.0
     z: float = 0.0
 
-    def pose(self) -> Array:
-        """As a 4×4 matrix."""
-        s, c = self.sine, self.cosine
-        return np.array([[c, -s, 0.0, self.x], [s, c, 0.0, self.y], [0.0, 0.0, 1.0, self.z], [0.0, 0.0, 0.0, 1.0]])
-
     def turned(self, sine: float, cosine: float) -> Change:
         """The same in a frame turned about z."""
         s, c = self.sine, self.cosine
@@ -74,6 +69,15 @@ class Change(NamedTuple):
 
 
 UNCHANGED = Change()
+
+
+def changed(changes: Sequence[Change]) -> Array:
+    """The poses of changes, (n, 4, 4)."""
+    s, c, x, y, z = np.array(changes).reshape(-1, 5).T
+    poses = np.tile(np.eye(4), (len(changes), 1, 1))
+    poses[:, 0, 0], poses[:, 0, 1], poses[:, 1, 0], poses[:, 1, 1] = c, -s, s, c
+    poses[:, 0, 3], poses[:, 1, 3], poses[:, 2, 3] = x, y, z
+    return poses
 
 
 def framed(
@@ -162,6 +166,8 @@ def _steps(rows: list[list[float]], stage: Stage | None, movable: bool) -> tuple
 def _phase(children: Sequence[tuple[list[list[float]], Stage | None]]) -> tuple[float, float]:
     """Sine and cosine of the turn about z after which the children's placements cost least."""
     least, chosen = math.inf, (0.0, 1.0)
+    if not children:
+        return chosen
     for sine, cosine in [*(_towards(rows) for rows, _ in children[:_TRIED]), (0.0, 1.0)]:
         cost = 0
         for rows, stage in children:
