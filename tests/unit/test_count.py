@@ -22,14 +22,14 @@ ROWS = ((0, 1, 2, 3, 4, 5), (3, 4, 5), (1,))
 
 #: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies.
 GOLDEN = {
-    "definition": (1108, 98910),
-    "chang_khatib": (2601, 42902),
-    "rjk": (1860, 35984),
-    "efpa": (1848, 26183),
-    "sparse_factorization": (1093, 25020),
-    "pv_osim": (1398, 21131),
-    "pv_osim_r": (1398, 21131),
-    "efpa_segments": (1398, 21131),
+    "definition": (1108, 99342),
+    "chang_khatib": (2601, 43334),
+    "rjk": (1860, 36416),
+    "efpa": (1848, 26615),
+    "sparse_factorization": (1093, 25452),
+    "pv_osim": (1398, 21563),
+    "pv_osim_r": (1398, 21563),
+    "efpa_segments": (1398, 21563),
 }
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from itertools import accumulate
-from typing import NamedTuple
+from operator import or_
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines.groups import grouped, may_pay
 from kinetree.errors import ModelError
 from kinetree.model.aggregation import Cluster, Constraint
 from kinetree.model.body import Body, Frame
@@ -26,10 +28,10 @@ from kinetree.model.loop import Loop
 from kinetree.model.node import AxialBody, JointedBody
 from kinetree.model.placement import alignment, pose, pose_of, transform_of
 from kinetree.model.record import frozen
-from kinetree.model.shape import Steps, shared
+from kinetree.model.shape import Shape, Steps, shared
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import NodeKind
-from kinetree.recursion.topology import WORLD
+from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import RigidInertia, spread
 from kinetree.spatial.transform import Transform
@@ -221,13 +223,28 @@ class _Assembly:
             elif k in here or node.parent in here:
                 at = product(here[node.parent], node.at) if node.parent in here else node.at
                 nodes[k] = node._replace(at=product(at, _inverse(here[k])) if k in here else at)
+        shapes = self._common_shapes({k: own.shape for k, own in enumerate(steps) if own is not None})
         for kind, group in alike.items():
-            for (k, _), shape in zip(group, shared([own.shape for _, own in group]), strict=True):
+            for (k, _), shape in zip(group, shared([shapes[k] for k, _ in group]), strict=True):
                 nodes[k] = nodes[k]._replace(kind=_axial_kind(kind.joint, kind.has_armature, shape))
         carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k in here]
         if carried:
             poses = product(np.array([here[k] for _, k, _ in carried]), np.array([at for _, _, at in carried]))
             self._carriers.update({name: (k, at) for (name, k, _), at in zip(carried, poses)})
+
+    def _common_shapes(self, shapes: dict[int, Shape]) -> dict[int, Shape]:
+        """The same shape for nodes that a single sample can compute at once, one per lane."""
+        nodes, numbers = self._nodes, dict[Any, int]()
+        topology = Topology(tuple(node.parent for node in nodes))
+        if not may_pay(topology):
+            return shapes
+        variants = [numbers.setdefault((node.kind, node.parent == WORLD), len(numbers)) for node in nodes]
+        found = dict(shapes)
+        for group in grouped(topology, tuple(variants)):
+            own = [shapes[k] for k in set(group) if k in shapes]
+            if own:
+                found |= dict.fromkeys((k for k in group if k in shapes), reduce(or_, own))
+        return found
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
