@@ -26,9 +26,9 @@ _MOST_NODES = 10_000
 Group = tuple[int, ...]
 
 
-def may_pay(topology: Topology) -> bool:
+def may_pay(topology: Topology, worth: float = WORTH) -> bool:
     """Whether groups of a tree can be worthwhile: the longest way to a tip takes as many groups as it has nodes."""
-    return 0 < max(topology.depths, default=0) <= WORTH * len(topology) and len(topology) <= _MOST_NODES
+    return 0 < max(topology.depths, default=0) <= worth * len(topology) and len(topology) <= _MOST_NODES
 
 
 @lru_cache(maxsize=32)

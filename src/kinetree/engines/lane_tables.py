@@ -75,7 +75,7 @@ class LaneTables:
         """The tables of a mechanism; None if single nodes are expected to be as fast."""
         metadata, setup = tables.metadata["sweeps"], tables.setup
         every = len(setup.nodes) == len(setup.mechanism.kinds)
-        if metadata is None or not every or not groups.may_pay(setup.topology):
+        if metadata is None or not every or not groups.may_pay(setup.topology, groups.WORTH):
             return None
         table: Any = LOOPS[TABLE]
         numbers = {variant: number for number, variant in enumerate(table.cases(tables.variants))}
