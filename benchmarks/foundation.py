@@ -31,6 +31,7 @@ from benchmarks import (
     operators,
     robots,
     rollouts,
+    sizes,
     specialized,
     startup,
 )
@@ -73,6 +74,7 @@ def main() -> None:
     jobs["specialized"] = lambda: specialized.table(options.seconds)
     jobs["specialized kernels"] = specialized.kernels
     jobs["chains"] = lambda: against_ourselves(options.seconds)
+    jobs["sizes"] = lambda: sizes.table(options.seconds)
     jobs["linearize"] = lambda: linearized.matrices(options.seconds)
     jobs["directions"] = lambda: linearized.directions(options.seconds)
     jobs["manifold"] = lambda: manifold.functions(options.seconds)

@@ -27,11 +27,22 @@ path, function = sys.argv[1:]
 with open(path, "rb") as file:
     robot = pickle.load(file)
 q, v = robot.neutral(), np.zeros(robot.nv)
-arguments = {"pose": (q,), "jacobian": (q, robot.frames[-1])}.get(function)
-if arguments is None:
-    arguments = (q,) if function.startswith("mass") else (q, v, v)
+call = {
+    "pose": lambda: robot.pose(q),
+    "jacobian": lambda: robot.jacobian(q, robot.frames[-1]),
+    "mass matrix": lambda: robot.mass_matrix(q),
+    "mass matrix inverse": lambda: robot.mass_matrix_inverse(q),
+    "inverse dynamics": lambda: robot.inverse_dynamics(q, v, v),
+    "forward dynamics": lambda: robot.forward_dynamics(q, v, v),
+    "linearize(a=…)": lambda: robot.linearize(q, v, a=v),
+    "linearize(tau=…)": lambda: robot.linearize(q, v, tau=v),
+    "step": lambda: robot.step(q, v, v, 1e-3),
+    "discretize": lambda: robot.discretize(q, v, v, 1e-3),
+    "tasks(…).inertia": lambda: robot.tasks([robot.frames[-1]]).inertia(q),
+    "tasks(…).dynamics": lambda: robot.tasks([robot.frames[-1]]).dynamics(q),
+}[function]
 start = time.perf_counter()
-getattr(robot, function)(*arguments)
+call()
 print(time.perf_counter() - start)
 """
 
@@ -47,15 +58,21 @@ def table(robot: kt.Model) -> Table:
         for function in (
             "pose",
             "jacobian",
-            "inverse_dynamics",
-            "forward_dynamics",
-            "mass_matrix",
-            "mass_matrix_inverse",
+            "mass matrix",
+            "mass matrix inverse",
+            "inverse dynamics",
+            "forward dynamics",
+            "linearize(a=…)",
+            "linearize(tau=…)",
+            "step",
+            "discretize",
+            "tasks(…).inertia",
+            "tasks(…).dynamics",
         ):
-            cache = Path(directory, function)
+            cache = Path(directory, f"cache of {function}")
             cold = _run(_FIRST_CALL, str(model), function, cache=cache)
             warm = min(_run(_FIRST_CALL, str(model), function, cache=cache) for _ in range(3))
-            found.add(f"first call of {function.replace('_', ' ')}", f"{cold:.2f} s", f"{warm:.3f} s")
+            found.add(f"first call of {function}", f"{cold:.2f} s", f"{warm:.3f} s")
     return found
 
 

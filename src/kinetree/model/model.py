@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.collector import paused
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
@@ -66,6 +67,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     _coordinates: Coordinates
     _sites_by_name: dict[str, Site]
 
+    @paused()  # a large model consists of a million objects, which the collector would traverse again and again
     def __init__(
         self,
         name: str,

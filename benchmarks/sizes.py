@@ -1,0 +1,69 @@
+"""How the time to build a tree, and the time of a call, grow with the number of bodies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import kinetree as kt
+from benchmarks.table import Table
+from benchmarks.timing import race
+
+SIZES = (100, 1000, 10_000, 100_000)
+#: The number of the parent of body i, by the shape of the tree.
+SHAPES: dict[str, Callable[[int], int]] = {"chain": lambda i: i - 1, "binary tree": lambda i: (i - 1) // 2}
+
+
+def builder(shape: str, size: int) -> kt.Builder:
+    """Bodies with hinges about x and y in turn, each described as a user would."""
+    made = kt.Builder(f"{shape} of {size}")
+    parent = SHAPES[shape]
+    for i in range(size):
+        made.add_body(
+            f"body{i}",
+            parent=f"body{parent(i)}" if i else "world",
+            axis=(0.0, 1.0, 0.0) if i % 2 else (1.0, 0.0, 0.0),
+            placement=(np.eye(3), (0.0, 0.0, 0.1)),
+            mass=1.0,
+            com=(0.0, 0.0, 0.05),
+            inertia=np.diag([0.1, 0.2, 0.3]),
+        )
+    return made
+
+
+def table(seconds: float) -> Table:
+    """Seconds to describe and build a tree, the first call with code from the cache, and single calls per body.
+
+    Args:
+        seconds: How long to go on calling.
+    """
+    found = Table(
+        "Size of a tree: building it, and forward dynamics",
+        ["tree", "bodies", "add_body", "build", "first call", "per body", "against 100"],
+    )
+    for shape in SHAPES:
+        smallest = None
+        for size in SIZES:
+            start = time.perf_counter()
+            description = builder(shape, size)
+            added = time.perf_counter()
+            robot = description.build()
+            built = time.perf_counter()
+            q, v = robot.neutral(), np.zeros(robot.nv)
+            robot.forward_dynamics(q, v, v)
+            called = time.perf_counter()
+            times = race({"Kinetree": (robot.forward_dynamics, [(q, v, v)])}, seconds)
+            each = times["Kinetree"] / size
+            smallest = smallest or each
+            found.add(
+                shape,
+                f"{size:,}",
+                f"{added - start:.3g} s",
+                f"{built - added:.3g} s",
+                f"{called - built:.3g} s",
+                f"{each * 1e9:.1f} ns",
+                f"{each / smallest:.2f}",
+            )
+    return found
