@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kinetree.model.joint import Limits
 from kinetree.spatial.value import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Link:
+class Link(NamedTuple):
     """A body.
 
     Attributes:
@@ -27,8 +26,7 @@ class Link:
     inertia: Array
 
 
-@dataclass(frozen=True)
-class Mimic:
+class Mimic(NamedTuple):
     """q = multiplier · q(joint) + offset."""
 
     joint: str
@@ -36,8 +34,7 @@ class Mimic:
     offset: float
 
 
-@dataclass(frozen=True, eq=False)
-class Hinge:
+class Hinge(NamedTuple):
     """A joint of any kind.
 
     Attributes:

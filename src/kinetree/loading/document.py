@@ -139,19 +139,25 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        if infinite:
-            return self._numbers(element, name, value, 1, infinite=True)[0]
         # fast path, since a file has thousands of these
         try:
-            number = float(value) if len(value) <= _LONGEST and value.isascii() and "_" not in value else math.nan
+            number = float(value) if _plain(value) else math.nan
         except ValueError:
             number = math.nan
-        return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1)[0]
+        return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1, infinite)[0]
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
         value: str | None = element.get(name)
-        return default if value is None else self._numbers(element, name, value, len(default))
+        if value is None:
+            return default
+        try:
+            numbers = tuple(map(float, value.split())) if _plain(value) else ()
+        except ValueError:
+            numbers = ()
+        # minima and maxima may overlook what is not a number, sums do not
+        fits = len(numbers) == len(default) and -_HUGE <= min(numbers) <= max(numbers) <= _HUGE
+        return numbers if fits and not math.isnan(sum(numbers)) else self._numbers(element, name, value, len(default))
 
     def _numbers(
         self, element: Element, name: str, value: str, count: int, infinite: bool = False
@@ -169,9 +175,7 @@ class Document:
             infinite: Whether they may be infinite.
         """
         try:
-            # float() also accepts digits of other scripts and underscores between digits
-            plain = len(value) <= _LONGEST and value.isascii() and "_" not in value
-            numbers = tuple(map(float, value.split())) if plain else ()
+            numbers = tuple(map(float, value.split())) if _plain(value) else ()
         except ValueError:
             numbers = ()
         if len(numbers) != count:
@@ -187,3 +191,8 @@ class Document:
         wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers separated by blanks"
         shown = where if "=" in where else f"{where} {clipped(value.strip())}"
         return self.error(element, f"{shown} {fault} {wanted}; correct it")
+
+
+def _plain(value: str) -> bool:
+    """Whether a string is short, and has no digits of other scripts or underscores, which `float` would accept."""
+    return len(value) <= _LONGEST and value.isascii() and "_" not in value

@@ -318,7 +318,7 @@ def _place_roots(
     links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
     for name, joint in list(joints.items()):
         if joint.parent == WORLD_NAME:
-            joints[name] = replace(joint, placement=product(at, joint.placement))
+            joints[name] = joint._replace(placement=product(at, joint.placement))
     for root in roots:
         name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
         _fix(joints, name, links[root].line, WORLD_NAME, root, product(at, frames.pose(root, model)))

@@ -122,8 +122,9 @@ def _link(document: Document, element: Element, name: str) -> Link:
     mass, inertia = parts["mass"], parts["inertia"]
     document.known(mass)
     document.known(inertia)
-    xx, yy, zz = (document.number(inertia, key) for key in ("ixx", "iyy", "izz"))
-    xy, xz, yz = (document.number(inertia, key, 0.0) for key in ("ixy", "ixz", "iyz"))
+    number = document.number
+    xx, yy, zz = number(inertia, "ixx"), number(inertia, "iyy"), number(inertia, "izz")
+    xy, xz, yz = number(inertia, "ixy", 0.0), number(inertia, "ixz", 0.0), number(inertia, "iyz", 0.0)
     tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     R, com = origin(document, parts.get("origin"))
     if R is not None:

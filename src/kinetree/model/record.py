@@ -17,12 +17,14 @@ def frozen(values: Any, shape: tuple[int, ...]) -> Array:
     equal values have equal bytes.
     """
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
-        if isinstance(getattr(values.base, "base", None), bytes) and values.flags.c_contiguous:
+        base = values.base
+        if (type(base) is bytes or type(getattr(base, "base", None)) is bytes) and values.flags.c_contiguous:
             return values
         array: Array = values + 0.0
     else:
         array = np.array(values, dtype=float).reshape(shape) + 0.0
-    return np.frombuffer(array.tobytes()).reshape(shape)
+    fixed: Array = np.ndarray(shape, np.float64, array.tobytes())
+    return fixed
 
 
 class Record:
