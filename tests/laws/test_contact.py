@@ -10,6 +10,9 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import InputError
+from tests.laws.cases import model
+from tests.mechanisms import gripper
+from tests.tolerance import assert_close, bound, condition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -329,3 +332,51 @@ def test_a_box_slides_off_a_ball() -> None:
 def test_refused(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def _legged() -> tuple[kt.Model, Array]:
+    robot = model("legged")
+    return robot, robot.random_configuration(4)
+
+
+def _with_a_mimic_joint() -> tuple[kt.Model, Array]:
+    robot = gripper()
+    return robot, robot.integrate(robot.neutral(), 0.3 * np.random.default_rng(5).normal(size=robot.nv))
+
+
+@pytest.mark.parametrize("many", [1, 2])
+@pytest.mark.parametrize("solver", ["pgs", "admm"])
+@pytest.mark.parametrize("made", [_legged, _with_a_mimic_joint])
+def test_forces_at_the_points_explain_the_motion(made: Any, solver: str, many: int) -> None:
+    """M (v′ − v) = dt (−C − g) + Σ Jᵀ F dt; and where a point is pushed, it closes its gap in the step, no more.
+
+    On trees of rigid bodies and others; points of several bodies, in any order; one and two shapes.
+    """
+    robot, q = made()
+    moving = [name for name in robot.frames if robot.site(name).node >= 0]
+    frames = [moving[-1], moving[len(moving) // 2], moving[-1]]
+    at = np.random.default_rng(6).uniform(-0.1, 0.1, (3, 3))
+    points = [simulation.Points(frame, p) for frame, p in zip(frames, at, strict=True)]
+    tasks = [kt.Task(frame, "position", tuple(p.tolist())) for frame, p in zip(frames, at, strict=True)]
+    heights = [(robot.pose(q, frame) @ [*p, 1.0])[2] for frame, p in zip(frames, at, strict=True)]
+    up = np.array([0.0, 0.0, 1.0])
+    ground = [simulation.Plane(offset=float(np.median(heights)) + 1e-3, friction=0.4)]
+    ground += [simulation.Sphere((0.0, 0.0, -1e3), 1.0)][: many - 1]  # far away
+    world = simulation.Simulator(
+        robot, dt=DT, method="semi_implicit_euler", contacts=points, ground=ground, sweeps=400, solver=solver
+    )
+    v = 0.1 * np.random.default_rng(7).normal(size=robot.nv)
+    _, after, info = world.step(q, v)
+    J = robot.tasks(tasks, reference="local_world_aligned").jacobian(q)
+    M, h = robot.mass_matrix(q), robot.bias_forces(q, v)
+    pushed = J.T @ info.contact_forces.ravel()
+    assert info.contact_forces.shape == (3, 3)
+    assert info.residual < 1e-6
+    scale = float(np.abs(h).max() + np.abs(pushed).max())
+    assert_close(M @ (after - v) / DT, pushed - h, bound(robot.nv, condition(M)), scale=scale / DT)
+    gaps = np.array(heights) - ground[0].offset
+    closing = (J @ after).reshape(3, 3) @ up + np.where(gaps > 0.0, gaps, 0.2 * gaps) / DT
+    touching = info.contact_forces @ up > 1e-9
+    assert touching.any()
+    np.testing.assert_allclose(closing[touching], 0.0, atol=1e-5)
+    assert (closing > -1e-5).all()

@@ -10,6 +10,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from tests.laws.cases import model
+from tests.laws.test_control import luh
 from tests.tolerance import assert_close, bound, condition
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,11 +45,6 @@ def independent_tasks(robot: kt.Model, q: Array, most: int) -> list[kt.Task]:
         if rows:
             tasks.append(kt.Task(name, tuple(rows)))
     return tasks
-
-
-def luh(T: Array, target: Array) -> Array:
-    E = target[:3, :3] @ T[:3, :3].T
-    return np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1], *(2.0 * (target - T)[:3, 3])]) / 2.0
 
 
 def rows_of(robot: kt.Model, tasks: list[kt.Task], q: Array, v: Array, at: Array) -> tuple[Array, Array, Array]:

@@ -8,7 +8,8 @@ import pytest
 from kinetree import control
 from kinetree.algorithms.operational_space.control_law import control_law
 from kinetree.engines import reference
-from tests.laws.test_control_on_trees import KD, KD0, KP, KP0, independent_tasks, luh, state
+from tests.laws.test_control import luh
+from tests.laws.test_control_on_trees import KD, KD0, KP, KP0, independent_tasks, state
 from tests.oracles.pinocchio_twin import mirrored, pin, robots
 from tests.oracles.test_delassus import Real
 from tests.oracles.test_pinocchio import make

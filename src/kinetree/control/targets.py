@@ -216,9 +216,11 @@ class Targets:
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all goals' rows by goal name."""
+        first, one = self._first, rows.ndim == 1  # single samples skip what an ellipsis costs
         found = {}
         for name, place in self._places.items():
-            found[name] = rows[..., place.rows.start - self._first : place.rows.stop - self._first]
+            part = slice(place.rows.start - first, place.rows.stop - first)
+            found[name] = rows[part] if one else rows[..., part]
         return found
 
     def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:

@@ -360,6 +360,8 @@ class Constraints:
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all rows, (…, c), by constraint name."""
+        if rows.ndim == 1:  # single samples skip what an ellipsis costs
+            return {name: rows[part] for name, part in zip(self.names, self.slices, strict=True)}
         return {name: rows[..., part] for name, part in zip(self.names, self.slices, strict=True)}
 
 

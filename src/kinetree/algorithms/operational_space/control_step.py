@@ -21,46 +21,19 @@ def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callab
     law = law_by(method, parts, error)
 
     def control_step(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        posture: Indexed,
-        stiffness: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        reach: Indexed,
-        cut: Indexed,
-        tau: Indexed,
-        force: Indexed,
-        residual: Indexed,
-        spread: Indexed,
-        a0: Indexed,
-        fault: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
+        gains: Indexed, reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
+        a0: Indexed, fault: Indexed,
+    ) -> None:  # fmt: skip
         pull(tree, q, v, posture, stiffness, a0)
         check(tree, target, fault)
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
 
     def moving_step(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        posture: Indexed,
-        stiffness: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        reach: Indexed,
-        cut: Indexed,
-        tau: Indexed,
-        force: Indexed,
-        residual: Indexed,
-        spread: Indexed,
-        a0: Indexed,
-        fault: Indexed,
-        a: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
+        gains: Indexed, reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
+        a0: Indexed, fault: Indexed, a: Indexed,
+    ) -> None:  # fmt: skip
         pull(tree, q, v, posture, stiffness, a0)
         check(tree, target, fault)
         tips, along = law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
