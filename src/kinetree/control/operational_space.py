@@ -33,7 +33,7 @@ from kinetree.control.targets import ControllerState, Targets, Wanted
 from kinetree.control.within_limits import WithinLimits
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
 from kinetree.model.model import Model
@@ -249,7 +249,7 @@ class OperationalSpace(Remade):
         if tasks is self._tasks:
             return self
         other = object.__new__(type(self))
-        derived = ("_law", "_limited", "_within", "_compiled", "_row_cuts", "cuts")
+        derived = ("_law", "_limited", "_within", "_compiled", "_short", "_simple", "_row_cuts", "cuts")
         other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in derived})
         other._tasks, other._engine = tasks, name
         return other
@@ -288,11 +288,7 @@ class OperationalSpace(Remade):
             batch = arguments.common_batch("control", ("q", "v", "targets"), given)
             q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
         command = self._command(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
-        if out is not None:
-            (out,) = arguments.results("control", out, ("tau",), (command.tau.shape,))
-            out[...] = command.tau
-            command = command._replace(tau=out)
-        return command
+        return command if out is None else command._replace(tau=_handed_over(command.tau, out))
 
     def torques(self, q: Any, v: Any, poses: Any = None, feed: Any = None, out: Array | None = None) -> Array:
         """The torques alone, with targets as arrays: what a servo loop or a batch of robots calls.
@@ -305,15 +301,10 @@ class OperationalSpace(Remade):
             out: Array for the torques, (…, nv).
         """
         _ = self._ready
-        if self._simple and poses is not None:
-            constants = self._targets.feed if feed is None else feed, self._targets.gains
-            try:
-                tau, sure = self._law.torques(q, v, self._posture, self._pull, poses, *constants, out)
-            except InputError:
-                self._targets.arrays(poses, feed)  # has the names of the arguments
-                raise
-            if sure:
-                return tau
+        if feed is None and self._simple and type(q) is type(v) is type(poses) is _NDARRAY:
+            found, checks = self._short(q, v, poses)
+            if self._law.holds(checks):
+                return _handed_over(found, out)
         if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
             alone = self._torques_alone(q, v, poses)
             if alone is not None:
@@ -322,12 +313,7 @@ class OperationalSpace(Remade):
         q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
         batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
-        tau = self._command(q, v, wanted, None).tau
-        if out is None:
-            return tau
-        (out,) = arguments.results("control", out, ("tau",), (tau.shape,))
-        out[...] = tau
-        return out
+        return _handed_over(self._command(q, v, wanted, None).tau, out)
 
     def _torques_alone(self, q: Array, v: Array, poses: Any) -> Array | None:
         """The same for one sample, by the short way. None where there is none."""
@@ -339,9 +325,13 @@ class OperationalSpace(Remade):
 
     @cached_property
     def _simple(self) -> bool:
-        """Whether the law alone gives the torques, from the poses of all its frames."""
+        """Whether one kernel gives the torques, from the poses of all its frames."""
         alone = self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque
-        return alone and not self._forced and self._targets.complete
+        return alone and not self._forced and self._targets.complete and self._engine == "native"
+
+    @cached_property
+    def _short(self) -> Compiled:
+        return self._law.short(self._posture, self._pull, self._targets.feed, self._targets.gains)
 
     def _command(
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
@@ -450,6 +440,16 @@ def _require_apart(goals: Iterable[Any], constraints: Constraints) -> None:
             same = isinstance(held, Task) and isinstance(goal.task, Task) and held.frame == goal.task.frame
             if same and set(held.rows) & set(goal.task.rows):
                 raise InputError(f"{goal} and the constraint {one} contradict each other; drop one of them")
+
+
+def _handed_over(tau: Array, out: Array | None) -> Array:
+    """The torques, in the array for them if one is given."""
+    if out is None:
+        return tau
+    home: Array
+    (home,) = arguments.results("control", out, ("tau",), (tau.shape,))
+    home[...] = tau
+    return home
 
 
 def _checked(name: str, value: Any, length: int) -> Array:

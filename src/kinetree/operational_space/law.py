@@ -10,14 +10,16 @@ the caller, who decides how to treat directions that cannot be moved.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines import arguments
 from kinetree.engines.count import Count
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
 from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.task_function import TaskFunction
@@ -25,6 +27,7 @@ from kinetree.spatial.value import Array
 
 #: What `fault` may be; targets with more may be no poses.
 FAULT = 1e-12
+_SURE = np.array([1.0, FAULT])
 #: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
 #: samples from a singularity, (n,): the smallest eigenvalue divided by its cut.
 Solve = Callable[[Array, Array], tuple[Array, Array]]
@@ -117,21 +120,24 @@ class Law:
             return Step(tau, force, residual, 1.0 / np.sqrt(spread), a0, fault)
         return Step(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)), a0, fault)
 
-    def torques(
-        self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any, out: Any = None
-    ) -> tuple[Array, bool]:
-        """τ of `step`, and whether it holds: no sample is nearly singular, and all targets are poses."""
-        found = self._whole(q, v, posture, stiffness, target, feed, gains, *self.weights)
-        tau, spread, fault = found[0], found[3], found[5]
-        if spread.ndim:
-            sure = bool((spread < 1.0).all() and (fault < FAULT).all())
-        else:
-            sure = spread.item() < 1.0 and fault.item() < FAULT
-        if out is not None and sure:
-            (home,) = arguments.results("control", out, ("tau",), (tau.shape,))
-            home[...] = tau
-            return home, True
-        return tau, sure
+    def short(self, posture: Array, stiffness: Array, feed: Array, gains: Array) -> Compiled:
+        """τ of `step` as a function of q, v and targets; and spread and fault, (2,), which `holds` takes."""
+        step = self._whole.bound()
+        inputs = [replace(step.binding.inputs[i], name=name) for i, name in ((0, "q"), (1, "v"), (4, "poses"))]
+        sequence = Sequence("control", inputs, [step.binding.outputs[0], Operand("checks", (2,))])
+        q, v, target = sequence.inputs
+        tau, checks = sequence.outputs
+        into = (tau, None, None, checks.part(0, 1), None, checks.part(1, 1))
+        sequence.call(step, q, v, posture, stiffness, target, feed, gains, *self.weights, into=into)
+        return sequence.finish()
+
+    @staticmethod
+    def holds(checks: Array) -> bool:
+        """Whether no sample is nearly singular, and all targets are poses."""
+        if checks.ndim == 1:
+            spread, fault = checks.tolist()
+            return bool(spread < 1.0 and fault < FAULT)
+        return bool((checks < _SURE).all())
 
     def _sure(self, q: Any, v: Any, a0: Any, results: tuple[Array, ...]) -> Array:
         """Solve nearly singular samples again, in place; returns margins."""
