@@ -23,6 +23,7 @@ from benchmarks import (
     control,
     coupled,
     flexible,
+    float32,
     linearized,
     loading,
     loops,
@@ -85,6 +86,7 @@ def main() -> None:
     jobs["closed chain"] = lambda: control.closed_chain(options.seconds)
     jobs["differential inverse kinematics"] = lambda: control.differential(options.seconds)
     jobs["inverse kinematics"] = lambda: control.poses(options.seconds)
+    jobs["float32"] = lambda: float32.table(options.seconds)
     jobs["loops"] = lambda: loops.table(options.seconds)
     jobs["coupled"] = lambda: coupled.table(options.seconds)
     jobs["flexible"] = lambda: flexible.table(options.seconds)

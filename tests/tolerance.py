@@ -6,7 +6,8 @@ every comparison of two correct results is
 
     |x − y|∞ ≤ eps · (C n + κ) · max(1, |y|∞)        with κ = cond(M) where M is inverted, else 0,
 
-and n at least 6, because even one joint computes with spatial vectors.
+and n at least 6, because even one joint computes with spatial vectors. eps is that of float64, or of float32 for robots
+that compute in it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ C = 16.0
 EPS = float(np.finfo(np.float64).eps)
 
 
-def bound(n: int, condition: float = 0.0) -> float:
+def bound(n: int, condition: float = 0.0, dtype: Any = np.float64) -> float:
     """Relative error that two correct computations over n degrees of freedom may show."""
-    return EPS * (C * max(n, 6) + condition)
+    return float(np.finfo(dtype).eps) * (C * max(n, 6) + condition)
 
 
 def condition(mass_matrix: Any) -> float:

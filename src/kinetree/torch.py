@@ -3,11 +3,12 @@
     import kinetree.torch
 
     forward_dynamics = kinetree.torch.forward_dynamics(robot)
-    a = forward_dynamics(q, v, tau)           # float64 tensors with leading batch axes, which broadcast
+    a = forward_dynamics(q, v, tau)           # tensors with leading batch axes, which broadcast
     a.sum().backward()
 
 Reverse mode (`backward`, `torch.func.grad`, `jacrev`) and forward mode (`torch.func.jvp`, `jacfwd`) run the O(n)
-recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call.
+recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call. Results have the type of the tensors; functions
+compute in the type of the robot, and float32 tensors go to the kernels of `robot.astype("float32")` as they are.
 
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
 effect. Gradient steps leave the unit quaternions; `robot.normalize` projects back. For derivatives along the tangent,
@@ -86,14 +87,14 @@ class _Registered:
 
     def __init__(self, function: Differentiable) -> None:
         self.function = function
-        self._sizes = function.sizes
+        self._sizes, self._dtype = function.sizes, _type(function)
         self.number = len(_REGISTERED)
         _REGISTERED.append(function)
 
     def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> list[Any]:
         """Dense tensors of one type with the same batch axes. PyTorch itself differentiates the broadcasting."""
         given = [q, v, x]
-        if f_ext is None and _are_plain(given, self._sizes):
+        if f_ext is None and _are_plain(given, self._sizes, self._dtype):
             return given
         tensors, batch = self.function.arguments(q, v, x, f_ext, _real)
         dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
@@ -102,13 +103,13 @@ class _Registered:
         return [tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors]
 
 
-def _are_plain(given: list[Any], sizes: tuple[int, ...]) -> bool:
-    """Whether arguments need no checks or conversion: double-precision tensors with the same batch axes."""
+def _are_plain(given: list[Any], sizes: tuple[int, ...], dtype: Any) -> bool:
+    """Whether arguments need no checks or conversion: tensors of the robot's type with the same batch axes."""
     if not all(type(tensor) is torch.Tensor for tensor in given):
         return False
     batch = given[0].shape[:-1]
     return all(
-        tensor.dtype is torch.float64 and tensor.is_cpu and tensor.layout is torch.strided
+        tensor.dtype is dtype and tensor.is_cpu and tensor.layout is torch.strided
         and tensor.shape == (*batch, size)
         for tensor, size in zip(given, sizes, strict=True)
     )  # fmt: skip
@@ -151,19 +152,23 @@ _OPERATIONS = torch.ops.kinetree
 
 
 def _value(number: int, tensors: list[Any]) -> Any:
-    return _tensor(_REGISTERED[number].value(*map(_array, tensors)), tensors[0].dtype)
+    function = _REGISTERED[number]
+    return _tensor(function.value(*_arrays(function, tensors)), tensors)
 
 
 def _gradients(number: int, tensors: list[Any]) -> list[Any]:
-    return [_tensor(part, tensors[0].dtype) for part in _REGISTERED[number].gradients(*map(_array, tensors))]
+    function = _REGISTERED[number]
+    return [_tensor(part, tensors) for part in function.gradients(*_arrays(function, tensors))]
 
 
 def _change(number: int, tensors: list[Any]) -> Any:
-    return _tensor(_REGISTERED[number].change(*map(_array, tensors)), tensors[0].dtype)
+    function = _REGISTERED[number]
+    return _tensor(function.change(*_arrays(function, tensors)), tensors)
 
 
 def _curvature(number: int, tensors: list[Any]) -> list[Any]:
-    return [_tensor(part, tensors[0].dtype) for part in _REGISTERED[number].curvature(*map(_array, tensors))]
+    function = _REGISTERED[number]
+    return [_tensor(part, tensors) for part in function.curvature(*_arrays(function, tensors))]
 
 
 _FORMULAS = {"value": _value, "gradients": _gradients, "change": _change, "curvature": _curvature}
@@ -321,10 +326,18 @@ def _filled(directions: Any, tensors: Any) -> list[Any]:
     return [torch.zeros_like(t) if d is None else d for d, t in zip(directions, tensors, strict=True)]
 
 
-def _array(tensor: Any) -> Any:
-    return (tensor if tensor.dtype is torch.float64 else tensor.to(torch.float64)).numpy()
+def _type(function: Differentiable) -> Any:
+    """The type that a function computes in."""
+    return getattr(torch, function.robot.dtype.name)
 
 
-def _tensor(array: Any, dtype: Any) -> Any:
-    tensor = torch.from_numpy(array)
-    return tensor if dtype is torch.float64 else tensor.to(dtype)
+def _arrays(function: Differentiable, tensors: list[Any]) -> list[Any]:
+    """Tensors as NumPy arrays of the type that a function computes in."""
+    dtype = _type(function)
+    return [(tensor if tensor.dtype is dtype else tensor.to(dtype)).numpy() for tensor in tensors]
+
+
+def _tensor(array: Any, tensors: list[Any]) -> Any:
+    """A result as a tensor of the arguments' type."""
+    tensor, dtype = torch.from_numpy(array), tensors[0].dtype
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)

@@ -122,6 +122,28 @@ def test_single_precision() -> None:
     np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_robots_in_float32(enabled: bool) -> None:
+    """JAX's own default: float32 arrays go to float32 kernels, whose bits are those of the robot's functions."""
+    model, s = robot().astype("float32"), sample(robot())
+    q, v, x = (np.asarray(array, dtype=np.float32) for array in (s.q, s.v, s.x[0, 0]))
+    function = bridge("forward_dynamics", model)
+    jax.config.update("jax_enable_x64", enabled)
+    try:
+        result = jax.jit(function)(q, v, x)
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(np.asarray(result), model.forward_dynamics(q, v, x))
+        gradient = jax.grad(lambda t: function(q, v, t).sum())(x)
+        assert gradient.dtype == np.float32
+        expected = model.forward_dynamics.vjp(q, v, x, np.ones(model.nv))[2].sum(axis=0)
+        np.testing.assert_allclose(np.asarray(gradient), expected, rtol=1e-5, atol=1e-5)
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    wide = function(*(jax.numpy.asarray(array, "float64") for array in (q, v, x)))
+    assert wide.dtype == np.float64  # computed in float32 all the same
+    np.testing.assert_array_equal(np.asarray(wide), model.forward_dynamics(q, v, x))
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32", "bfloat16"])
 def test_types_are_promoted(dtype: str) -> None:
     """Whole numbers are floats."""

@@ -102,6 +102,28 @@ def test_single_precision_and_missing_gradients() -> None:
     np.testing.assert_allclose(tau.grad.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_robots_in_float32() -> None:
+    """float32 tensors go to float32 kernels, whose bits are those of the robot's functions."""
+    model, s = robot().astype("float32"), sample(robot())
+    arrays = [np.asarray(array, dtype=np.float32) for array in (s.q, s.v, s.x[0, 0])]
+    q, v, tau = map(torch.tensor, arrays)
+    function = bridge("forward_dynamics", model)
+    np.testing.assert_array_equal(function(q, v, tau).numpy(), model.forward_dynamics(*arrays))
+    np.testing.assert_array_equal(
+        torch.compile(function, backend="eager")(q, v, tau).numpy(), function(q, v, tau).numpy()
+    )
+    wide = function(q.double(), v.double(), tau.double())
+    assert wide.dtype == torch.float64
+    np.testing.assert_array_equal(wide.numpy(), model.forward_dynamics(*arrays))
+    tau.requires_grad_(True)
+    function(q, v, tau).sum().backward()
+    expected = model.forward_dynamics.vjp(*arrays, np.ones(model.nv))[2].sum(axis=0)
+    assert tau.grad.dtype == torch.float32
+    np.testing.assert_allclose(tau.grad.numpy(), expected, rtol=1e-5, atol=1e-5)
+    matrix = torch.func.jacrev(function, argnums=2)(q[0], v, tau.detach())
+    np.testing.assert_allclose(matrix.numpy(), model.mass_matrix_inverse(arrays[0][0]), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32", "bfloat16"])
 def test_types_are_promoted(dtype: str) -> None:
     """Whole numbers beside floats are floats, and alone PyTorch's default."""

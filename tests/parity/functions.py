@@ -116,9 +116,11 @@ FEW = tuple(f for f in FUNCTIONS if f.name in ("inverse_dynamics", "forward_dyna
 
 @cache
 def robot(name: str = "every kind") -> kt.Model:
-    """A robot with every joint kind, or the humanoid."""
+    """A robot with every joint kind, or the humanoid; "float32" is the former in float32."""
     if name == "humanoid":
         return kt.zoo.humanoid24()
+    if name == "float32":
+        return robot().astype("float32")
     return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
 
 
@@ -126,7 +128,7 @@ def states(model: kt.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Arra
     """Random configurations, velocities and a third array."""
     rng = np.random.default_rng(seed)
     q = model.random_configuration(rng, shape)
-    v, x = rng.uniform(-1.0, 1.0, (2, *shape, model.nv))
+    v, x = rng.uniform(-1.0, 1.0, (2, *shape, model.nv)).astype(model.dtype, copy=False)
     return q, v, x
 
 
@@ -136,5 +138,7 @@ def assert_same_bits(actual: tuple[Array, ...], expected: tuple[Array, ...]) -> 
     for one, other in zip(actual, expected):
         left, right = np.array(one, order="C", ndmin=1), np.array(other, order="C", ndmin=1)
         assert np.shape(one) == np.shape(other)
-        same = (left.view(np.int64) == right.view(np.int64)) | (np.isnan(left) & np.isnan(right))
+        assert left.dtype == right.dtype
+        whole = np.dtype(f"i{left.itemsize}")
+        same = (left.view(whole) == right.view(whole)) | (np.isnan(left) & np.isnan(right))
         assert np.all(same), f"{np.count_nonzero(~same)} of {same.size} entries differ"

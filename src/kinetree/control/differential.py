@@ -22,6 +22,7 @@ from kinetree.control.quadratic import INFINITE, require_solver
 from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets
 from kinetree.engines import arguments
+from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.model.model import Model
@@ -63,6 +64,7 @@ class DifferentialIK(Remade):
         approach: float = 0.5,
         error: str = "rotation_vector",
     ) -> None:
+        require_double(robot.mechanism, "DifferentialIK")
         self._solve = require_solver("DifferentialIK").solve
         self.robot, self.goals = robot, motions("DifferentialIK", goals)
         posture = posture.q if isinstance(posture, Posture) else posture

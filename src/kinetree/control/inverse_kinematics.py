@@ -21,6 +21,7 @@ from kinetree.algorithms.levenberg_marquardt import (
 )
 from kinetree.control.poses import checked_poses, pose_error
 from kinetree.engines import arguments
+from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
@@ -124,6 +125,7 @@ class _Problem:
     """Targets of some frames, flattened to one batch axis."""
 
     def __init__(self, robot: Model, targets: Mapping[str, Any], limits: bool) -> None:
+        require_double(robot.mechanism, "inverse_kinematics")
         if not isinstance(targets, Mapping) or not targets:
             raise InputError("targets maps names of frames to poses or positions, such as {'hand': pose}")
         self.robot, self.frames = robot, list(targets)

@@ -33,6 +33,7 @@ from kinetree.control.targets import ControllerState, Targets, Wanted
 from kinetree.control.within_limits import WithinLimits
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
+from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import REDUNDANT, AnyConstraint, Constraints
@@ -89,6 +90,7 @@ class OperationalSpace(Remade):
         error: str = "sine",
         escape: bool = False,
     ) -> None:
+        require_double(robot.mechanism, "OperationalSpace")
         if singular not in POLICIES:
             raise UnknownNameError("policy for singular tasks", singular, POLICIES)
         number = isinstance(cut, (int, float)) and not isinstance(cut, bool) and 0.0 < cut < 1.0

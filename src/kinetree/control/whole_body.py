@@ -35,6 +35,7 @@ from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets, Wanted
 from kinetree.control.whole_body_programme import Frame
 from kinetree.engines import arguments
+from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
@@ -102,6 +103,7 @@ class WholeBody(Remade):
         fallback: str = "raise",
         error: str = "sine",
     ) -> None:
+        require_double(robot.mechanism, "WholeBody")
         require_solver("WholeBody")
         if fallback not in FALLBACKS:
             raise UnknownNameError("fallback", fallback, FALLBACKS)

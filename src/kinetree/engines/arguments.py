@@ -45,7 +45,7 @@ def _converted(function: str, name: str, value: Any) -> Array:
 
 
 #: Types of arguments that are certainly not lazy.
-PLAIN = frozenset({np.ndarray, float, int, str, np.float64, type(None)})
+PLAIN = frozenset({np.ndarray, float, int, str, np.float64, np.float32, type(None)})
 
 
 def is_lazy(value: Any) -> bool:

@@ -2,8 +2,8 @@
 
 Calling the C library for each joint angle would cost more than the recursion itself. Argument reduction subtracts
 n = rint(2x/π) times π/2, in three parts, and keeps the rounding error; polynomials cover [−π/4, π/4]. In double
-precision these are the minimax polynomials of Sun's fdlibm. Results are within 1 ulp up to `scalar.LARGEST_ANGLE`, and
-NaN beyond.
+precision these are the minimax polynomials of Sun's fdlibm. In either precision, results are within 1 ulp up to the
+angle from which adjacent numbers are 1/64 rad apart (`Precision.largest`), and NaN beyond.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SINGLE = Precision(
     shifter=1.5 * 2.0**23,
     sine=(-0.16666655242443085, 0.008332155644893646, -0.0001951463200384751),
     cosine=(0.04166664555668831, -0.0013887309469282627, 2.443241282890085e-05),
-    largest=2.0**20,
+    largest=2.0**17,  # beyond it, adjacent numbers are 1/64 rad apart, as in double precision
 )
 
 

@@ -7,14 +7,17 @@ it. The model's mechanism names its format (`Mechanism.scalar`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from struct import pack
+from typing import Any
 
 import numpy as np
 
 from kinetree.engines.elementary import DOUBLE, SINGLE, Precision
-from kinetree.errors import UnsupportedError
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.recursion.mechanism import Mechanism
+from kinetree.spatial.scalar import Constant
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,25 @@ class Format:
         """The same type in names of intrinsics."""
         return ("" if lanes == 1 else f"v{lanes}") + f"f{8 * self.bytes}"
 
+    def value(self, number: float) -> float:
+        """A number of a program in this format."""
+        if isinstance(number, Constant):
+            return float(number) if self.bytes == 8 else number.single
+        with np.errstate(all="ignore"):
+            return float(self.dtype.type(number))
+
+    def require(self, number: float) -> None:
+        """Raise if this format has no number like one of an algorithm."""
+        value = self.value(number)
+        if math.isinf(value) > math.isinf(number) or (value == 0.0) > (number == 0.0):
+            raise UnsupportedError(
+                f"the number {number:g} of an algorithm is out of the range of {self.name}; use numbers that every "
+                "format has, or robot.astype('float64')"
+            )
+
     def constant(self, value: float, lanes: int = 1) -> str:
         """A number in all lanes, rounded to this format. LLVM writes numbers of all formats in the bits of a double."""
-        with np.errstate(all="ignore"):
-            rounded = float(self.dtype.type(value))
-        text = "0x" + pack(">d", rounded).hex().upper()
+        text = "0x" + pack(">d", self.value(value)).hex().upper()
         return text if lanes == 1 else "<" + ", ".join([f"{self.llvm} {text}"] * lanes) + ">"
 
 
@@ -76,6 +93,27 @@ _DTYPES: dict[str, np.dtype[np.floating]] = {name: np.dtype(name) for name in FO
 def format_of(mechanism: Mechanism) -> Format:
     """The format in which functions of a mechanism compute."""
     return FORMATS[mechanism.scalar]
+
+
+def rounded(array: Any, dtype: np.dtype[Any]) -> Any:
+    """An array in another type, without warnings: numbers beyond its range become infinite, or zero."""
+    if array.dtype == dtype:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def format_named(dtype: Any) -> Format:
+    """The format of a NumPy type, or of what NumPy takes for one.
+
+    Raises:
+        InputError: If kernels do not compute in it.
+    """
+    try:
+        return FORMATS[np.dtype(dtype if dtype is not None else "none").name]
+    except (TypeError, KeyError):
+        choices = " or ".join(map(repr, FORMATS))
+        raise InputError(f"functions compute in {choices}, not in {dtype!r}") from None
 
 
 def require_double(mechanism: Mechanism, what: str) -> None:

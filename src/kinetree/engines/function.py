@@ -1,7 +1,7 @@
 """`Function`, the callable behind every quantity of a robot, on the engine of the user's choice.
 
 The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also
-accepts complex and other scalars.
+accepts complex and other scalars, and computes in float64 at least, whatever the robot's type.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count, count
+from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
@@ -109,6 +110,11 @@ class Function(Gate, Generic[P, R]):
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with arguments that are in memory."""
         return self._run((), self.algorithm, self._arguments(inputs, named), out)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The type that the native engine computes in."""
+        return format_of(self.mechanism).dtype
 
     @property
     def ranks(self) -> dict[str, int]:
@@ -224,7 +230,9 @@ class Function(Gate, Generic[P, R]):
             return bound(*inputs) if out is None else bound(*inputs, out=out)
         computed = bound(*inputs)
         with standard_arithmetic():  # a sample with NaN gives NaN, as everywhere
-            result = self._finish(computed)
+            # in float64 at least, so that bits do not depend on NumPy's functions of float32
+            finished = self._finish(computed.astype(np.result_type(computed, np.float64), copy=False))
+            result = rounded(np.asarray(finished), computed.dtype)[()]
         if out is None:
             return result
         (given,) = arguments.results(self.name, out, ("result",), (np.shape(result),), np.asarray(result).dtype)
@@ -277,9 +285,6 @@ class AnalyticFunction(Function[P, R]):
         return self._run((), self.algorithm, given, out)
 
 
-_FLOAT64 = np.dtype(np.float64)
-
-
 def _is_complex(value: Any) -> bool:
     """Whether something that may be an array holds complex numbers."""
     if isinstance(value, np.ndarray):
@@ -316,7 +321,7 @@ class ForcedFunction(Function[P, R]):
         f_ext = inputs[known] if len(inputs) == known + 1 and not named else named.get("f_ext")
         if type(f_ext) is dict and len(inputs) + len(named) == known + 1:
             ready = self._ready.get(tuple(f_ext))
-            wrenches = None if ready is None else _stacked(f_ext)
+            wrenches = None if ready is None else _stacked(f_ext, self.dtype)
             if ready is not None and wrenches is not None:
                 arrays = inputs[:known]
                 for array in arrays:
@@ -359,10 +364,10 @@ class ForcedFunction(Function[P, R]):
             raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
 
 
-def _stacked(f_ext: dict[str, Any]) -> Array | None:
-    """Wrenches of one sample in one array, (m, 6), if each is a plain array."""
+def _stacked(f_ext: dict[str, Any], dtype: np.dtype[Any]) -> Array | None:
+    """Wrenches of one sample in one array, (m, 6), if each is a plain array of a type."""
     for wrench in f_ext.values():
-        if type(wrench) is not np.ndarray or wrench.dtype is not _FLOAT64 or wrench.shape != (6,):
+        if type(wrench) is not np.ndarray or wrench.dtype is not dtype or wrench.shape != (6,):
             return None
     if len(f_ext) == 1:
         single: Array = wrench[None]

@@ -425,7 +425,7 @@ class Program:
                 refuse("a value computed in one loop is used outside it; store it in a field")
             return value
         if isinstance(value, (int, float, np.integer, np.floating)):
-            return self.op("const", attr=float(value))
+            return self.op("const", attr=value if isinstance(value, scalar.Constant) else float(value))
         return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
 
     def do(self, code: str, *args: Op) -> Op:

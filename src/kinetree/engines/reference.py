@@ -173,7 +173,7 @@ def run(
     if len(inputs) != len(algorithm.inputs):
         names = ", ".join(argument.name for argument in algorithm.inputs)
         raise InputError(f"{name} takes {len(algorithm.inputs)} inputs ({names}), got {len(inputs)}")
-    arrays = [np.asarray(x) for x in inputs]
+    arrays = [_wide(np.asarray(x)) for x in inputs]
     cores = [argument.shape(sizes) for argument in algorithm.inputs]
     for array, core, argument in zip(arrays, cores, algorithm.inputs, strict=True):
         require_shape(f"{name}: {argument.name}", array.shape, core)
@@ -197,3 +197,8 @@ def run(
             rows, columns = np.tril_indices(output.shape[-1], -1)
             output[..., rows, columns] = output[..., columns, rows]
     return tuple(outputs)
+
+
+def _wide(array: Array) -> Array:
+    """Single precision as double: NumPy would evaluate sines in the type that it is given."""
+    return array.astype(np.result_type(array, np.float64), copy=False) if array.dtype.kind in "fc" else array

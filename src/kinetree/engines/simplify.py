@@ -133,7 +133,8 @@ def _meet(a: _Known, b: _Known) -> _Known:
 def _evaluate(op: Op, keys: list[Any], stored: dict[Any, _Known]) -> _Known:
     code = op.code
     if code == "const":
-        return float(op.attr)
+        number: float = op.attr
+        return number
     if code == "load":
         value: _Known = _UNKNOWN if keys else None
         for key in keys:

@@ -9,8 +9,9 @@
 
 Compiled programs call the kernels directly, through XLA's foreign function interface: no Python, no copies, the same
 bits as `robot.forward_dynamics`. `jit`, `vmap`, `scan`, forward mode (`jvp`, `jacfwd`) and reverse mode (`grad`, `vjp`,
-`jacrev`) work with every function here, and a `vmap` is one batched call. Arrays of float32 are computed in float64 and
-rounded at the end.
+`jacrev`) work with every function here, and a `vmap` is one batched call. Results have the type of the arrays. What
+computes them is the type of the robot: float32 arrays, JAX's default, go to the kernels of `robot.astype("float32")` as
+they are; a robot in float64 computes in float64, and the result is rounded.
 
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
 effect. Gradient steps leave the unit quaternions; `integrate` and `step` never do. For derivatives along the tangent,

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from kinetree.engines import arguments
+from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.model.constraint_rows import DistanceRow, Rows, RowSet, loop_task, placed, row_set
@@ -141,6 +142,7 @@ class Constraints:
     """
 
     def __init__(self, robot: Any, constraints: Iterable[AnyConstraint], at: Any = None) -> None:
+        require_double(robot.mechanism, "constraints")
         self.robot = robot
         self.constraints = read_constraints(constraints)
         at = None if at is None else _configuration(robot, at)

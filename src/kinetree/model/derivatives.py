@@ -79,7 +79,7 @@ class Derivatives:
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
             f_ext: Wrenches by frame, as for `inverse_dynamics`.
-            out: Three float64 arrays for the results.
+            out: Three arrays for the results.
         """
 
     @forced_quantity(
@@ -104,7 +104,7 @@ class Derivatives:
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv).
             f_ext: Wrenches by frame, as for `forward_dynamics`.
-            out: Three float64 arrays for the results.
+            out: Three arrays for the results.
         """
 
     @frame_quantity(
@@ -133,7 +133,7 @@ class Derivatives:
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
             frames: One name (no axis m), or a sequence of names. By default the link frames of all bodies.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @property
@@ -163,7 +163,7 @@ class Derivatives:
             a: Joint accelerations, (…, nv).
             tau: Joint forces, (…, nv).
             f_ext: Wrenches by frame, as for `inverse_dynamics`; constant in their frames' coordinates.
-            out: Three float64 arrays (…, nv, nv) for the results.
+            out: Three arrays (…, nv, nv) for the results.
 
         Returns:
             `LinearizedInverse(dq, dv, da)` or `LinearizedForward(dq, dv, dtau)`.
@@ -196,7 +196,7 @@ class Derivatives:
             method: "semi_implicit_euler" (first order), "midpoint" (second) or "rk4" (fourth), which evaluate forward
                 dynamics once, twice and four times. All move q on its manifold.
             f_ext: Wrenches by frame, as for `forward_dynamics`.
-            out: Two float64 arrays for the results.
+            out: Two arrays for the results.
         """
 
     @forced_quantity(
@@ -228,7 +228,7 @@ class Derivatives:
             dt: Length of the step, seconds, (…).
             method: As for `step`. The first is as fast as `linearize`; the others multiply matrices, in O(n³).
             f_ext: Wrenches by frame, as for `forward_dynamics`; they stay constant in their frames' coordinates.
-            out: Two float64 arrays for A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv).
+            out: Two arrays for A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv).
         """
 
 

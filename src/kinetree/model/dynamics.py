@@ -138,7 +138,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
             f_ext: Wrenches [moment; force] acting on bodies, by frame, (…, 6) [N m, N], in the frame's coordinates.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @differentiable_quantity(
@@ -167,7 +167,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv) [N m or N].
             f_ext: Wrenches [moment; force] acting on bodies, by frame, (…, 6) [N m, N], in the frame's coordinates.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(mass_matrix, any_node=mass_matrix_by_weights)
@@ -176,7 +176,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(mass_matrix_inverse, guard=require_invertible, any_node=mass_matrix_inverse_by_weights)
@@ -185,7 +185,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(mass_matrix_solve, guard=require_invertible)
@@ -195,7 +195,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         Args:
             q: Configuration, (…, nq).
             x: Vectors, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(mass_matrix_pivots, guard=require_invertible, finish=_log_determinant)
@@ -204,7 +204,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(mass_matrix_pivots, guard=require_invertible, finish=_determinant)
@@ -213,7 +213,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(bias_forces)
@@ -223,7 +223,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(gravity_forces)
@@ -232,7 +232,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(coriolis_matrix, any_node=coriolis_matrix_by_weights)
@@ -242,7 +242,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(energy, bundle=Energy)
@@ -254,7 +254,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
-            out: Two float64 arrays for the results.
+            out: Two arrays for the results.
         """
 
     # The robot as a whole
@@ -265,7 +265,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(center_of_mass_jacobian, guard=require_mass, any_node=center_of_mass_jacobian_by_weights)
@@ -274,7 +274,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(centroidal_momentum_matrix, guard=require_mass, any_node=centroidal_momentum_matrix_by_weights)
@@ -285,7 +285,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     # All of them

@@ -150,6 +150,7 @@ def _variant(
         robot.independent,
         robot.near,
         robot.equalities,
+        robot.dtype,
     )
 
 

@@ -14,6 +14,7 @@ from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
+from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
@@ -41,6 +42,9 @@ class Robot(Protocol):
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
         """A configuration."""
+
+    def astype(self, dtype: Any) -> Any:
+        """The robot with functions of another type."""
 
 
 #: Functions of task frames, with their descriptions.
@@ -72,6 +76,8 @@ def export_c(
     """
     if scalar not in SCALARS:
         raise UnknownNameError("scalar", scalar, SCALARS)
+    if scalar == "float":
+        robot.astype("float32")  # raises if a number of the model is out of its range
     wanted = tuple(dict.fromkeys([functions] if isinstance(functions, str) else functions))
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
@@ -163,6 +169,6 @@ def _sampled(
         for argument in algorithm.inputs
         if sites or "frames" not in argument.dimensions
     ]
-    results = bind(algorithm, mechanism, sites, name)(*inputs)
+    results = bind(algorithm, mechanism.computing_in(FLOAT64.name), sites, name)(*inputs)
     outputs = results if isinstance(results, tuple) else (results,)
     return Exported(name, algorithm, sites, text, (inputs, outputs))

@@ -37,7 +37,7 @@ class Kinematics:
         Args:
             q: Configuration, (…, nq).
             frames: One name, or a sequence of m names: (…, m, 4, 4). All of `robot.frames` by default.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(VELOCITIES, any_node=by_weights.VELOCITIES)
@@ -58,7 +58,7 @@ class Kinematics:
             frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
             reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
                 "world" (the world's axes and origin).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(ACCELERATIONS, any_node=by_weights.ACCELERATIONS)
@@ -84,7 +84,7 @@ class Kinematics:
             a: Joint accelerations, (…, nv).
             frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
             reference: As for `velocity`.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(JACOBIANS, any_node=by_weights.JACOBIANS)
@@ -98,7 +98,7 @@ class Kinematics:
             frames: One name, or a sequence of m names: (…, m, 6, nv).
             reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
                 "world" (the world's axes and origin).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(JACOBIANS_DOT_V, any_node=by_weights.JACOBIANS_DOT_V)
@@ -112,7 +112,7 @@ class Kinematics:
             v: Joint velocities, (…, nv).
             frames: One name, or a sequence of m names: (…, m, 6).
             reference: As for `jacobian`.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(JACOBIAN_RATES, any_node=by_weights.JACOBIAN_RATES)
@@ -126,7 +126,7 @@ class Kinematics:
             v: Joint velocities, (…, nv).
             frames: One name, or a sequence of m names: (…, m, 6, nv).
             reference: As for `jacobian`.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @frame_quantity(VELOCITY_DERIVATIVES, any_node=by_weights.VELOCITY_DERIVATIVES)
@@ -143,5 +143,5 @@ class Kinematics:
             v: Joint velocities, (…, nv).
             frames: One name, or a sequence of m names: (…, m, 6, nv).
             reference: As for `jacobian`.
-            out: float64 array for the result.
+            out: Array for the result.
         """

@@ -11,13 +11,13 @@ from kinetree.errors import UnsupportedError
 from kinetree.model.joints.screw import ScrewStage
 from kinetree.model.joints.series import Series
 from kinetree.spatial.least_squares import least_squares
-from kinetree.spatial.scalar import select
+from kinetree.spatial.scalar import Constant, select
 from kinetree.spatial.value import Array
 
 # Newton steps after the prediction: their errors are squared each time, so that a tenth of a radian vanishes
 _STEPS = 4
 # loops open by more than this fraction of their size after all steps are not closed [m or rad]
-_OPEN = 1e-8
+_OPEN = Constant(1e-8, 1e-4)
 
 
 class Cluster(Protocol):

@@ -66,6 +66,10 @@ class Loops:
 
         independent: tuple[Rate, ...]
 
+        def _rounded(self, array: Array) -> Array: ...
+
+        def astype(self: _Model, dtype: Any) -> _Model: ...
+
         def neutral(self) -> Array: ...
 
         def joint(self, name: str) -> Joint: ...
@@ -87,7 +91,7 @@ class Loops:
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(algorithms.coupling_rate)
@@ -97,7 +101,7 @@ class Loops:
         Args:
             q: Configuration, (…, nq).
             v: Independent velocities, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(algorithms.joint_rates)
@@ -107,7 +111,7 @@ class Loops:
         Args:
             q: Configuration, (…, nq).
             v: Independent velocities, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(algorithms.joint_accelerations)
@@ -118,7 +122,7 @@ class Loops:
             q: Configuration, (…, nq).
             v: Independent velocities, (…, nv).
             a: Independent accelerations, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(algorithms.joint_forces)
@@ -128,7 +132,7 @@ class Loops:
         Args:
             q: Configuration, (…, nq).
             forces: Of all joints, (…, joint rates), in the order of `joints`.
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(algorithms.loop_constraints)
@@ -137,11 +141,13 @@ class Loops:
 
         Args:
             q: Configuration, (…, nq).
-            out: Two float64 arrays for the results.
+            out: Two arrays for the results.
         """
 
     def close(self, q: ArrayLike, hold: Sequence[str | tuple[str, int]] | None = None) -> Array:
         """The configuration near q in which all loops are closed, (…, nq), by Newton's method.
+
+        It is found in float64, and rounded if the robot's type is float32.
 
         Args:
             q: A guess, (…, nq).
@@ -152,6 +158,9 @@ class Loops:
             LoopError: If a loop stays open in some sample; names both.
         """
         q = checked("q", q, self.nq, real=True)
+        precise = self.astype("float64")
+        if precise is not self:
+            return self._rounded(precise.close(q, hold))
         q, open_ = self._closed(q, self._held(hold))
         if open_.any():
             fix = "another guess, or hold=() to let all joints move"
@@ -167,11 +176,13 @@ class Loops:
         q = checked("q", q, self.nq, real=True)
         if not any(True for _ in self._closed_clusters()):
             return ()
-        residual, K = self.loop_constraints(q)
+        residual, K = self.astype("float64").loop_constraints(q)
         return tuple(_state(one, residual, K) for one in self._closed_clusters())
 
     def loop_forces(self, q: ArrayLike, v: ArrayLike, a: ArrayLike, forces: ArrayLike) -> Array:
         """Forces λ of the loop constraints, (…, rows), such that Kᵀλ acts on the joints; of least norm where redundant.
+
+        They are computed in float64, whatever the robot's type.
 
         Args:
             q: Configuration, (…, nq).
@@ -179,6 +190,9 @@ class Loops:
             a: Independent accelerations, (…, nv).
             forces: Of all joints, (…, joint rates), with `joint_forces(q, forces)` the forces that cause a.
         """
+        precise = self.astype("float64")
+        if precise is not self:
+            return self._rounded(precise.loop_forces(q, v, a, forces))
         _, K = self.loop_constraints(q)
         order = self.tree_order
         rates, accelerations = self.joint_rates(q, v), self.joint_accelerations(q, v, a)

@@ -32,7 +32,7 @@ class Manifold:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             dt: Seconds, (…).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(manifold.difference)
@@ -44,7 +44,7 @@ class Manifold:
         Args:
             q0: Configuration, (…, nq).
             q1: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(manifold.dintegrate)
@@ -60,7 +60,7 @@ class Manifold:
             q: Configuration, (…, nq). The derivatives do not depend on it.
             v: Joint velocities, (…, nv).
             dt: Seconds, (…).
-            out: Two float64 arrays for the results.
+            out: Two arrays for the results.
         """
 
     @quantity(manifold.ddifference)
@@ -72,7 +72,7 @@ class Manifold:
         Args:
             q0: Configuration, (…, nq).
             q1: Configuration, (…, nq).
-            out: Two float64 arrays for the results.
+            out: Two arrays for the results.
         """
 
     @quantity(manifold.tangent_map)
@@ -83,7 +83,7 @@ class Manifold:
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(manifold.bracket)
@@ -92,7 +92,7 @@ class Manifold:
 
         Args:
             x: Tangent, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
         """
 
     @quantity(manifold.normalize)
@@ -101,5 +101,5 @@ class Manifold:
 
         Args:
             q: Configuration, (…, nq).
-            out: float64 array for the result.
+            out: Array for the result.
         """

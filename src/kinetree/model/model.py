@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.collector import paused
+from kinetree.engines.formats import format_named, format_of, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
@@ -25,6 +26,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.loop import Loop
 from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
+from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.record import frozen
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -79,6 +81,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         independent: Sequence[Rate] = (),
         near: Sequence[tuple[str, tuple[float, ...]]] = (),
         equalities: Sequence[Constraint] = (),
+        dtype: Any = "float64",
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -92,6 +95,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             independent: Rates of joints that must not follow others.
             near: Coordinates of joints near which loops are closed.
             equalities: Couplings and loops that are not embedded.
+            dtype: The floating-point type in which functions compute; see `astype`.
         """
         given = {joint.child: joint for joint in joints}
         clusters, closed = clustered(bodies, given, constraints, independent, dict(near))
@@ -116,6 +120,8 @@ class Model(Dynamics, Operational, Loops, Editing):
             nq, nv = nq + joint.nq, nv + joint.nv
         gravity = frozen(gravity, (3,))
         mechanism, sites = assemble(bodies, numbered, frames, gravity, clusters)
+        scalar = format_named(dtype)
+        require_representable(scalar, bodies, numbered.values(), mechanism, sites)
         moving = tuple(joint for joint in numbered.values() if joint.type.nv)
         every = tuple(numbered[body.name] for body in bodies)
         self.__dict__.update(
@@ -130,7 +136,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
             near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.q.items()}}.items()),
             equalities=tuple(equalities),
-            mechanism=mechanism,
+            mechanism=mechanism.computing_in(scalar.name),
             sites=sites,
             clusters=found,
             _every_joint=every,
@@ -143,7 +149,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     def _definition(self) -> tuple[Any, ...]:
         own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
         constrained = self.joint_constraints, self.independent, self.near, self.equalities
-        return *own, *constrained, self.mechanism.specialized
+        return *own, *constrained, self.mechanism.scalar, self.mechanism.specialized
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -157,7 +163,7 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        constrained = self.joint_constraints, self.independent, self.near, self.equalities
+        constrained = self.joint_constraints, self.independent, self.near, self.equalities, self.mechanism.scalar
         if aim := self.mechanism.specialized:
             return _specialized, (aim, *parts, *constrained)
         return Model, (*parts, *constrained)
@@ -268,10 +274,12 @@ class Model(Dynamics, Operational, Loops, Editing):
 
         Loops are closed: their joints are where the robot was built.
         """
-        return self._coordinates.neutral()
+        return self._rounded(self._coordinates.neutral())
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
         """Configurations drawn uniformly, (*shape, nq): within finite limits, else in ±π rad and ±1 m.
+
+        A seed gives the same configurations in float32, rounded.
 
         Args:
             rng: A NumPy generator, a seed, or None for fresh randomness.
@@ -281,9 +289,11 @@ class Model(Dynamics, Operational, Loops, Editing):
             LoopError: If loops can hardly ever be closed with independent joints drawn like that.
         """
         if all(one.follows is not None for one in self.clusters):
-            return self._coordinates.random(rng, shape)
-        generator = self._coordinates.generator(rng)
-        return self._drawn(lambda: self._coordinates.random(generator, shape))
+            drawn = self._coordinates.random(rng, shape)
+        else:
+            generator = self._coordinates.generator(rng)
+            drawn = self.astype("float64")._drawn(lambda: self._coordinates.random(generator, shape))
+        return self._rounded(drawn)
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
         """Configuration from values by joint name; omitted joints are neutral, or where loops put them.
@@ -291,7 +301,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         Args:
             values: Scalars (…) for joints with one coordinate, else (…, n). Leading axes broadcast.
         """
-        q = self._coordinates.q_from_dict(values)
+        q = self._rounded(self._coordinates.q_from_dict(values))
         if all(one.follows is not None for one in self.clusters):
             return q
         hold: list[Rate] = []
@@ -305,7 +315,12 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def v_from_dict(self, values: Mapping[str, Any]) -> Array:
         """Velocities, accelerations or torques by joint name; omitted joints are zero. See `q_from_dict`."""
-        return self._coordinates.v_from_dict(values)
+        return self._rounded(self._coordinates.v_from_dict(values))
+
+    def _rounded(self, array: Array) -> Array:
+        """Coordinates in the robot's type; complex ones are left alone."""
+        kept: Array = array if array.dtype.kind == "c" else rounded(array, self.dtype)
+        return kept
 
     def q_to_dict(self, q: Any) -> dict[str, Array]:
         """Configuration by joint name; values of joints with one coordinate have no axis for it."""
@@ -343,11 +358,46 @@ class Model(Dynamics, Operational, Loops, Editing):
     def _opened(self) -> Model:
         """The same bodies without embedded constraints."""
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model(*parts, equalities=self.equalities)
+        return Model(*parts, equalities=self.equalities, dtype=self.dtype)
 
     def _with_independent(self, rates: Sequence[Rate]) -> Model:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model(*parts, self.joint_constraints, rates, self.near, self.equalities)
+        return Model(*parts, self.joint_constraints, rates, self.near, self.equalities, self.dtype)
+
+    # -- precision ----------------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The floating-point type in which functions compute, and of their results: float64 or float32."""
+        return format_of(self.mechanism).dtype
+
+    def astype(self, dtype: Any) -> Model:
+        """This robot with functions that compute in float32, or in float64 again.
+
+        In float32, batches take half the time and memory; results have about seven digits less what the computation
+        loses. The numbers of the model stay float64 and are rounded once for each function, so `astype("float64")`
+        gives back the same robot.
+
+        Args:
+            dtype: "float32" or "float64", or NumPy's types of these names.
+
+        Raises:
+            InputError: For any other type.
+            ModelError: If a number of the model is too large or too small for float32; names the body.
+        """
+        scalar = format_named(dtype)
+        if scalar.name == self.mechanism.scalar:
+            return self
+        known: Model | None = self.__dict__.get("_other_precision")
+        if known is not None:
+            return known
+        require_representable(scalar, self.bodies, self._every_joint, self.mechanism, self.sites)
+        other = object.__new__(Model)
+        other.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
+        other.__dict__.update(mechanism=self.mechanism.computing_in(scalar.name), _other_precision=self)
+        # kept, and knows the way back: functions of either are compiled once
+        kept: Model = self.__dict__.setdefault("_other_precision", other)
+        return kept
 
     def _with_own_code(self, aim: str) -> Model:
         """The same robot, whose functions run on code for it alone; see `compile`. Created once."""
@@ -392,7 +442,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         constraints = [*couplings, *(one for one in self.joint_constraints if isinstance(one, Loop))]
         kept = [rate for rate in self.independent if rate[0] not in lock]
         given = self.name, self.gravity, self.bodies, joints, self.extra_frames, constraints, kept, self.near
-        return Model(*given, [*equal, *ties, *(one for one in self.equalities if isinstance(one, Loop))])
+        return Model(*given, [*equal, *ties, *(one for one in self.equalities if isinstance(one, Loop))], self.dtype)
 
     def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.
@@ -446,7 +496,8 @@ class Model(Dynamics, Operational, Loops, Editing):
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<Model {self.name!r}: nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies>"
+        precision = format_of(self.mechanism).note
+        return f"<Model {self.name!r}: nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies{precision}>"
 
     def __str__(self) -> str:
         by_child = {joint.child: joint for joint in self._every_joint}

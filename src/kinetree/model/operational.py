@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from kinetree.model import constraints as held
 from kinetree.model.body import Body
 from kinetree.model.constraints import AnyConstraint, ConstrainedDynamics, Constraints
+from kinetree.model.coordinates import Coordinates
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operational_space.prepared import Tasks
@@ -50,7 +51,7 @@ class Operational:
 
         def site(self, frame: str) -> Site: ...
 
-        def neutral(self) -> Array: ...
+        _coordinates: Coordinates
 
     def operators(self, q: ArrayLike, *, engine: str = "native") -> Operators:
         """Spatial operators at a configuration: lazy matrices, applied by sweeps over the tree.
@@ -171,7 +172,7 @@ class Operational:
         Joints with quaternions stay neutral. The values are fractional parts of multiples of irrational numbers, which
         are reproducible everywhere.
         """
-        q = np.tile(self.neutral(), (3, 1))
+        q = np.tile(self._coordinates.neutral(), (3, 1))
         size = self._link_size()
         for joint in self.joints:
             for i, angle in zip(range(joint.q_start, joint.q_start + joint.nq), joint.type.angles, strict=False):

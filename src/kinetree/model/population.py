@@ -24,6 +24,7 @@ from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, in
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.time_step import midpoint, semi_implicit_euler
 from kinetree.engines import arguments
+from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
@@ -62,6 +63,9 @@ class Population:
         constants[..., :-3], constants[..., -3:] = mechanism.total_parameters, g
         if inertial_parameters is not None:
             self._put_inertias(constants, theta)
+        constants = rounded(constants, format_of(mechanism).dtype)
+        if not np.isfinite(constants).all():
+            raise InputError(f"population: a parameter is too large for {mechanism.scalar}; use astype('float64')")
         constants.setflags(write=False)
         #: Constants of all nodes, and gravity, (…, c).
         self.constants = constants

@@ -18,6 +18,7 @@ from kinetree.algorithms.linearized.time_step_derivatives import (
 )
 from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
 from kinetree.engines.count import Count, count
+from kinetree.engines.formats import format_of
 from kinetree.engines.function import ForcedFunction
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
@@ -82,7 +83,7 @@ class StepFunction(ForcedFunction[P, R]):
         with self._lock:
             if (method, sites) not in self._bound:
                 outputs = next(recursions[a] for a in _LAST if a in recursions).binding.outputs
-                sequence = Sequence(self.name, inputs, outputs, self._bundle)
+                sequence = Sequence(self.name, inputs, outputs, self._bundle, format_of(self.mechanism))
 
                 def run(algorithm: Algorithm, *inputs: Any) -> Any:
                     into = sequence.outputs if algorithm in _LAST else None

@@ -36,6 +36,7 @@ class Parts(Protocol):
         independent: Sequence[Rate],
         near: Sequence[tuple[str, tuple[float, ...]]],
         equalities: Sequence[Constraint],
+        dtype: Any,
     ) -> None: ...
 
     name: str
@@ -52,6 +53,10 @@ class Parts(Protocol):
     @property
     def frames(self) -> tuple[str, ...]:
         """Names of all frames."""
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The floating-point type in which functions compute."""
 
     def body(self, name: str) -> Body:
         """A body by name."""
@@ -112,6 +117,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
         [*robot.independent, *((prefix + name, component) for name, component in other.independent)],
         [*robot.near, *((prefix + name, values) for name, values in other.near)],
         [*robot.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
+        robot.dtype,
     )
 
 
@@ -165,7 +171,9 @@ def subtree(robot: _Model, body: str) -> _Model:
             raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
     independent = [rate for rate in robot.independent if rate[0] in names]
     near = [one for one in robot.near if one[0] in names]
-    return type(robot)(body, robot.gravity, bodies, joints, frames, constraints, independent, near, equalities)
+    return type(robot)(
+        body, robot.gravity, bodies, joints, frames, constraints, independent, near, equalities, robot.dtype
+    )
 
 
 def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
@@ -174,8 +182,9 @@ def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool
     return bool(joints.intersection(constraint.joints))
 
 
-def _constrained(robot: Parts) -> tuple[Any, Any, Any, Any]:
-    return robot.joint_constraints, robot.independent, robot.near, robot.equalities
+def _constrained(robot: Parts) -> tuple[Any, Any, Any, Any, Any]:
+    """The last parts of a model, from its constraints on."""
+    return robot.joint_constraints, robot.independent, robot.near, robot.equalities, robot.dtype
 
 
 def _renamed(

@@ -52,7 +52,7 @@ class InverseInertiaDerivative(PreparedFunction):
         Args:
             q: Configuration, (…, nq).
             dq: The tangent, (…, nv).
-            out: float64 array for the result.
+            out: Array for the result.
 
         Raises:
             InputError: If there are contacts, relative tasks or tasks of the centre of mass.

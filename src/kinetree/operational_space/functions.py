@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
+from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
@@ -207,6 +208,43 @@ class Derived(PreparedFunction):
             listed = " and ".join(self._inputs)
             raise InputError(f"{self.name} takes {listed}, each once; got {', '.join(given) or 'nothing'}")
         return values
+
+
+class Rounded(PreparedFunction):
+    """A function of a robot in float32 that is computed in float64, because digits decide what is singular.
+
+    Args:
+        tasks: The `Tasks` that it belongs to.
+        core: State shared by the functions of these tasks.
+        name: Its name.
+        exact: The same function of the robot in float64.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str, exact: Any) -> None:
+        super().__init__(tasks, core, name)
+        self._exact, self._dtype = exact, format_of(core.recursions.robot.mechanism).dtype
+
+    def _kernels(self) -> Sequence[Any]:
+        kernels: Sequence[Any] = self._exact._kernels()
+        return kernels
+
+    def compile(self) -> None:
+        """Compile everything that later calls need."""
+        self._exact.compile()
+
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """The result of the function in float64, rounded; ranks are integers."""
+        found = self._exact(*inputs, **named)
+        parts = found if isinstance(found, TaskDynamics) else (found,)
+        results = tuple(part if part.dtype.kind == "i" else rounded(part, self._dtype) for part in parts)
+        if out is not None:
+            names = TaskDynamics._fields if len(parts) > 1 else (self.name,)
+            given = tuple(_three(out)) if len(parts) > 1 else out
+            homes = arguments.results(self.name, given, names, [part.shape for part in parts], results[0].dtype)
+            for home, result in zip(homes, results, strict=True):
+                home[...] = result
+            results = homes
+        return TaskDynamics(*results) if len(parts) > 1 else results[0]
 
 
 class HeldDynamics(Derived):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.engines import arguments
+from kinetree.engines.formats import FLOAT64, format_of
 from kinetree.engines.function import ENGINES
 from kinetree.errors import UnknownNameError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
-from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia
+from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia, Rounded
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import METHODS
 from kinetree.operational_space.recursions import Recursions, Robot
@@ -27,6 +28,9 @@ from kinetree.spatial.value import Array
 
 class Tasks:
     """Tasks of a robot, with r rows in total. Created by `robot.tasks(frames)`.
+
+    Of a robot in float32, Λ⁻¹, J and J̇v without contacts are computed in float32. All other results are computed in
+    float64 and rounded, because digits decide which directions are singular.
 
     Every function takes leading batch axes and `out=`, and has `engine`, `count` and `compile`. Nothing is compiled
     before a function is called. Tasks are immutable, thread-safe and picklable.
@@ -123,6 +127,14 @@ class Tasks:
         """The same tasks with recursions on another engine: "native" or "reference"."""
         return self if name == self._engine else Tasks(self._robot, self.tasks, engine=name, **self._options)
 
+    @lazy
+    def in_double(self) -> Tasks:
+        """Internal. The same tasks of the robot in float64."""
+        if format_of(self._robot.mechanism) is FLOAT64 or self._engine != "native":
+            return self
+        made: Tasks = self._robot.model.astype("float64").tasks(self.tasks, **self._options)
+        return made
+
     @property
     def method(self) -> str:
         """Name of the algorithm for Λ⁻¹: the requested one, or the one that "auto" chose."""
@@ -131,49 +143,52 @@ class Tasks:
     # Functions of the configuration
 
     @lazy
-    def inverse_inertia(self) -> TaskFunction | Derived:
+    def inverse_inertia(self) -> TaskFunction | Derived | Rounded:
         """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r), the acceleration of each row per unit force along each."""
         return self._given("inverse_inertia", "jacobian", "response")
 
     @lazy
-    def inertia(self) -> Inertia | Derived:
+    def inertia(self) -> Inertia | Derived | Rounded:
         """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row."""
-        if self.held:
+        if self.held or self.in_double is not self:
             return self._derived("inertia", "jacobian", "response")
         return Inertia(self, self.core, "inertia", self.core.recursions.inertia)
 
     @lazy
     def dynamics(self) -> Dynamics | HeldDynamics:
         """`dynamics(q)`: Λ, J̄ and N together, as `TaskDynamics`; without contacts, from a single kernel."""
+        if self.in_double is not self:
+            rounded: Any = Rounded(self, self.core, "dynamics", self.in_double.dynamics)
+            return cast("Dynamics", rounded)
         if self.held:
             return HeldDynamics(self, self.core, "dynamics", ("q",), ("jacobian", "response"))
         return Dynamics(self, self.core, "dynamics", self.core.recursions.dynamics)
 
     @lazy
-    def jacobian(self) -> TaskFunction | Derived:
+    def jacobian(self) -> TaskFunction | Derived | Rounded:
         """`jacobian(q)`: J, (…, r, nv), which maps joint velocities to task velocities. With contacts, J N_c."""
         return self._given("jacobian", "jacobian", "response")
 
     @lazy
-    def rank(self) -> Derived:
+    def rank(self) -> Derived | Rounded:
         """`rank(q)`: number of directions in which the tasks can move, integers (…); −1 where q is not finite."""
         return self._derived("rank", *self._for_rank)
 
     @lazy
-    def condition(self) -> Derived:
+    def condition(self) -> Derived | Rounded:
         """`condition(q)`: condition number of the weighted Λ⁻¹, (…); infinite where a task is singular."""
         return self._derived("condition", *self._for_rank)
 
     # Functions of the state
 
     @lazy
-    def bias(self) -> Derived:
+    def bias(self) -> Derived | Rounded:
         """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate."""
         own = ("jacobian", "response") if self.held else ("inertia", "dynamics")
         return self._derived("bias", *own, "jacobian_dot_v", "bias_forces", inputs=("q", "v"))
 
     @lazy
-    def jacobian_dot_v(self) -> TaskFunction | Derived:
+    def jacobian_dot_v(self) -> TaskFunction | Derived | Rounded:
         """`jacobian_dot_v(q, v)`: J̇v, (…, r), the acceleration of the tasks at zero joint accelerations.
 
         With contacts, the acceleration of the tasks for τ = C + g, which includes the effect of the contact forces.
@@ -181,15 +196,19 @@ class Tasks:
         return self._given("jacobian_dot_v", "jacobian", "response", "jacobian_dot_v", inputs=("q", "v"))
 
     @lazy
-    def inverse_inertia_derivative(self) -> InverseInertiaDerivative:
+    def inverse_inertia_derivative(self) -> InverseInertiaDerivative | Rounded:
         """`inverse_inertia_derivative(q, dq)`: directional derivative of Λ⁻¹ along a tangent, (…, r, r).
 
         Only for tasks of single frames without contacts.
         """
+        if self.in_double is not self:
+            return Rounded(self, self.core, "inverse_inertia_derivative", self.in_double.inverse_inertia_derivative)
         return InverseInertiaDerivative(self, self.core)
 
     def at(self, q: Any, v: Any = None) -> TaskState:
         """All quantities at one state or a batch of states, each computed on first access.
+
+        They are computed in float64, whatever the robot's type.
 
         Args:
             q: Configurations, (…, nq).
@@ -199,6 +218,8 @@ class Tasks:
 
     def state(self, function: str, q: Any, v: Any = None) -> TaskState:
         """Like `at`, with the name of the called function for errors."""
+        if self.in_double is not self:
+            return self.in_double.state(function, q, v)
         mechanism = self._robot.mechanism
         q = _copied(function, "q", q, mechanism.nq)
         v = None if v is None else _copied(function, "v", v, mechanism.nv)
@@ -213,7 +234,7 @@ class Tasks:
     def _for_rank(self) -> tuple[str, ...]:
         return ("jacobian", "response") if self.held else ("inverse_inertia",)
 
-    def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived:
+    def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived | Rounded:
         """A function that is a single recursion, unless there are contacts."""
         if self.held:
             return self._derived(name, *kernels, inputs=inputs)
@@ -222,7 +243,9 @@ class Tasks:
         function.__doc__ = getattr(type(self), name).__doc__
         return function
 
-    def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived:
+    def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived | Rounded:
+        if self.in_double is not self:
+            return Rounded(self, self.core, name, getattr(self.in_double, name))
         return Derived(self, self.core, name, inputs, kernels)
 
 

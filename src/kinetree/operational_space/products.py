@@ -25,7 +25,7 @@ def product(A: Array, B: Array) -> Array:
     if samples * each <= _AT_ONCE or samples <= 1:
         return _summed(left, right)
     left, right = (np.broadcast_to(x, (*batch, *x.shape[-3:])).reshape(-1, *x.shape[-3:]) for x in (left, right))
-    result = np.empty((samples, n, m))
+    result = np.empty((samples, n, m), np.result_type(A, B))
     step = max(1, _AT_ONCE // each)
     for i in range(0, samples, step):
         result[i : i + step] = _summed(left[i : i + step], right[i : i + step])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from kinetree.algorithms.operational_space.response import response, task_jacobi
 from kinetree.algorithms.operational_space.support_sharing import support_sharing
 from kinetree.algorithms.operational_space.task_residual import task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.errors import UnsupportedError
 from kinetree.operational_space.methods import chosen
@@ -182,8 +183,10 @@ class Recursions:
         """Typical mobility of each row at other configurations, (r,)."""
         # pv_osim adds up squares, so it has the smallest rounding errors in directions that cannot move
         method = BY_WEIGHTS if self.by_weights else "pv_osim"
-        shown = Recursions(self.robot, looked_at(self.sites), method, self.reference).inverse_inertia
-        found = reach(self.sites, shown, self.robot.configurations(), self.robot.size(), self.robot.mass())
+        # in float64, since what cannot move at all is told by its rounding errors
+        robot = replace(self.robot, mechanism=self.robot.mechanism.computing_in(FLOAT64.name))
+        shown = Recursions(robot, looked_at(self.sites), method, self.reference).inverse_inertia
+        found = reach(self.sites, shown, robot.configurations(), robot.size(), robot.mass())
         found.setflags(write=False)
         return found
 

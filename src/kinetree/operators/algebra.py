@@ -80,6 +80,10 @@ class Owner(Protocol):
     def key(self) -> object:
         """Equal for the same robot at the same configuration."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries of results."""
+
     def size(self, space: str) -> int:
         """Dimension of a space."""
 
@@ -120,7 +124,7 @@ class Operator:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
-        return np.dtype(np.float64)
+        return self._owner.dtype
 
     @property
     def T(self) -> Operator:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.arguments import refuse_lazy, require_shape
+from kinetree.engines.formats import format_of
 from kinetree.engines.function import Function
 from kinetree.errors import InputError
 from kinetree.operators import structure
@@ -84,12 +85,15 @@ class Operators:
             engine: Engine that runs the sweeps.
         """
         refuse_lazy("operators: q", q)
-        q = np.array(q, dtype=np.result_type(np.asarray(q), np.float64))
+        #: Type of the entries of results.
+        self.dtype: np.dtype[Any] = np.dtype(np.float64) if engine == "reference" else format_of(robot.mechanism).dtype
+        self._engine = engine
+        q = self._typed(np.asarray(q))
         require_shape("operators: q", q.shape, (robot.mechanism.nq,))
         if q.ndim != 1:
             raise InputError(f"operators: q is one configuration, ({robot.mechanism.nq},); got shape {q.shape}")
         q.flags.writeable = False
-        self._robot, self._q, self._functions, self._guard, self._engine = robot, q, functions, guard, engine
+        self._robot, self._q, self._functions, self._guard = robot, q, functions, guard
         self._mechanism: Mechanism = robot.mechanism
         made = {
             name: Operator(self, Expression(kind, name, rows, columns))
@@ -137,8 +141,13 @@ class Operators:
     def bound(self, expression: Expression) -> Callable[[Array], Array]:
         """Internal: a function that applies an operator to vectors, (…, columns) to (…, rows)."""
         if expression.kind == "identity":
-            return lambda x: np.array(x, dtype=np.result_type(x, np.float64))
+            return self._typed
         return partial(self.function(expression), self._q)
+
+    def _typed(self, x: Array) -> Array:
+        """A copy in the type of the engine; complex and other scalars, which only the reference takes, stay."""
+        wide = np.result_type(x, np.float64)
+        return np.array(x, dtype=self.dtype if wide.kind == "f" and self._engine == "native" else wide)
 
     def pattern(self, expression: Expression) -> Array:
         """Internal: the structurally nonzero blocks."""

@@ -15,6 +15,7 @@ from kinetree.operators.plan import Plan, Step
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.contract import components
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.cluster import ClusterWeight, Slot
 from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
 from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
@@ -135,12 +136,12 @@ def _sum(step: Step, stream: Callable[[int], Array]) -> Array:
 
 
 def _times(operator: Any, x: Array) -> Array:
-    spatial = isinstance(operator, (Transform, ClusterWeight, RigidInertia, ArticulatedInertia))
+    spatial = isinstance(operator, (Transform, AxialTransform, ClusterWeight, RigidInertia, ArticulatedInertia))
     return components(operator @ (Motion(x) if spatial else x))
 
 
 def _transposed(operator: Any, x: Array) -> Array:
-    if isinstance(operator, (Transform, Slot, AxisMap, MotionColumns)):
+    if isinstance(operator, (Transform, AxialTransform, Slot, AxisMap, MotionColumns)):
         return components(operator.T @ Force(x))
     return components(operator.T @ (Motion(x) if isinstance(operator, ForceColumns) else x))
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from kinetree.algorithms.contact_problem import SMALLEST
 from kinetree.engines import arguments
+from kinetree.engines.formats import require_double
 from kinetree.engines.native import pool
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
@@ -102,6 +103,7 @@ class Simulator:
         }  # fmt: skip
         self._population = robot if isinstance(robot, Population) else None
         robot = robot.robot if isinstance(robot, Population) else robot
+        require_double(robot.mechanism, "Simulator")
         self.robot, self.dt, self.method = robot, float(dt), method
         self._project = project
         self._zero = np.zeros(robot.nv)

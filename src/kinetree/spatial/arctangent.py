@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.spatial.scalar import select
+from kinetree.spatial.scalar import Constant, select
 
 _TAN_PI_8 = float.fromhex("0x1.a827999fcef32p-2")
 # π/2 and π/4: the rounded value and its rounding error.
-_HALF_PI = float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.1a62633145c07p-54")
+_HALF_PI = (
+    Constant(float.fromhex("0x1.921fb54442d18p+0"), float.fromhex("0x1.921fb6p+0")),
+    Constant(float.fromhex("0x1.1a62633145c07p-54"), float.fromhex("-0x1.777a5cp-25")),
+)
 _QUARTER_PI = 0.5 * _HALF_PI[0], 0.5 * _HALF_PI[1]
 # P in arctan u ≈ u + u³ P(u²), lowest power first: interpolated at Chebyshev nodes to 8e-18.
 _POLYNOMIAL = tuple(

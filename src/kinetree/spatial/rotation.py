@@ -2,7 +2,8 @@
 
 The first two functions are traced into kernels: they accept scalars of any type and never branch. The others work on
 coordinates: they accept NumPy arrays with any leading axes. Quaternions need not be normalised; a zero quaternion
-yields NaN. Kernels square the components, so there a norm outside 1e-144 … 1e154 yields NaN too.
+yields NaN. Kernels square the components, so there a norm outside 1e-144 … 1e154 yields NaN too, and in float32 one
+outside 1e-10 … 1e19.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ sympy, dual numbers) are registered with `register_scalar`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
@@ -14,6 +15,68 @@ import numpy as np
 
 #: Beyond this angle [rad], adjacent float64 numbers are 1/64 rad apart: sin and cos are meaningless, and NaN.
 LARGEST_ANGLE = 2.0**46
+
+
+class Constant(float):
+    """A number of a formula that depends on the floating-point format, such as a threshold or a rounding error.
+
+    It is a float with the value for float64. Kernels in float32 take the other value, also of what is computed from it
+    before a kernel is traced.
+
+    Args:
+        double: Its value in float64.
+        single: Its value in float32.
+    """
+
+    single: float
+
+    def __new__(cls, double: float, single: float) -> Constant:
+        made = super().__new__(cls, double)
+        made.single = float(np.float32(single))
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return float.__eq__(self, other) is True and self.single == getattr(other, "single", other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = float.__hash__
+
+    def __repr__(self) -> str:
+        return f"Constant({float(self)!r}, {self.single!r})"
+
+    def __neg__(self) -> Constant:
+        return Constant(-float(self), -self.single)
+
+    def _with(self, other: Any, operation: Callable[[float, float], float]) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return Constant(operation(float(self), float(other)), operation(self.single, getattr(other, "single", other)))
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, operator.add)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, lambda x, y: y + x)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, operator.sub)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda x, y: y - x)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, operator.mul)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, lambda x, y: y * x)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(other, operator.truediv)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with(other, lambda x, y: y / x)
 
 
 @singledispatch

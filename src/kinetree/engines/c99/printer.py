@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.elementary import DOUBLE, SINGLE, SineCosine
+from kinetree.engines.elementary import SineCosine
+from kinetree.engines.formats import FLOAT32, FLOAT64
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
 
 #: Scalar operations.
@@ -24,6 +25,8 @@ _TEXT = {
 }
 #: Integer operations.
 _INTEGER = {"iadd": "({0} + {1})", "imul": "{0} * {1}", "imax": "({0} > {1} ? {0} : {1})"}
+
+_FORMATS = {"double": FLOAT64, "float": FLOAT32}
 
 
 @dataclass
@@ -83,7 +86,7 @@ class FunctionPrinter:
     def op(self, op: Op, pairs: dict[Op, tuple[str, str]]) -> None:
         """Write an op, or record the expression that stands for it."""
         if op.code == "const":
-            self.names[op] = number(op.attr, self.scalar)
+            self.names[op] = number(_FORMATS[self.scalar].value(op.attr), self.scalar)
         elif op.code in ("int", "size"):
             self.names[op] = str(op.attr)
         elif op.code in _INTEGER:
@@ -165,7 +168,7 @@ def number(value: float, scalar: str) -> str:
 def sine_cosine(scalar: str) -> str:
     """The function that computes sine and cosine."""
     do = _Statements(scalar)
-    precision = DOUBLE if scalar == "double" else SINGLE
+    precision = _FORMATS[scalar].precision
     sine, cosine = SineCosine[str](do, precision)("angle")
     body = "\n".join(f"  {line}" for line in do.lines)
     return (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import arguments
-from kinetree.engines.formats import FLOAT64, Format
+from kinetree.engines.formats import FLOAT64, Format, rounded
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import pool, threads
@@ -169,7 +169,8 @@ class Compiled(Gate):
         """An input as an array of the kernel's type and the right core shape."""
         array = arguments.numbers(self.binding.name, operand.name, value)
         arguments.require_shape(f"{self.binding.name}: {operand.name}", array.shape, operand.shape)
-        return array.astype(self._dtype, copy=False)
+        checked: Array = rounded(array, self._dtype)
+        return checked
 
     def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
         """The common leading shape."""

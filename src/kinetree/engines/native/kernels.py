@@ -12,6 +12,7 @@ import numpy as np
 
 from kinetree.engines.formats import FLOAT64, Format, format_of
 from kinetree.engines.groups import LANES
+from kinetree.engines.ir import Op, walk
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
@@ -64,6 +65,10 @@ class Kernels:
     def text(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[str, dict[str, Any]]:
         """LLVM assembly for a lane width, or with a node in each lane; and the metadata that binding it needs."""
         program, found = self._analyzed()
+        if self.individual is None:  # numbers of a robot may vanish
+            for _, item in walk(program.program.top):
+                if isinstance(item, Op) and item.code == "const":
+                    self.scalar.require(item.attr)
         if node_lanes and found is not None:
             return emit_node_lanes(program, found, self.scalar), _metadata(program, found)
         return emit(program, width, chosen.lanes(self.scalar), self.scalar), _metadata(program, found)

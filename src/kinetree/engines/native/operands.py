@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.formats import FLOAT64, Format
+from kinetree.engines.formats import FLOAT64, Format, rounded
 from kinetree.engines.native import pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -96,7 +96,7 @@ class Binding:
         if not self.inputs or not self.outputs:
             raise ValueError(f"{self.name}: a kernel has inputs and outputs")
         for field, dtype in (("parameters", self.scalar.dtype), ("tables", np.int64)):
-            constant = np.array(getattr(self, field), dtype=dtype)  # a copy that no one else can modify
+            constant = np.array(rounded(np.asarray(getattr(self, field)), np.dtype(dtype)))  # a copy, for no one else
             constant.flags.writeable = False
             object.__setattr__(self, field, constant)
 
