@@ -168,6 +168,20 @@ def test_external_forces(name: str, seed: int) -> None:
     assert function.bound(frames).binding.single_workspace > 0
 
 
+@pytest.mark.parametrize("name", list(ROBOTS))
+@pytest.mark.usefixtures("always")
+def test_frames(name: str) -> None:
+    """All frames, those of the world too, so that all nodes are visited."""
+    model = fresh(ROBOTS[name])
+    arrays, frames = states(model, (3,)), ["world", *model.frames]
+    for count, function in enumerate((model.pose, model.velocity, model.acceleration), start=1):
+        together = function(*arrays[:count], frames)
+        for i in range(3):
+            alone = function(*(array[i] for array in arrays[:count]), frames)
+            assert_same_bits((alone,), (together[i],))
+    assert model.pose.bound(frames).binding.single_workspace > 0
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
 def test_populations(name: str) -> None:

@@ -9,13 +9,15 @@ operations. What differs is memory: a record holds the fields of a group of node
     adding to a parent   happens in rounds, last child first, in each of which a lane of a group of parents takes the
                          terms of one child or stays as it is
     inputs and outputs   remain in the user's order; each lane has its own index
-    loops over frames    compute one frame at a time, on one lane of its carrier, again for each lane that repeats it
+    loops over frames    compute one frame at a time, on one lane of its carrier; if they add to it, then again for each
+                         lane that repeats it
 
 The world is a group of its own, with the same numbers in all lanes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -26,6 +28,7 @@ from kinetree.engines.groups import LANES, Group
 from kinetree.engines.layout import Tables
 from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
 from kinetree.recursion.loops import LOOPS
+from kinetree.recursion.mechanism import Site
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
@@ -83,6 +86,8 @@ class LaneTables:
         found = groups.grouped(setup.topology, variants)
         single = sum(_cost(metadata, variant, 1) for variant in variants)
         together = sum(_cost(metadata, variants[group[0]], _SCATTERED) for group in found)
+        single += metadata["frame"] * len(setup.sites)
+        together += metadata["frame"] * _frame_rows(setup.sites, found, metadata)
         return cls(tables, metadata, found, together / single) if together < groups.WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
@@ -114,12 +119,13 @@ class LaneTables:
         return np.concatenate([np.array(part, dtype=np.int64).reshape(-1) for part in parts]), constants
 
     def _frames(self) -> Array:
-        """The table of frames, with a row for each lane of the node that carries one."""
+        """The table of frames, with a row for each lane of the carrier if something is added to it."""
         names, sites = self._tables.metadata["tables"][FRAMES], self._tables.setup.sites
         rows = []
         for site, cells in zip(sites, self._tables.cells(FRAMES).tolist(), strict=True):
             record, group = self._home[site.node]
-            for lane in (lane for lane, node in enumerate(group) if node == site.node):
+            lanes = [lane for lane, node in enumerate(group) if node == site.node]
+            for lane in lanes if self._metadata["adds"] else lanes[:1]:
                 columns = dict(zip(names, cells, strict=True)) | {PARENT_RECORD: LANES * record + lane}
                 rows.append([columns[name] for name in names])
         return np.array(rows, dtype=np.int64).reshape(-1, len(names))
@@ -154,6 +160,14 @@ def _cost(metadata: dict[str, Any], variant: int, access: int) -> int:
     """The cost of a node or group in all loops, given that of an access to an input or output."""
     found = [metadata["costs"].get(key, (0, 0)) for key in ("all", str(variant))]
     return sum(arithmetic + access * accesses for arithmetic, accesses in found)
+
+
+def _frame_rows(sites: Sequence[Site], members: list[Group], metadata: dict[str, Any]) -> int:
+    """How many rows the table of frames has."""
+    if not metadata["adds"]:
+        return len(sites)
+    lanes = {node: group.count(node) for group in members for node in group}
+    return sum(lanes.get(site.node, LANES) for site in sites)
 
 
 def head_names(names: list[str]) -> list[str]:

@@ -48,25 +48,37 @@ class Sweeps:
 
     Attributes:
         bodies: The bodies of its loops.
+        frames: The bodies of its loops over frames.
         each: Columns of the table of nodes that have a number for each lane.
         uniform: The other columns.
     """
 
     bodies: dict[Block, Body]
+    frames: list[Block]
     each: list[str]
     uniform: list[str]
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What is needed to bind the program; serialisable as JSON."""
+        """What is needed to bind the program; serialisable as JSON.
+
+        Columns (`each`, `uniform`), the most numbers that a body adds to a parent (`slots`), operations and accesses to
+        inputs and outputs of the bodies of each variant (`costs`), the cost of a frame (`frame`), and whether something
+        is added to the nodes that carry frames (`adds`).
+        """
         costs: dict[str, tuple[int, int]] = {}
         for block, body in self.bodies.items():
-            arithmetic = sum(_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args)
             for variant in [str(number) for number in body.variants] or ["all"]:
                 before = costs.get(variant, (0, 0))
-                costs[variant] = before[0] + arithmetic, before[1] + _outside(block)
-        slots = max(len(body.operands) for body in self.bodies.values())
-        return {"each": self.each, "uniform": self.uniform, "slots": slots, "costs": costs}
+                costs[variant] = before[0] + _arithmetic(block), before[1] + _outside(block)
+        return {
+            "each": self.each,
+            "uniform": self.uniform,
+            "slots": max(len(body.operands) for body in self.bodies.values()),
+            "costs": costs,
+            "frame": max((_arithmetic(block) + _outside(block) for block in self.frames), default=0),
+            "adds": any(_adds(block) for block in self.frames),
+        }
 
 
 class _Unfit(Exception):
@@ -86,11 +98,12 @@ class _Analysis:
         self.each: dict[str, None] = {}
         self.uniform: dict[str, None] = {}
         self.bodies: dict[Block, Body] = {}
+        self.frames: list[Block] = []
         _require(not lowered.layout.arrays and set(lowered.tables) <= {TABLE, FRAMES})
         for item in lowered.program.top.items:
             if isinstance(item, For):
                 if over_frames(item):
-                    _check_frames(item)
+                    self.frames += _bodies(item)
                 else:
                     _require(item.stop.code == "size" and item.stop.attr == f"count {TABLE}")
                     self.loop(item)
@@ -98,7 +111,9 @@ class _Analysis:
                 _require(isinstance(item, (Op, Store)))
                 self.item(item, inside=False)
         _require(bool(self.bodies) and not self.each.keys() & self.uniform.keys())
-        self.result = Sweeps(self.bodies, list(self.each), list(self.uniform))
+        for block in self.frames:
+            _check_frame(block)
+        self.result = Sweeps(self.bodies, self.frames, list(self.each), list(self.uniform))
 
     def loop(self, loop: For) -> None:
         for block, variants in _bodies(loop).items():
@@ -131,19 +146,18 @@ def over_frames(loop: For) -> bool:
     return loop.stop.code == "size" and bool(loop.stop.attr == f"count {FRAMES}")
 
 
-def _check_frames(loop: For) -> None:
-    """A loop over frames may be run again for other lanes, and takes nothing from outside."""
-    for block in _bodies(loop):
-        own = {id(item) for item in block.items}
-        for item in block.items:
-            _require(isinstance(item, (Op, Store)))
-            access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
-            values = [item.value] if isinstance(item, Store) else item.args if isinstance(item, Op) else ()
-            _require(all(id(a) in own or a.code in (*_INTEGERS, "const") for a in values))
-            if isinstance(access, Access):
-                _require(access.stride is None and not (access.space[0] == "output" and isinstance(item, Op)))
-                # the world has no lane of its own here
-                _require(access.space[0] != "records" or (access.base is not None and access.base.code == "cell"))
+def _check_frame(block: Block) -> None:
+    """The body of a loop over frames may run again for other lanes, and takes nothing from outside."""
+    own = {id(item) for item in block.items}
+    for item in block.items:
+        _require(isinstance(item, (Op, Store)))
+        access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
+        values = [item.value] if isinstance(item, Store) else item.args if isinstance(item, Op) else ()
+        _require(all(id(a) in own or a.code in (*_INTEGERS, "const") for a in values))
+        if isinstance(access, Access):
+            _require(access.stride is None and not (access.space[0] == "output" and isinstance(item, Op)))
+            if access.space[0] == "records":  # the world is in all lanes: it can be read, but not added to
+                _require(access.base.code == "cell" if access.base is not None else isinstance(item, Op))
 
 
 def _bodies(loop: For) -> dict[Block, list[int]]:
@@ -210,7 +224,18 @@ def _body(block: Block, variants: list[int], row: Op) -> Body:
     return Body(variants, row, list(reads.values()), ops, stores, list(operands.values()))
 
 
+def _arithmetic(block: Block) -> int:
+    """The cost of a body's operations."""
+    return sum(_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args)
+
+
 def _outside(block: Block) -> int:
     """Number of accesses to inputs and outputs."""
     accesses = (item.place if isinstance(item, Store) else getattr(item, "attr", None) for item in block.items)
     return sum(isinstance(access, Access) and access.space[0] in ("input", "output") for access in accesses)
+
+
+def _adds(block: Block) -> bool:
+    """Whether a body stores to records."""
+    places: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
+    return any(place.space[0] == "records" for place in places)
