@@ -38,6 +38,24 @@ def call(*words: Any) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+def test_specialized_code(arm: Path, tmp_path: Path) -> None:
+    sources = []
+    for options in ((), ("--specialize",)):
+        folder = tmp_path / "out" / "".join(options)
+        result = call("export", arm, "--functions", "gravity_forces", "--directory", folder, *options)
+        assert result.exit_code == 0, result.output
+        sources.append((folder / "two_link_arm.c").read_text(encoding="utf-8"))
+    shared, own = sources
+    assert "CONSTANTS[" in shared
+    assert "CONSTANTS" not in own
+    assert own == _exported(kt.load(arm).compile((), specialize="batch"), tmp_path)
+
+
+def _exported(model: kt.Model, folder: Path) -> str:
+    _, source = model.export_c(["gravity_forces"], folder)
+    return source.read_text(encoding="utf-8")
+
+
 def test_two_files(arm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     result = call("export", arm, "--functions", "gravity_forces,jacobian", "--frames", "lower", "--directory", folder)

@@ -20,7 +20,7 @@ def split(program: Program) -> tuple[Program, int]:
     """Cut a program.
 
     Args:
-        program: Straight-line code that loads inputs and stores outputs.
+        program: Straight-line code that loads inputs and stores outputs; it is consumed.
 
     Returns:
         The program in parts, and the number of places of scratch memory ("records") that they need.
@@ -46,6 +46,7 @@ def split(program: Program) -> tuple[Program, int]:
         part = Part(Block(result, result.top))
         _fill(part.body, piece, dict(copies), places)
         result.top.items.append(part)
+    program.discard()
     return result, count
 
 
