@@ -25,6 +25,7 @@ def load(
     gravity: Any = None,
     directory: str | os.PathLike[str] | None = None,
     xacro: Mapping[str, Any] | None = None,
+    snap_angles: bool = False,
 ) -> Model:
     """Load a robot from a URDF, SDF, MJCF or USD file; the format is detected from the content, for USD from the name.
 
@@ -54,6 +55,9 @@ def load(
             given as a string reads no files unless a directory is given, which relative names then start from.
         xacro: Arguments of a xacro file, by name; {} if it has none. This permits expanding the file, which evaluates
             its expressions and reads any file that it includes: only for files that you trust.
+        snap_angles: Whether angles of URDF and SDF files that are quarter turns up to the rounding of their last
+            written digit, and to 1e-6 rad, become quarter turns, such as 1.57079632679. This makes the dynamics of some
+            robots cheaper and moves bodies by that much; how many angles and how far is logged (INFO).
 
     Returns:
         The model.
@@ -62,7 +66,9 @@ def load(
         LoadError: If the file is invalid; names its line.
         InputError: If an argument is invalid.
     """
-    options = Options.checked(floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro)
+    options = Options.checked(
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles
+    )
     stage = usd_file(source)
     if stage is not None:
         from kinetree.loading.usd import load_usd

@@ -33,10 +33,20 @@ class Document:
         source: The file.
         findings: Collects what is not read.
         attributes: The attributes that are read, by element name.
+        snap_angles: Whether angles that are rounded quarter turns are replaced by quarter turns.
     """
 
-    def __init__(self, source: Source, findings: Findings, attributes: Mapping[str, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        findings: Findings,
+        attributes: Mapping[str, frozenset[str]],
+        snap_angles: bool = False,
+    ) -> None:
         self.attributes = attributes
+        self.snap_angles = snap_angles
+        #: By how much angles were changed [rad].
+        self.snapped: list[float] = []
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.text)

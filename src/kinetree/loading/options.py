@@ -31,6 +31,7 @@ class Options:
     gravity: Any = None
     directory: Any = None
     xacro: Mapping[str, Any] | None = None
+    snap_angles: bool = False
 
     @classmethod
     def checked(
@@ -44,10 +45,12 @@ class Options:
         gravity: Any,
         directory: Any,
         xacro: Any,
+        snap_angles: Any,
     ) -> Options:
         """Validate the options."""
-        if not isinstance(floating_base, (bool, np.bool_)):
-            raise InputError(f"floating_base={floating_base!r} is neither True nor False")
+        for name, given in (("floating_base", floating_base), ("snap_angles", snap_angles)):
+            if not isinstance(given, (bool, np.bool_)):
+                raise InputError(f"{name}={given!r} is neither True nor False")
         if root is not None and not isinstance(root, str):
             raise InputError(f"root={root!r} is not the name of a link")
         if not isinstance(mimic, str) or mimic not in MIMIC:
@@ -59,7 +62,8 @@ class Options:
         if xacro is not None and not isinstance(xacro, Mapping):
             raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
         order, down = _names(joint_order), _vector(gravity)
-        return cls(bool(floating_base), root, mimic, loops, dict(lock or {}), order, down, directory, xacro)
+        locked, snap = dict(lock or {}), bool(snap_angles)
+        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:

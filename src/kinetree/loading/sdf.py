@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from kinetree.errors import LoadError
+from kinetree.loading.angles import report_snapped
 from kinetree.loading.description import Hinge, Link, Mimic
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
@@ -75,7 +76,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
         options: The options of `load`.
         findings: Collects warnings.
     """
-    document = Document(source, findings, {})
+    document = Document(source, findings, {}, options.snap_angles)
     model, gravity = _only_model(document)
     if gravity is not None and options.gravity is None:
         options = replace(options, gravity=gravity)
@@ -94,6 +95,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
     for frame in model.iterchildren("frame"):
         _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
+    report_snapped(document)
     return grow(model.get("name") or "robot", links, joints, options, findings)
 
 

@@ -51,10 +51,12 @@ def read_pose(document: Document, element: Element | None) -> Array:
         return pose(np.array(rotation_of_quaternion(x, y, z, w)), np.array(p))
     if form != "euler_rpy":
         raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
-    *p, roll, pitch, yaw = words(document, element, 6)
+    numbers = words(document, element, 6)
+    angles, written = numbers[3:], element.text.split()[3:]
     if element.get("degrees", "false") in ("true", "1"):
-        roll, pitch, yaw = map(math.radians, (roll, pitch, yaw))
-    return pose(np.array(angles_rotation(document, element, roll, pitch, yaw)), np.array(p))
+        angles = tuple(map(math.radians, angles))
+        written = list(map(repr, angles))
+    return pose(np.array(angles_rotation(document, element, written, angles)), np.array(numbers[:3]))
 
 
 class Frames:

@@ -10,10 +10,12 @@ it may be misspelt.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
+from kinetree.loading.angles import report_snapped, snapped
 from kinetree.loading.description import Hinge, Link, Mimic
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
@@ -81,7 +83,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
         options: The options of `load`.
         findings: Collects warnings.
     """
-    document = Document(source, findings, _ATTRIBUTES)
+    document = Document(source, findings, _ATTRIBUTES, options.snap_angles)
     robot = document.root
     document.known(robot)
     links: dict[str, Link] = {}
@@ -105,6 +107,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
         elif element.tag not in _PASSED_OVER["robot"]:
             document.unread(element)
     name = robot.get("name") or (source.path.stem if source.path else "robot")
+    report_snapped(document)
     return grow(name, links, joints, options, findings)
 
 
@@ -193,14 +196,14 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
     rpy = document.vector(element, "rpy", _ZERO)
-    return (angles_rotation(document, element, *rpy) if any(rpy) else None), p
+    return (angles_rotation(document, element, element.get("rpy").split(), rpy) if any(rpy) else None), p
 
 
-def angles_rotation(document: Document, element: Element, roll: float, pitch: float, yaw: float) -> _Rotation:
-    """`rotation`, for angles from a file."""
-    if max(abs(roll), abs(pitch), abs(yaw)) > LARGEST_ANGLE:
+def angles_rotation(document: Document, element: Element, words: Sequence[str], angles: Sequence[float]) -> _Rotation:
+    """`rotation`, for angles from a file, as they are written and as numbers."""
+    if max(map(abs, angles)) > LARGEST_ANGLE:
         raise document.error(element, "an angle is too large to be meaningful; write one between −π and π")
-    return rotation(roll, pitch, yaw)
+    return rotation(*(snapped(document, words, angles) if document.snap_angles else angles))
 
 
 @lru_cache(maxsize=4096)  # most angles in files are multiples of a quarter turn
