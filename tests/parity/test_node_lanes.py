@@ -205,6 +205,17 @@ def test_loops(name: str) -> None:
         assert_same_bits((np.stack([function(*s) for s in zip(q, v, x, strict=True)]),), (function(q, v, x),))
 
 
+@pytest.mark.parametrize("name", ["inverse_dynamics", "forward_dynamics"])
+def test_single_precision(name: str) -> None:
+    model = fresh(ROBOTS["humanoid"]).astype("float32")
+    q, v, x = (array.astype(np.float32) for array in states(model, (3,)))
+    function = getattr(model, name)
+    assert function.bound().binding.single_workspace > 0
+    together = function(q, v, x)
+    assert together.dtype == np.float32
+    assert_same_bits((np.stack([function(*s) for s in zip(q, v, x, strict=True)]),), (together,))
+
+
 def test_rollouts() -> None:
     """Time steps call kernels with nodes in lanes from a sequence, without Python in between."""
     model = fresh(ROBOTS["humanoid"])
