@@ -88,6 +88,30 @@ def test_high_nodes_come_first() -> None:
     assert len(grouped(Topology((WORLD, 0, 1, 0, 3, 4, 5)), (0,) * 7)) == 5
 
 
+def limbs(*chains: tuple[int, int]) -> Topology:
+    """A base, and chains of some length, each on a node that is there already."""
+    parents = [WORLD]
+    for root, length in chains:
+        parents += [root, *range(len(parents), len(parents) + length - 1)]
+    return Topology(tuple(parents))
+
+
+@pytest.mark.parametrize(
+    ("topology", "groups"),
+    [
+        (limbs((0, 3), (0, 3), (0, 3), (0, 3)), 4),  # ANYmal, solo12
+        (limbs((0, 2), (2, 2), (2, 8), (2, 8), (0, 6), (0, 6)), 11),  # Talos
+        (limbs((0, 6), (0, 6), (0, 3), (15, 7), (15, 7)), 11),  # G1
+        (limbs(*[(0, 3)] * 6), 6),  # 18 nodes take five groups
+    ],
+    ids=["quadruped", "Talos", "G1", "hexapod"],
+)
+def test_walking_robots(topology: Topology, groups: int) -> None:
+    """As many groups as the longest branch has nodes, if there are enough lanes."""
+    floating_base = (0, *(1,) * (len(topology) - 1))
+    assert len(grouped(topology, floating_base)) == groups
+
+
 @pytest.mark.parametrize(
     ("robot", "nodes", "groups"),
     [
