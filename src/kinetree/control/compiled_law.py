@@ -229,8 +229,10 @@ class CompiledLaw:
             sequence.copy(sequence.constant(0.0), place)
         for part in self._sharing.parts:
             full, force, weak, *spread = sequence.call(part.kernel.bound(), q, full, *part.constants)
-            for i, row in enumerate(part.rows.tolist()):
-                sequence.copy(force.part(i, 1), into["constraint_force"].part(row, 1))
+            start = 0
+            for rows in np.split(part.rows, np.flatnonzero(np.diff(part.rows) != 1) + 1):
+                sequence.copy(force.part(start, len(rows)), into["constraint_force"].part(int(rows[0]), len(rows)))
+                start += len(rows)
             sequence.copy(weak, lacking[1 if spread else 0])
             if spread:
                 sequence.copy(spread[0], lacking[2])

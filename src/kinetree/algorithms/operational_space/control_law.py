@@ -6,7 +6,7 @@
     rows      frames           r = b − (J a₀ + J̇v): residual of the rows
     solve     rows             f = Λ r
     force     frames, gather   τ from the inertial forces and from f at the frames
-    answer    gather, scatter  a = a₀ + M⁻¹Jᵀf, where asked for: with the factors of M from the first pass
+    answer    scatter          a = a₀ + M⁻¹Jᵀf, where asked for: with the factors of M from the first pass
 
 with
 
@@ -49,10 +49,14 @@ from kinetree.spatial.vector3 import cross
 _KEEP_INERTIAS = ("chang_khatib", "efpa", "pv_osim", "pv_osim_r", "rjk")
 
 
-def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., Any]:
+def law_by(method: str, parts: Parts, error: str = "sine", *, moving: bool = False) -> Callable[..., None]:
     """The law with one of the methods for Λ⁻¹ and one of the errors between poses.
 
-    What it returns is for `answer`: the rows at the nodes that carry them, and the forces along them.
+    Args:
+        method: As of `control_law`.
+        parts: As of `control_law`.
+        error: The error between poses, one of `ERRORS`.
+        moving: Whether `answer` follows, for methods that `keeps_factors`.
     """
     view = VIEWS["local_world_aligned"]
     inverse_inertia = recursion_of(method, "local_world_aligned", parts)
@@ -72,7 +76,7 @@ def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., Any]
         force: Indexed,
         residual: Indexed,
         spread: Indexed,
-    ) -> tuple[Indexed, Indexed]:
+    ) -> None:
         B, weight = tree.array("rows", "rows"), tree.array("rows")
         lacking, along, tips = tree.array("rows"), tree.array("rows"), tree.array("sorted_rows")
         if parts.relative:
@@ -104,18 +108,26 @@ def law_by(method: str, parts: Parts, error: str = "sine") -> Callable[..., Any]
         if by_weights:
             weights.press(tree, parts, tips, along)
             weights.torques(tree, q, v, a0, tau)
-            return tips, along
+            return
+        if moving:
+            tree.world.pull = Force.zero()
+            for k, _ in tree.scatter():
+                k.pull = Force.zero()
         for frame, carrier in tree.frames():
             total = Force.zero()
             for row in frame.rows():
                 total = total + Force(tips[row].data * along[row])
             carrier.push += total
+            if moving:
+                carrier.pull += total
         if parts.mass:
-            lift(tree, along)
+            lift(tree, along, moving)
         for k, parent in tree.gather():
             tau[k] = k.axes.T @ k.push + k.armature * a0[k]
             parent.push += k.push
-        return tips, along
+            if moving:
+                k.share = k.S.T @ k.pull
+                parent.pull += k.pull - k.G @ k.share
 
     return control_law
 
@@ -125,20 +137,9 @@ def keeps_factors(method: str) -> bool:
     return method in _KEEP_INERTIAS
 
 
-def answer(tree: Tree, parts: Parts, tips: Indexed, along: Indexed, a0: Indexed, a: Indexed) -> None:
-    """a = a₀ + M⁻¹Jᵀf: forward dynamics at rest with the forces along the rows, from S, D and G at the nodes."""
-    tree.world.pull = Force.zero()
+def answer(tree: Tree, a0: Indexed, a: Indexed) -> None:
+    """a = a₀ + M⁻¹Jᵀf: the way out of forward dynamics at rest, whose way in the law is."""
     tree.world.gained = Motion.zero()
-    for k, _ in tree.scatter():
-        k.pull = k.inertia @ k.lifted if parts.mass else Force.zero()
-    for frame, carrier in tree.frames():
-        total = Force.zero()
-        for row in frame.rows():
-            total = total + Force(tips[row].data * along[row])
-        carrier.pull += total
-    for k, parent in tree.gather():
-        k.share = k.S.T @ k.pull
-        parent.pull += k.pull - k.G @ k.share
     for k, parent in tree.scatter():
         own = k.D.solve(k.share) - k.G.T @ parent.gained
         a[k] = a0[k] + k.H.in_joint(k.C, k.armature, own)
@@ -235,7 +236,7 @@ def rows_of_motion(
             )
 
 
-def lift(tree: Tree, along: Indexed) -> None:
+def lift(tree: Tree, along: Indexed, moving: bool) -> None:
     """Apply the forces on the centre of mass: each body takes its share, as under a common acceleration."""
     tree.world.lifted = Motion.zero()
     share = 1.0 / tree.world.composite.mass
@@ -244,6 +245,8 @@ def lift(tree: Tree, along: Indexed) -> None:
     for k, parent in tree.scatter():
         k.lifted = parent.lifted
         k.push = k.push + k.inertia @ k.lifted
+        if moving:
+            k.pull = k.pull + k.inertia @ k.lifted
 
 
 @cache

@@ -18,7 +18,7 @@ from kinetree.recursion.tree import Indexed, Tree
 
 
 def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callable[..., None]:
-    law = law_by(method, parts, error)
+    law = law_by(method, parts, error, moving=moving)
 
     def control_step(
         tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
@@ -36,8 +36,8 @@ def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callab
     ) -> None:  # fmt: skip
         pull(tree, q, v, posture, stiffness, a0)
         check(tree, target, fault)
-        tips, along = law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
-        answer(tree, parts, tips, along, a0, a)
+        law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
+        answer(tree, a0, a)
 
     return moving_step if moving else control_step
 
