@@ -50,6 +50,10 @@ def numbers(robot: kt.Model, node: int) -> Array:
     return robot.mechanism.parameters[node][RigidInertia.size :][: kind.shape.size]
 
 
+def same(actual: Array, expected: Array) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14)
+
+
 FORMS = [
     Form(t, d, x, z, r)
     for t, d in ((1, 0), (0, 1), (1, 1))
@@ -72,22 +76,21 @@ def test_steps_are_a_transform(form: Form) -> None:
     dense = X.dense()
     E = turn(2, -0.4 * form.turns) @ turn(0, 0.8 if form.about_x == ANY else -form.about_x * np.pi / 2)
     E = E @ turn(2, -1.1 if form.about_z == ANY else -form.about_z * np.pi / 2)
-    close: dict[str, Any] = {"rtol": 0, "atol": 1e-14}
-    np.testing.assert_allclose(X.E, E, **close)
+    same(X.E, E)
     motion, force = Motion(rng.uniform(-1, 1, 6)), Force(rng.uniform(-1, 1, 6))
     other = Transform.of(turn(1, 0.7), rng.uniform(-1, 1, 3))
     root = rng.uniform(-1, 1, (6, 6))
     rigid = RigidInertia.of(2.0, rng.uniform(-1, 1, 3), np.eye(3))
     articulated = type(rigid.articulated()).from_matrix(root @ root.T)
-    np.testing.assert_allclose((X @ motion).data, (dense @ motion).data, **close)
-    np.testing.assert_allclose((X.T @ force).data, (dense.T @ force).data, **close)
-    np.testing.assert_allclose(X.back(motion).data, dense.back(motion).data, **close)
-    np.testing.assert_allclose((X @ other).data, (dense @ other).data, **close)
-    np.testing.assert_allclose(X.congruence(rigid).data, dense.congruence(rigid).data, **close)
-    np.testing.assert_allclose(X.congruence(articulated).data, dense.congruence(articulated).data, **close)
-    np.testing.assert_allclose(X.inverse().data, dense.inverse().data, **close)
-    np.testing.assert_allclose(X.moment_of(rigid), dense.moment_of(rigid), **close)
-    np.testing.assert_allclose(X.matrix(), dense.matrix(), **close)
+    same((X @ motion).data, (dense @ motion).data)
+    same((X.T @ force).data, (dense.T @ force).data)
+    same(X.back(motion).data, dense.back(motion).data)
+    same((X @ other).data, (dense @ other).data)
+    same(X.congruence(rigid).data, dense.congruence(rigid).data)
+    same(X.congruence(articulated).data, dense.congruence(articulated).data)
+    same(X.inverse().data, dense.inverse().data)
+    same(X.moment_of(rigid), dense.moment_of(rigid))
+    same(X.matrix(), dense.matrix())
     np.testing.assert_allclose(
         dense.congruence(articulated).matrix(), X.matrix().T @ articulated.matrix() @ X.matrix(), **close
     )
