@@ -37,6 +37,6 @@ def coriolis_matrix_by_weights(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -
         V_p, rest_p = parent.V, parent.rest
         k.V, k.rest = k.X @ V_p + k.H @ v[k], k.H @ Zeros()[k]
         here = Here(k.X, k.V, k.rest, v[k], Zeros()[k], V_p, rest_p)
-        columns.vary_speed(k, here, k.brackets(q[k], v[k]))
+        columns.vary_speed(tree, k, here, k.brackets(q[k], v[k]))
 
     columns.gather(tree, C)

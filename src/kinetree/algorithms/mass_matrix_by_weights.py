@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import articulated_inertia
+from kinetree.algorithms import articulated_inertia, composite_inertia
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree, Zeros
-from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Motion
 
 
@@ -30,11 +29,11 @@ def mass_matrix_by_weights(tree: Tree, q: Indexed, M: Indexed) -> None:
         M: Mass matrix, (nv, nv); blocks of nodes on different branches are zero.
     """
     F = tree.array("node", "v", like="none")
-    tree.world.R = ArticulatedInertia.zero()
+    composite_inertia.start(tree)
 
     for k, _ in tree.scatter():
         k.X = k.weight(q[k])
-        k.R = k.M.articulated()
+        k.R = composite_inertia.own(tree, k)
         k.none = k.M @ (k.H @ Zeros()[k])
 
     for k, parent in tree.gather():

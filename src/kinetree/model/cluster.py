@@ -624,6 +624,7 @@ class SlotKind(Unconstrained):
     parameter_count: ClassVar[int] = 0
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = False
+    bodily: ClassVar[bool] = True
 
     def manifold(self, _parameters: Array) -> PlainCoordinates:
         return PlainCoordinates()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ class JointedBody(Unconstrained):
 
     joint: Stage
     has_armature: bool = False
+
+    bodily: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -115,6 +115,8 @@ class Tree(Engine):
     world: NodeRole
     #: Gravitational acceleration as a spatial acceleration in the world frame [m/s²].
     gravity: Motion
+    #: Whether all nodes consist of rigid bodies, so that with locked joints everything is one.
+    bodily: bool
 
     # Sweeps
 

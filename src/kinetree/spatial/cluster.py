@@ -17,7 +17,7 @@ formed: only WᵀP⁺W is needed, which is a 6×6 matrix.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Linear, Transposed, Value
 from kinetree.spatial.vector3 import stack
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _Sized(Value):
@@ -84,8 +87,13 @@ class ClusterWeight(_Sized):
             total = total + self.outlet(i).T @ Force(force[6 * i : 6 * i + 6])
         return self.turn.T @ total
 
-    def congruence(self, inertia: ClusterInertia | Downdated) -> ArticulatedInertia:
+    def congruence(self, inertia: ClusterInertia | ClusterComposite | Downdated) -> ArticulatedInertia | RigidInertia:
         """Wᵀ P W."""
+        if isinstance(inertia, ClusterComposite):
+            felt = inertia.carried
+            for i in range(self.outlets):
+                felt = felt + self.outlet(i).congruence(inertia.outlet(i))
+            return self.turn.congruence(felt)
         own = inertia.inertia if isinstance(inertia, Downdated) else inertia
         total = own.carried.articulated()
         for i in range(self.outlets):
@@ -125,11 +133,7 @@ class ClusterPose(_Sized):
         """First mass moment of all bodies in the pose's source frame, (3,) [kg m]."""
         moment = self.outlet(self.outlets).moment_of(inertia.carried)
         for i in range(self.outlets):
-            P = inertia.outlet(i)
-            lever, mass = P.coupling, P.linear[0, 0]
-            first = np.array([lever[2, 1], lever[0, 2], lever[1, 0]])
-            X = self.outlet(i)
-            moment = moment + X.E.T @ first + X.r * mass
+            moment = moment + self.outlet(i).moment_of(inertia.outlet(i).rigid())
         return moment
 
 
@@ -175,63 +179,64 @@ class Slot(Value):
         after = np.zeros(6 * (self.outlets - self.index) + self.rates)
         return np.concatenate([np.zeros(6 * self.index), force.data, after])
 
-    def congruence(self, inertia: ArticulatedInertia) -> ClusterInertia:
+    def congruence(self, inertia: ArticulatedInertia | RigidInertia) -> ClusterInertia | ClusterComposite:
         """An inertia carried by the outlet, as an inertia of the cluster."""
-        carried = [ArticulatedInertia.zero()] * self.outlets
+        carried: list[Any] = [type(inertia).zero()] * self.outlets
         carried[self.index] = inertia
-        n = self.rates
-        return ClusterInertia.of(carried, RigidInertia.zero(), np.zeros((6, n)), np.zeros((n, n)))
+        n, kind = self.rates, ClusterComposite if isinstance(inertia, RigidInertia) else ClusterInertia
+        return kind.of(carried, RigidInertia.zero(), np.zeros((6, n)), np.zeros((n, n)))
 
 
-class ClusterInertia(_Sized, Linear):
-    """M or P: articulated inertias of the outlets, and of what is inside R (10 numbers), Q (6×n) and N (n×n)."""
+class _Blocks(_Sized, Linear):
+    """Inertias of the outlets, and of what is inside R (10 numbers), Q (6×n) and N (n×n)."""
 
     __slots__ = ()
+    #: Type of the outlets' inertias.
+    own: ClassVar[type[ArticulatedInertia | RigidInertia]]
 
     @classmethod
     def size_of(cls, *_: int) -> int:
         outlets, n = _
-        return 21 * outlets + 10 + 6 * n + n * (n + 1) // 2
+        return cls.own.size * outlets + 10 + 6 * n + n * (n + 1) // 2
 
     @classmethod
-    def of(
-        cls, outlets: list[ArticulatedInertia], carried: RigidInertia, coupling: Array, relative: Array
-    ) -> ClusterInertia:
+    def of(cls, outlets: list[Any], carried: RigidInertia, coupling: Array, relative: Array) -> Self:
         """From its blocks."""
         n = len(relative)
         parts = [inertia.data for inertia in outlets]
         return cls(stack(*parts, carried.data, coupling, relative[np.triu_indices(n)]), len(outlets), n)
 
-    def outlet(self, i: int) -> ArticulatedInertia:
+    def outlet(self, i: int) -> Any:
         """The block of an outlet."""
-        return ArticulatedInertia(self.data[21 * i : 21 * i + 21])
+        size = self.own.size
+        return self.own(self.data[size * i : size * i + size])
+
+    @property
+    def _inside(self) -> int:
+        """Where R starts."""
+        return self.own.size * self.outlets
 
     @property
     def carried(self) -> RigidInertia:
         """R: of all that is inside, joints locked, about the carrier's origin."""
-        start = 21 * self.outlets
-        return RigidInertia(self.data[start : start + 10])
+        return RigidInertia(self.data[self._inside : self._inside + 10])
 
     @property
     def coupling(self) -> Array:
         """Q, (6, n)."""
-        start = 21 * self.outlets + 10
+        start = self._inside + 10
         Q: Array = self.data[start : start + 6 * self.rates].reshape(6, self.rates)
         return Q
 
     @property
     def relative(self) -> Array:
         """N, (n, n)."""
-        n, start = self.rates, 21 * self.outlets + 10 + 6 * self.rates
+        n, start = self.rates, self._inside + 10 + 6 * self.rates
         at = np.zeros((n, n), dtype=np.intp)
         rows, columns = np.triu_indices(n)
         at[rows, columns] = at[columns, rows] = np.arange(len(rows))
         N: Array = self.data[start:][at]
         return N
-
-    def articulated(self) -> ClusterInertia:
-        """This inertia itself: it can already represent an articulated inertia."""
-        return self
 
     def __matmul__(self, motion: Array) -> Array:
         o, Q = self.outlets, self.coupling
@@ -239,6 +244,29 @@ class ClusterInertia(_Sized, Linear):
         outlets = [(self.outlet(i) @ Motion(motion[6 * i : 6 * i + 6])).data for i in range(o)]
         inside = (self.carried @ Motion(carrier)).data + Q @ rates
         return stack(*outlets, inside, Q.T @ carrier + self.relative @ rates)
+
+
+class ClusterInertia(_Blocks):
+    """M or P: outlets have articulated inertias."""
+
+    __slots__ = ()
+    own = ArticulatedInertia
+
+    def articulated(self) -> ClusterInertia:
+        """This inertia itself: it can already represent an articulated inertia."""
+        return self
+
+    def composite(self) -> ClusterComposite:
+        """M, to which outlets may add rigid inertias."""
+        rigid = [self.outlet(i).rigid() for i in range(self.outlets)]
+        return ClusterComposite.of(rigid, self.carried, self.coupling, self.relative)
+
+
+class ClusterComposite(_Blocks):
+    """R: outlets have rigid inertias, those of everything that they carry."""
+
+    __slots__ = ()
+    own = RigidInertia
 
 
 class Downdated(NamedTuple):

@@ -51,6 +51,10 @@ class RigidInertia(Linear):
         w, v, h = motion.angular, motion.linear, self.first_moment
         return Force.of(self.rotational @ w + cross(h, v), self.mass * v - cross(h, w))
 
+    def composite(self) -> RigidInertia:
+        """This inertia itself: it can already represent that of several bodies."""
+        return self
+
     def articulated(self) -> ArticulatedInertia:
         """The same inertia as an `ArticulatedInertia`."""
         mass = self.mass
@@ -94,6 +98,11 @@ class ArticulatedInertia(Linear):
     @property
     def linear(self) -> Array:
         return self.data[SYMMETRIC6[3:, 3:]]
+
+    def rigid(self) -> RigidInertia:
+        """The same inertia in ten numbers, if it is that of a rigid body."""
+        lever, mass = self.coupling, self.linear[0, 0]
+        return RigidInertia(stack(mass, [lever[2, 1], lever[0, 2], lever[1, 0]], pack3(self.angular)))
 
     def __matmul__(self, motion: Motion) -> Force:
         return Force(self.matrix() @ motion.data)

@@ -6,40 +6,41 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms import composite_inertia
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.tree import Tree
 from kinetree.recursion.variation import Here, columns, swung, variation
-from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.value import Array
 
 
 def start(tree: Tree) -> None:
     """Initialise the fields that `gather` adds to on the world."""
-    tree.world.R = ArticulatedInertia.zero()
+    composite_inertia.start(tree)
     tree.world.R_hat = np.zeros((6, 6))
 
 
-def vary(k: Any, here: Here) -> None:
+def vary(tree: Tree, k: Any, here: Here) -> None:
     """Set what `gather` needs of a node, in the loop that computes its state."""
     change = variation(k, here)
-    k.R, k.R_hat = k.M.articulated(), change.M_hat
+    k.R, k.R_hat = composite_inertia.own(tree, k), change.M_hat
     k.theta, k.zeta_q, k.zeta_v = change.theta, change.zeta_q, change.zeta_v
     k.force_q, k.force_v, k.drag = change.force_q, change.force_v, change.drag
     k.weights, k.maps, k.spring_q, k.spring_v = change.weights, change.maps, change.spring_q, change.spring_v
     k.none = k.M @ (k.H @ np.zeros(len(here.v)))
 
 
-def vary_speed(k: Any, here: Here, brackets: Array) -> None:
+def vary_speed(tree: Tree, k: Any, here: Here, brackets: Array) -> None:
     """Set what `gather` needs to give the Coriolis matrix for ∂τ/∂v: all of it halved, and without dampers.
 
     Args:
+        tree: The mechanism.
         k: The node.
         here: Its state, at rest except for velocities.
         brackets: Matrix of the Lie brackets with its joint velocities, (n, n).
     """
     change, n = variation(k, here), len(here.v)
     turned = columns([k.H @ column for column in brackets.T], k.dimension)
-    k.R, k.R_hat = k.M.articulated(), change.M_hat * 0.5
+    k.R, k.R_hat = composite_inertia.own(tree, k), change.M_hat * 0.5
     k.zeta_v, k.force_v, k.drag = (change.zeta_v + turned) * 0.5, change.force_v * 0.5, change.drag * 0.5
     k.spring_v = np.zeros((n, n))
     k.none = k.M @ (k.H @ np.zeros(n))

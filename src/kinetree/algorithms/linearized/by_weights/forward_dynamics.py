@@ -90,7 +90,7 @@ def forward_dynamics_derivatives_by_weights(
         inverse_rows_outward(tree, k, parent, A, Minv)
         for c in tree.onward(k):
             Minv[c, k] = Minv[k, c]
-        columns.vary(k, Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p))
+        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p))
 
     columns.gather(tree, _Entries(tau_v), dq=_Entries(tau_q))
 

@@ -47,7 +47,7 @@ def inverse_dynamics_derivatives_by_weights(
         k.V = k.X @ V_p + k.H @ v[k]
         k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
         k.f = k.M @ k.alpha + k.gyroscopic(k.V, v[k])
-        columns.vary(k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p))
+        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p))
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])
