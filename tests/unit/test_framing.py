@@ -91,9 +91,7 @@ def test_steps_are_a_transform(form: Form) -> None:
     same(X.inverse().data, dense.inverse().data)
     same(X.moment_of(rigid), dense.moment_of(rigid))
     same(X.matrix(), dense.matrix())
-    np.testing.assert_allclose(
-        dense.congruence(articulated).matrix(), X.matrix().T @ articulated.matrix() @ X.matrix(), **close
-    )
+    same(dense.congruence(articulated).matrix(), X.matrix().T @ articulated.matrix() @ X.matrix())
     with pytest.raises(TypeError):
         X @ 3  # type: ignore[operator]
     with pytest.raises(ValueError, match="takes"):
