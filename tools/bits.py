@@ -110,6 +110,7 @@ def robots(files: dict[str, str], mimic: str = "couple") -> dict[str, kt.Model]:
     made = {
         "every joint": kt.zoo.random_tree(12, seed=3),
         "every joint, armature": kt.zoo.random_tree(12, seed=3, armature=True),
+        "every joint, float32": kt.zoo.random_tree(12, seed=3).astype("float32"),
         "humanoid24": kt.zoo.humanoid24(),
     }
     with warnings.catch_warnings():
