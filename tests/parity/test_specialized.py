@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from kinetree.engines import interpreter, parts, straight
 from kinetree.engines.ir import Part
 from kinetree.engines.llvm import target
 from kinetree.engines.native import threads
-from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Individual, Specialization
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.variants import Variants
@@ -176,9 +174,15 @@ def test_loops_and_coupled_joints() -> None:
 
 
 def test_single_precision() -> None:
-    """The same program in another format."""
+    """The same program in another format, whichever is asked for first."""
     robot = specialized("arm")
-    q, v, x = (array.astype(np.float32) for array in states(robot, (9,)))
-    single = bind(inverse_dynamics, replace(robot.mechanism, scalar="float32"), (), "inverse_dynamics")(q, v, x)
-    assert single.dtype == np.float32
-    np.testing.assert_allclose(single, robot.inverse_dynamics(q, v, x), atol=1e-4)
+    single = robot.astype("float32")
+    assert single.compile((), specialize=True) is single
+    assert pickle.loads(pickle.dumps(single)) == single
+    assert ROBOTS["arm"]().astype("float32").compile((), specialize=True) == single
+    q, v, x = states(robot, (9,))
+    batch = single.inverse_dynamics(*(array.astype(np.float32) for array in (q, v, x)))
+    assert batch.dtype == np.float32
+    one = single.inverse_dynamics(*(array[4].astype(np.float32) for array in (q, v, x)))
+    np.testing.assert_array_equal(one, batch[4])
+    assert_close(batch, robot.inverse_dynamics(q, v, x), bound(robot.nv, dtype=np.float32))
