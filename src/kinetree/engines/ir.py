@@ -33,7 +33,7 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
     Part    a block of straight-line code that runs once. It uses no op of other parts, so printers can make it a
             function, whose size they can handle
 
-`kinetree.engines.interpreter` defines their meaning.
+`kinetree.engines.machine` defines their meaning.
 """
 
 from __future__ import annotations
