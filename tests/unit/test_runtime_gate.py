@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,64 @@ def test_references_are_balanced() -> None:
     del kept
     assert watch() is None
     assert [sys.getrefcount(x) for x in (q, v, s, function, np.dtype(np.float64), "general")] == before
+
+
+@native
+def test_dictionaries_of_wrenches_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen by keys, by their characters if they are other objects; everything else goes to `general`."""
+    robot = kt.zoo.double_pendulum()
+    q, push, turn = np.array([0.3, -0.2]), np.arange(6.0), -np.ones(6)
+    one, other = robot.frames[-2:]
+    expected = {
+        keys: robot.inverse_dynamics(q, q, q, dict.fromkeys(keys, push)) for keys in ((one,), (other,), (one, other))
+    }
+    both = robot.inverse_dynamics(q, q, q, {one: push, other: turn})
+    plain = robot.inverse_dynamics(q, q, q)
+    calls = []
+    function = type(robot.inverse_dynamics)
+    monkeypatch.setattr(function, "general", lambda _, *inputs, **named: calls.append((inputs, named)))
+    for keys, right in expected.items():
+        np.testing.assert_array_equal(robot.inverse_dynamics(q, q, q, dict.fromkeys(keys, push)), right)
+        spelled = {"".join(list(key)): push for key in keys}
+        np.testing.assert_array_equal(robot.inverse_dynamics(q, q, f_ext=spelled, a=q), right)
+    np.testing.assert_array_equal(robot.inverse_dynamics(q, q, q, {one: push, other: turn}), both)
+    np.testing.assert_array_equal(robot.inverse_dynamics(q, q, q, f_ext=None), plain)
+    batch = robot.inverse_dynamics(np.tile(q, (2, 1)), q, q, {one: push, other: turn})
+    np.testing.assert_array_equal(batch, [both, both])
+    assert not calls
+    unfit = [
+        {other: push, one: push}, {one: push, other: push, "more": push}, {}, {one: push[:5]}, {one: push.tolist()},
+        {one: push.astype(np.float32)}, {one: np.ones(12)[::2]}, {one: push[None]}, {1: push}, {one: None}, [one],
+        one, 2, OrderedDict({one: push}),
+    ]  # fmt: skip
+    for f_ext in unfit:
+        robot.inverse_dynamics(q, q, q, f_ext)
+    assert [inputs[-1] for inputs, _ in calls] == unfit
+
+
+@native
+def test_references_to_wrenches_are_balanced() -> None:
+    robot = kt.zoo.double_pendulum()
+    q, push = np.array([0.3, -0.2]), np.arange(6.0)
+    frame = robot.frames[-1]
+    f_ext = {frame: push}
+    robot.inverse_dynamics(q, q, q, f_ext)
+    before = [sys.getrefcount(x) for x in (q, push, frame, f_ext)]
+    for _ in range(100):
+        robot.inverse_dynamics(q, q, q, f_ext)
+    assert [sys.getrefcount(x) for x in (q, push, frame, f_ext)] == before
+
+
+@native
+def test_names_of_frames_may_be_other_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = kt.zoo.double_pendulum()
+    q, frame = np.array([0.3, -0.2]), robot.frames[-1]
+    right = robot.jacobian(q, frame, "world")
+    monkeypatch.setattr(type(robot.jacobian), "general", lambda *_, **__: "general")
+    spelled = "".join(list(frame)), "".join(list("world"))
+    np.testing.assert_array_equal(robot.jacobian(q, *spelled), right)
+    assert robot.jacobian(q, frame[:-1] + "?", "world") == "general"
+    assert robot.jacobian(q) == "general"
 
 
 @native

@@ -19,7 +19,7 @@ from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.gate import MISSING, Gate
+from kinetree.engines.native.gate import MISSING, Gate, Keys
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Specialization, specialization
 from kinetree.errors import InputError, UnknownNameError
@@ -308,28 +308,11 @@ class ForcedFunction(Function[P, R]):
     ) -> None:
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
-        self._ready: dict[tuple[str, ...], Compiled | Interpreted] = {}
 
     def bound(self, frames: Sequence[str] = ()) -> Any:
         """As of `Function`; with frames it takes their wrenches last, (…, m, 6)."""
         sites = tuple(self._site(name) for name in frames)
         return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
-
-    def general(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """As of `Function`, with a fast path for the most common call: wrenches of a sample, on frames used before."""
-        known = len(self._arrays)
-        f_ext = inputs[known] if len(inputs) == known + 1 and not named else named.get("f_ext")
-        if type(f_ext) is dict and len(inputs) + len(named) == known + 1:
-            ready = self._ready.get(tuple(f_ext))
-            wrenches = None if ready is None else _stacked(f_ext, self.dtype)
-            if ready is not None and wrenches is not None:
-                arrays = inputs[:known]
-                for array in arrays:
-                    if type(array) is not np.ndarray:
-                        break
-                else:
-                    return ready(*arrays, wrenches) if out is None else ready(*arrays, wrenches, out=out)
-        return super().general(*inputs, out=out, **named)
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with external wrenches if there are any."""
@@ -337,10 +320,13 @@ class ForcedFunction(Function[P, R]):
         sites, given = self._wrenches(f_ext)
         result = self._run(sites, self.algorithm, (*arrays, *given), out)
         if sites and self._finish is None:
-            if len(self._ready) >= _CHOICES_KEPT:
-                self._ready.clear()
-            self._ready[tuple(f_ext)] = self.bound(tuple(f_ext))
+            self._follow_keys(self._bound[self.algorithm, sites, False], f_ext)
         return result
+
+    def _follow_keys(self, bound: Any, f_ext: Mapping[str, Any], *choices: Any) -> None:
+        """Let the next call with wrenches on the same frames go straight to machine code."""
+        if isinstance(bound, Compiled):
+            self.follow(bound, (*choices, Keys(f_ext)))
 
     def _wrenches(self, f_ext: Any) -> tuple[tuple[Site, ...], tuple[Array, ...]]:
         """The frames of `f_ext`, and its wrenches in one array; nothing where there are none."""
@@ -362,17 +348,6 @@ class ForcedFunction(Function[P, R]):
         except ValueError:
             shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
             raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
-
-
-def _stacked(f_ext: dict[str, Any], dtype: np.dtype[Any]) -> Array | None:
-    """Wrenches of one sample in one array, (m, 6), if each is a plain array of a type."""
-    for wrench in f_ext.values():
-        if type(wrench) is not np.ndarray or wrench.dtype is not dtype or wrench.shape != (6,):
-            return None
-    if len(f_ext) == 1:
-        single: Array = wrench[None]
-        return single
-    return np.concatenate((*f_ext.values(),)).reshape(-1, 6)
 
 
 class FrameFunction(Function[P, R]):

@@ -60,7 +60,7 @@ class StepFunction(ForcedFunction[P, R]):
         sites, wrenches = self._wrenches(f_ext)
         if algorithm is not None:
             result = self._run(sites, algorithm, (*arrays, *wrenches), out)
-            bound: Any = self._bound.get((algorithm, (), False))
+            bound: Any = self._bound.get((algorithm, sites, False))
         elif self._engine == "native":
             bound = self._bound.get((method, sites)) or self._sequence(method, sites)
             result = bound(*arrays, *wrenches) if out is None else bound(*arrays, *wrenches, out=out)
@@ -70,8 +70,11 @@ class StepFunction(ForcedFunction[P, R]):
                 return self._run(_sites(algorithm, sites), algorithm, inputs, out if algorithm in _LAST else None)
 
             return self._compose(method, run, *arrays, *wrenches)
-        if f_ext is None and isinstance(bound, Compiled):
-            self.follow(bound, (method, None))  # the next call with this method goes straight to machine code
+        # the next call with this method goes straight to machine code
+        if sites:
+            self._follow_keys(bound, f_ext, method)
+        elif f_ext is None and isinstance(bound, Compiled):
+            self.follow(bound, (method, None))
         return result
 
     def _sequence(self, method: str, sites: tuple[Site, ...]) -> Compiled:

@@ -50,6 +50,12 @@ _MOST_VARIANTS = 16
 MISSING = object()
 
 
+class Keys(tuple[str, ...]):
+    """The keys of a dictionary whose values, together, are the last input of a kernel."""
+
+    __slots__ = ()
+
+
 class _Spec(ctypes.Structure):
     """PyType_Spec."""
 
@@ -210,7 +216,8 @@ class Gate(_Base):
 
         Args:
             other: A gate.
-            choices: Non-array arguments that select this kernel, compared by identity.
+            choices: Non-array arguments that select this kernel, compared by identity, strings by their characters;
+                `Keys` for a dictionary with these keys.
         """
         with _lock:
             if not other.is_open:
@@ -222,15 +229,15 @@ class Gate(_Base):
         with _lock:
             rows = vars(self).setdefault("_rows", [])
             known = any(all(map(operator.is_, row, choices)) for _, row in rows)
-            inputs, parameters = len(description.binding.inputs), self.parameters()
+            inputs, parameters = _arrays(description, choices), self.parameters()
             count = len(parameters) or inputs
-            fits = count == inputs + len(choices) and count <= code.MAX_PARAMETERS
+            fits = count == inputs + len(choices) and count <= code.MAX_PARAMETERS and _readable(description, choices)
             if fits and not known and len(rows) < _MOST_VARIANTS:
                 # memory that the machine code reads stays unchanged and alive: other threads may be in a call
                 self._gate = description
                 rows.append((description, choices))
-                front = _front(parameters, rows)
-                vars(self).setdefault("_fronts", []).append(front)
+                front, *keys = _front(parameters, rows)
+                vars(self).setdefault("_fronts", []).append((front, keys))
                 _field(self, code.FRONT).value = front.ctypes.data
                 self.call_from_machine_code()
             followers = vars(self).pop("_followers", ())
@@ -303,17 +310,38 @@ class _Description:
                 self.words[run] = driver.address("drive")
 
 
-def _front(parameters: tuple[tuple[str, object], ...], rows: list[tuple[_Description, tuple[Any, ...]]]) -> Any:
-    """The words of a gate; the objects that they point to are kept by the gate itself."""
-    inputs = len(rows[0][0].binding.inputs)
+def _arrays(description: _Description, choices: tuple[Any, ...]) -> int:
+    """Number of inputs that are arrays in a call."""
+    return len(description.binding.inputs) - sum(isinstance(choice, Keys) for choice in choices)
+
+
+def _readable(description: _Description, choices: tuple[Any, ...]) -> bool:
+    """Whether machine code can collect the arrays of a dictionary."""
+    keyed = [choice for choice in choices if isinstance(choice, Keys)]
+    return not keyed or (
+        0 < len(keyed[0]) <= code.MAX_KEYS and description.binding.inputs[-1].size <= code.MAX_ROWS_SIZE
+    )
+
+
+def _front(parameters: tuple[tuple[str, object], ...], rows: list[tuple[_Description, tuple[Any, ...]]]) -> list[Any]:
+    """The words of a gate, and those of its keys; the objects that they point to are kept by the gate itself."""
+    inputs = _arrays(*rows[0])
     named = [(id(sys.intern(name)), 0 if default is MISSING else id(default)) for name, default in parameters]
     entries = [word for pair in named or [(0, 0)] * inputs for word in pair]
+    keyed, blocks = 0, []
     for description, choices in rows:
-        entries += [description.words.ctypes.data, *map(id, choices)]
+        chosen, where = [0 if isinstance(choice, Keys) else id(choice) for choice in choices], 0
+        for place, choice in enumerate(choices):
+            if isinstance(choice, Keys):
+                keyed = inputs + place
+                blocks.append(np.array([len(choice), *map(id, choice)], dtype=np.int64))
+                where = blocks[-1].ctypes.data
+        entries += [description.words.ctypes.data, where, *chosen]
     count = len(named) or inputs
     defaults = [default for _, default in named[inputs:]]
     default = next((d.words.ctypes.data for d, choices in rows if [*map(id, choices)] == defaults), 0)
-    return np.array([count, inputs, len(rows), id(_OUT), id(None), default, *entries], dtype=np.int64)
+    words = [count, inputs, len(rows), id(_OUT), id(None), default, keyed, id(dict), id(str), *entries]
+    return [np.array(words, dtype=np.int64), *blocks]
 
 
 def _field(gate: object, offset: int) -> ctypes.c_void_p:

@@ -1,9 +1,12 @@
 """The machine code of gates: one vectorcall function that reads two kinds of descriptions.
 
 A `Front` belongs to a gate: the names and defaults of its parameters, and the kernel for each choice of non-array
-arguments (a frame, a reference, a method). Names and choices are compared by identity, which suffices for interned
-strings and None; anything unknown goes to `general`. A list of `Word`s belongs to a bound kernel: its operands, drivers
-and plans, and the required layout of NumPy arrays.
+arguments (a frame, a reference, a method). Choices are compared by identity; strings, if none is identical, by their
+characters. Anything unknown goes to `general`. A list of `Word`s belongs to a bound kernel: its operands, drivers and
+plans, and the required layout of NumPy arrays.
+
+One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
+chosen by its keys, and its values copied together, row by row, are the kernel's last input.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 _WRITEABLE = 0x0400
 MAX_OPERANDS = 16
 MAX_PARAMETERS = 24
+MAX_KEYS = 16
+MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
 
 # Fewer samples are faster one by one than in mostly unused lanes.
 SMALLEST_BATCH = 3
@@ -29,9 +34,10 @@ _LONG_RUN = 1 << 14  # numbers touched by a call above which the GIL is released
 
 
 class Front(IntEnum):
-    """Words of a gate: parameters have two words each, name and default; variants their kernel and choices.
+    """Words of a gate: parameters have two words each, name and default; variants their kernel, keys and choices.
 
-    `DEFAULT` is the kernel for calls with all inputs and nothing else, or null.
+    `DEFAULT` is the kernel for calls with all inputs and nothing else, or null. `KEYED` is the number of the parameter
+    that may be a dictionary. A variant's keys are null, or their number and the keys; its choice is null there.
     """
 
     PARAMETERS = 0
@@ -40,7 +46,10 @@ class Front(IntEnum):
     OUT = 3
     NONE = 4
     DEFAULT = 5
-    ENTRIES = 6
+    KEYED = 6
+    DICT_TYPE = 7
+    STR_TYPE = 8
+    ENTRIES = 9
 
 
 class Word(IntEnum):
@@ -86,6 +95,10 @@ class _Gate:
         self.floats = f.let(f"alloca [{MAX_OPERANDS} x float], align 4")
         self.samples, self.hit = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
         self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
+        self.values = f.let(f"alloca [{MAX_KEYS} x ptr], align 8")
+        self.rows = f.let(f"alloca [{MAX_ROWS_SIZE} x i64], align 8")
+        self.keys, self.place, self.differs = (f.let("alloca i64, align 8") for _ in range(3))
+        self.key = f.let("alloca ptr, align 8")
 
     def text(self) -> str:
         f = self.f
@@ -120,6 +133,7 @@ class _Gate:
         kernel = f.address(front, Front.DEFAULT)
         self.put("null", self.out, "ptr")
         self.put(kernel, self.chosen, "ptr")
+        self.put("0", self.keys)
         positional = f.let("icmp eq ptr %names, null")
         complete = f.let(f"icmp eq i64 {count}, {f.word(front, Front.INPUTS)}")
         known = f.let(f"icmp ne ptr {kernel}, null")
@@ -158,23 +172,83 @@ class _Gate:
             with f.when(nothing):
                 put("null", self.out, "ptr")
         put("null", self.chosen, "ptr")
+        self.choose(front, parameters, inputs, identical=True)
+        with f.when(f.let(f"icmp eq ptr {f.address(self.chosen)}, null")):
+            self.choose(front, parameters, inputs, identical=False)
+
+    def choose(self, front: str, parameters: str, inputs: str, identical: bool) -> None:
+        """Find the variant whose choices were given."""
+        f, put = self.f, self.put
         choices = f.let(f"sub i64 {parameters}, {inputs}")
-        table = f.at(entries, f.let(f"mul i64 {parameters}, 2"), "i64")
+        table = f.at(f.at(front, Front.ENTRIES, "i64"), f.let(f"mul i64 {parameters}, 2"), "i64")
         with f.loop(0, f.word(front, Front.VARIANTS)) as row:
-            start = f.let(f"mul i64 {row}, {f.let(f'add i64 {choices}, 1')}")
+            start = f.let(f"mul i64 {row}, {f.let(f'add i64 {choices}, 2')}")
             variant = f.at(table, start, "i64")
+            keys = f.address(variant, 1)
             put("1", self.hit)
             with f.loop(0, choices) as c:
-                wanted = f.address(variant, f.let(f"add i64 {c}, 1"))
+                wanted = f.address(variant, f.let(f"add i64 {c}, 2"))
                 actual = f.address(self.given, f.let(f"add i64 {inputs}, {c}"))
-                with f.when(f.let(f"icmp ne ptr {wanted}, {actual}")):
-                    put("0", self.hit)
+                with f.when(f.let(f"icmp ne ptr {wanted}, null")):
+                    self.require_same(front, wanted, actual, identical)
+            keyed = f.let(f"icmp ne ptr {keys}, null")
+            with f.when(keyed):
+                self.read_dictionary(front, keys, identical)
             with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
                 put(f.address(variant), self.chosen, "ptr")
+                put("0", self.keys)
+                with f.when(keyed):
+                    put(f.word(keys), self.keys)
+
+    def require_same(self, front: str, wanted: str, actual: str, identical: bool) -> None:
+        """Reset `hit` unless two objects are the same, or strings of the same characters."""
+        f, put = self.f, self.put
+        differ = f.let(f"icmp ne ptr {wanted}, {actual}")
+        if identical:
+            with f.when(differ):
+                put("0", self.hit)
+            return
+        with f.when(differ):
+            put("1", self.differs)
+            with f.when(f.let(f"icmp ne ptr {actual}, null")):
+                text = f.address(front, Front.STR_TYPE)
+                ours, theirs = (f.let(f"icmp eq ptr {f.address(f.at(x, TYPE))}, {text}") for x in (wanted, actual))
+                with f.when(f.let(f"and i1 {ours}, {theirs}")):
+                    order = f.let(f"call i32 @PyUnicode_Compare(ptr {wanted}, ptr {actual})")
+                    put(f.let(f"sext i32 {order} to i64"), self.differs)
+            with f.when(f.let(f"icmp ne i64 {f.word(self.differs)}, 0")):
+                put("0", self.hit)
+
+    def read_dictionary(self, front: str, keys: str, identical: bool) -> None:
+        """Take the values of a dictionary with certain keys in this order; reset `hit` if it is none."""
+        f, put = self.f, self.put
+        mapping = f.address(self.given, f.word(front, Front.KEYED))
+        kind, count = f.address(f.at(mapping, TYPE)), f.word(keys)
+        with f.when(f.let(f"icmp ne ptr {kind}, {f.address(front, Front.DICT_TYPE)}")):
+            put("0", self.hit)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+            size = f.let(f"call i64 @PyDict_Size(ptr {mapping})")
+            with f.when(f.let(f"icmp ne i64 {size}, {count}")):
+                put("0", self.hit)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+            put("0", self.place)
+            with f.loop(0, count) as i:
+                value = f.at(self.values, i, "ptr")
+                f.let(f"call i32 @PyDict_Next(ptr {mapping}, ptr {self.place}, ptr {self.key}, ptr {value})")
+                wanted = f.address(keys, f.let(f"add i64 {i}, 1"))
+                self.require_same(front, wanted, f.address(self.key), identical)
 
     def operand(self, k: str) -> str:
         """The words of an operand."""
         return self.f.at(self.operands, self.f.let(f"mul i64 {k}, {OPERAND_WORDS}"), "i64")
+
+    def require_plain(self, array: str, flags: int) -> None:
+        """Go to `general` unless this is an array of the kernel's type with these flags."""
+        f = self.f
+        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, TYPE))}, {self.kind}"), "general")
+        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"), "general")
+        found = f.let(f"load i32, ptr {f.at(array, FLAGS)}, align 4")
+        f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {found}, {flags}')}, {flags}"), "general")
 
     def require_array(self, array: str, operand: str, flags: int) -> tuple[str, str]:
         """Go to `general` unless this is a plain array of the operand's shape, with at most one leading axis.
@@ -183,10 +257,7 @@ class _Gate:
             The number of leading axes, and the address of its dimensions.
         """
         f = self.f
-        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, TYPE))}, {self.kind}"), "general")
-        f.leave_when(f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"), "general")
-        found = f.let(f"load i32, ptr {f.at(array, FLAGS)}, align 4")
-        f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {found}, {flags}')}, {flags}"), "general")
+        self.require_plain(array, flags)
         ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')} to i64")
         rank = f.word(operand)
         extra = f.let(f"sub i64 {ndim}, {rank}")
@@ -206,7 +277,11 @@ class _Gate:
         """Every input must be a plain array of one sample, or of as many as the others, or a float for a scalar."""
         f, put = self.f, self.put
         put("-1", self.samples)
-        with f.loop(0, self.inputs) as k:
+        keyed = f.let(f"icmp ne i64 {f.word(self.keys)}, 0")
+        arrays = f.let(f"sub i64 {self.inputs}, {f.let(f'zext i1 {keyed} to i64')}")
+        with f.when(keyed):
+            self.take_rows(arrays)
+        with f.loop(0, arrays) as k:
             array, operand = f.address(self.source, k), self.operand(k)
             f.leave_when(f.let(f"icmp eq ptr {array}, null"), "general")
             place, length, step = (
@@ -238,6 +313,24 @@ class _Gate:
                     f.leave_when(other, "general")
                     put(n, self.samples)
                     put(f.let(f"mul i64 {n}, {size}"), length)
+
+    def take_rows(self, k: str) -> None:
+        """Copy the arrays of a dictionary into one input. Each must be a plain array of one row."""
+        f, put = self.f, self.put
+        operand, count = self.operand(k), f.word(self.keys)
+        size = self.bytes_of(operand)
+        row = f.let(f"udiv i64 {size}, {count}")
+        length = f.word(operand, 2)
+        with f.loop(0, count) as i:
+            array = f.address(self.values, i)
+            self.require_plain(array, PLAIN)
+            f.leave_when(f.let(f"icmp ne i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')}, 1"), "general")
+            f.leave_when(f.let(f"icmp ne i64 {f.word(f.address(f.at(array, DIMS)))}, {length}"), "general")
+            place = f.at(self.rows, f.let(f"mul i64 {i}, {row}"))
+            f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {f.address(f.at(array, DATA))}, i64 {row}, i1 0)")
+        put(self.rows, f.at(self.arguments, k, "ptr"), "ptr")
+        put(size, f.at(self.lengths, k, "i64"))
+        put("0", f.at(self.steps, k, "i64"))
 
     def count_samples(self) -> None:
         """Set the number of samples, and the driver and plan for that number."""
@@ -392,6 +485,9 @@ _DECLARATIONS = (
     "declare i64 @PyTuple_Size(ptr)",
     "declare ptr @PyTuple_GetItem(ptr, i64)",
     "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
+    "declare i64 @PyDict_Size(ptr)",
+    "declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)",
+    "declare i32 @PyUnicode_Compare(ptr, ptr)",
     "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "",
