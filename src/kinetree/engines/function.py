@@ -18,7 +18,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
-from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate import MISSING, Gate, Keys
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Specialization, specialization
@@ -50,7 +50,6 @@ class Function(Gate, Generic[P, R]):
         mechanism: The robot.
         algorithm: The recursion that computes it.
         guard: Called with the mechanism before first use; raises if the function is not defined for it.
-        finish: Applied to the result of the recursion.
         bundle: Type of several results: `tuple`, or a named tuple.
         signature: Its signature; by default the algorithm's inputs and `out`.
         doc: Its docstring.
@@ -66,13 +65,12 @@ class Function(Gate, Generic[P, R]):
         algorithm: Algorithm,
         *,
         guard: Callable[[Mechanism], None] | None = None,
-        finish: Callable[[Array], Array] | None = None,
         bundle: type[tuple[Any, ...]] = tuple,
         signature: Signature | None = None,
         doc: str | None = None,
     ) -> None:
         self.name, self.mechanism, self.algorithm = name, mechanism, algorithm
-        self._guard, self._finish, self._bundle = guard, finish, bundle
+        self._guard, self._bundle = guard, bundle
         self._engine = "native"
         self._home: tuple[object, str] | None = None
         self._bound: dict[Any, Compiled | Interpreted] = {}
@@ -204,8 +202,8 @@ class Function(Gate, Generic[P, R]):
 
     @property
     def is_recursion(self) -> bool:
-        """Whether its result is that of the recursion, with nothing applied to it."""
-        return self._finish is None
+        """Whether its result is that of its recursion."""
+        return True
 
     def require(self) -> None:
         """Raise if the function is not defined for this mechanism."""
@@ -226,18 +224,7 @@ class Function(Gate, Generic[P, R]):
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
     ) -> Any:
         bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
-        if self._finish is None:
-            return bound(*inputs) if out is None else bound(*inputs, out=out)
-        computed = bound(*inputs)
-        with standard_arithmetic():  # a sample with NaN gives NaN, as everywhere
-            # in float64 at least, so that bits do not depend on NumPy's functions of float32
-            finished = self._finish(computed.astype(np.result_type(computed, np.float64), copy=False))
-            result = rounded(np.asarray(finished), computed.dtype)[()]
-        if out is None:
-            return result
-        (given,) = arguments.results(self.name, out, ("result",), (np.shape(result),), np.asarray(result).dtype)
-        given[...] = result
-        return given
+        return bound(*inputs) if out is None else bound(*inputs, out=out)
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single
@@ -254,7 +241,7 @@ class Function(Gate, Generic[P, R]):
                 if self._engine == "native":
                     bound = bind(algorithm, self.mechanism, sites, self.name, single, bundle)
                     rest = self._names[len(bound.binding.inputs) :]
-                    if self._finish is None and self._is_default(*key) and set(rest) <= set(self._defaults):
+                    if self._is_default(*key) and set(rest) <= set(self._defaults):
                         self.follow(bound, tuple(self._defaults[name] for name in rest))
                     else:
                         self.call_from_machine_code()
@@ -319,7 +306,7 @@ class ForcedFunction(Function[P, R]):
         *arrays, f_ext = self._arguments(inputs, named)
         sites, given = self._wrenches(f_ext)
         result = self._run(sites, self.algorithm, (*arrays, *given), out)
-        if sites and self._finish is None:
+        if sites:
             self._follow_keys(self._bound[self.algorithm, sites, False], f_ext)
         return result
 
@@ -404,7 +391,7 @@ class FrameFunction(Function[P, R]):
             raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
         sites = self._sites(frames)
         bound = self._computed(self._bind(sites, self._for(reference), single))
-        if isinstance(bound, Compiled) and self._finish is None and isinstance(frames, (str, tuple)):
+        if isinstance(bound, Compiled) and isinstance(frames, (str, tuple)):
             given = {"frames": frames, "reference": self._defaults.get("reference") if reference is None else reference}
             self.follow(bound, tuple(given[name] for name in self._names[len(bound.binding.inputs) :]))
         if len(self._ready) >= _CHOICES_KEPT:

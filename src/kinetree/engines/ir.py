@@ -50,6 +50,7 @@ from kinetree.recursion.loops import Loop as LoopData
 from kinetree.spatial import scalar
 from kinetree.spatial.arctangent import first_quadrant
 from kinetree.spatial.dual import Dual
+from kinetree.spatial.logarithm import logarithm
 
 ARITY = {
     "const": 0,
@@ -237,6 +238,11 @@ class Op:
     def sqrt(self) -> Op:
         return self.block.program.op("sqrt", self)
 
+    def log(self) -> Op:
+        """Natural logarithm, in terms of other operations."""
+        found: Op = logarithm(self)
+        return found
+
     def _no_value(self, *_: object) -> NoReturn:
         refuse(
             "an algorithm branches on a value, or uses it as an index or a number; the same code runs for all samples"
@@ -252,6 +258,7 @@ class Op:
 scalar.sincos.register(Op, lambda x: (x.sin(), x.cos()))
 scalar.sqrt.register(Op, lambda x: x.sqrt())
 scalar.arctan2.register(Op, first_quadrant)
+scalar.log.register(Op, lambda x: x.log())
 
 
 @scalar.select.register(Op)

@@ -62,7 +62,6 @@ def quantity(
     algorithm: Algorithm,
     *,
     guard: Guard | None = None,
-    finish: Callable[[Array], Array] | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     any_node: Algorithm | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
@@ -71,13 +70,12 @@ def quantity(
     Args:
         algorithm: The recursion.
         guard: Refuses mechanisms.
-        finish: Applied to the result.
         bundle: What several results come in.
         any_node: The recursion used where there are nodes that are not rigid bodies.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
-        options = {"guard": guard, "finish": finish, "bundle": bundle, **_described(declared)}
+        options = {"guard": guard, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> Function[P, R]:
             chosen = algorithm if any_node is None or o.mechanism.first_general is None else any_node

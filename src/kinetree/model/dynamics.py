@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms.center_of_mass import center_of_mass, center_of_mass_jacobian, centroidal_momentum_matrix
@@ -46,7 +45,11 @@ from kinetree.algorithms.linearized.jvp_by_weights import (
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_by_weights, mass_matrix_inverse_by_weights
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.mass_matrix_solve import mass_matrix_pivots, mass_matrix_solve
+from kinetree.algorithms.mass_matrix_solve import (
+    mass_matrix_determinant,
+    mass_matrix_log_determinant,
+    mass_matrix_solve,
+)
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.arguments import frame_names
 from kinetree.engines.count import Count, count
@@ -61,7 +64,6 @@ from kinetree.model.manifold import Manifold
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.spatial.fixed import log
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
@@ -79,22 +81,6 @@ _FORWARD_BY_WEIGHTS = {
     "vjp": forward_dynamics_vjp_by_weights,
     "hvp": forward_dynamics_hvp_by_weights,
 }
-
-
-def _log_determinant(reciprocals: Array) -> Array:
-    """Minus the sum of the logarithms, added in order."""
-    total: Array = np.zeros(reciprocals.shape[:-1])
-    for i in range(reciprocals.shape[-1]):
-        total = total - log(reciprocals[..., i])
-    return total
-
-
-def _determinant(reciprocals: Array) -> Array:
-    """The product of all pivots, multiplied in order."""
-    total: Array = np.ones(reciprocals.shape[:-1])
-    for i in range(reciprocals.shape[-1]):
-        total = total * (1.0 / reciprocals[..., i])
-    return total
 
 
 class Dynamics(Manifold, Kinematics, Derivatives):
@@ -198,7 +184,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix_pivots, guard=require_invertible, finish=_log_determinant)
+    @quantity(mass_matrix_log_determinant, guard=require_invertible)
     def mass_matrix_log_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """ln det M in O(n), (…); det M is positive.
 
@@ -207,7 +193,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix_pivots, guard=require_invertible, finish=_determinant)
+    @quantity(mass_matrix_determinant, guard=require_invertible)
     def mass_matrix_determinant(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """det M in O(n), (…); may overflow when its logarithm does not.
 

@@ -4,8 +4,8 @@ NumPy delegates `@` to a BLAS, and sines to vector libraries, whose summation or
 processor. Anything that ends up in a model's constants or in a result is computed here instead: every step is an
 addition, multiplication, division or square root of whole arrays, which IEEE 754 specifies to the last bit.
 
-Sines, cosines, arctangents and logarithms are accurate to 2 ulp. Arguments other than float64, such as those of
-complex-step derivatives, are passed to NumPy.
+Sines, cosines and arctangents are accurate to 2 ulp. Arguments other than float64, such as those of complex-step
+derivatives, are passed to NumPy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ _PIO2 = (
 )
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 _SPLITTER = 2.0**27 + 1.0
-# ln 2: a leading part with only its first 32 bits set, so that small multiples are exact, and the remainder.
-_LN2 = (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33"))
 
 
 def product(a: Array, b: Array) -> Array:
@@ -93,22 +91,6 @@ def arctan2(y: Array, x: Array) -> Array:
     return np.asarray(first_quadrant(y, x))
 
 
-def log(x: Array) -> Array:
-    """Natural logarithms; −∞ at zero, NaN for negative arguments."""
-    x = np.asarray(x)
-    if x.dtype != np.float64:
-        return np.asarray(np.log(x))
-    proper = (x > 0.0) & np.isfinite(x)
-    mantissa, exponent = np.frexp(np.where(proper, x, 1.0))
-    small = mantissa < np.sqrt(0.5)
-    mantissa, exponent = np.where(small, 2.0 * mantissa, mantissa), np.where(small, exponent - 1, exponent)
-    s = (mantissa - 1.0) / (mantissa + 1.0)
-    z = s * s
-    rest = 2.0 * (s + s * z * _series(z, _LOG)) + exponent * _LN2[1]
-    outside = np.where(x == 0.0, -np.inf, np.where(x == np.inf, np.inf, np.nan))
-    return np.where(proper, exponent * _LN2[0] + rest, outside)
-
-
 def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     of_b = total - a
@@ -141,4 +123,3 @@ def _factorials(first: int, sign: float, terms: int) -> tuple[float, ...]:
 
 
 _SIN, _COS = _factorials(3, -1.0, 8), _factorials(4, 1.0, 8)
-_LOG = tuple(1.0 / (2 * n + 1) for n in range(1, 12))

@@ -104,6 +104,12 @@ def arctan2(y: Any, x: Any) -> Any:
 
 
 @singledispatch
+def log(x: Any) -> Any:
+    """Natural logarithm; −∞ at zero. Analytic."""
+    return np.log(x)
+
+
+@singledispatch
 def select(a: Any, b: Any, x: Any, y: Any) -> Any:
     """x where a < b, else y. Both are evaluated; complex numbers are compared by their real parts.
 
@@ -128,6 +134,7 @@ def register_scalar(
     sincos: Callable[[Any], tuple[Any, Any]],
     sqrt: Callable[[Any], Any],
     arctan2: Callable[[Any, Any], Any] | None = None,
+    log: Callable[[Any], Any] | None = None,
 ) -> None:
     """Register the elementary functions of a scalar type, so that the reference engine can compute with it.
 
@@ -137,11 +144,14 @@ def register_scalar(
         sqrt: Returns the square root.
         arctan2: Returns the angle of the point (x, y), called with y and x, both at least 0. Required by `difference`
             and `ddifference`.
+        log: Returns the natural logarithm. Required by `mass_matrix_log_determinant`.
     """
     _sincos_of.register(kind, sincos)
     _sqrt_of.register(kind, sqrt)
     if arctan2 is not None:
         _arctan2_of.register(kind, arctan2)
+    if log is not None:
+        _log_of.register(kind, log)
 
 
-_sincos_of, _sqrt_of, _arctan2_of = sincos, sqrt, arctan2
+_sincos_of, _sqrt_of, _arctan2_of, _log_of = sincos, sqrt, arctan2, log
