@@ -330,8 +330,8 @@ class Constraints:
         """M⁻¹Jᵀλ and λ with Λ⁻¹ λ = residual."""
         response = product(self.robot.mass_matrix_inverse(q), np.swapaxes(J, -1, -2))
         A = product(J, response)
-        of = singular.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), *self._weights)
-        force = times(singular.inverted(of, "truncated", REDUNDANT), residual)
+        of = singular.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), *self._weights, cut=REDUNDANT)
+        force = times(singular.inverted(of, "truncated"), residual)
         return times(response, force), force
 
     @cached_property

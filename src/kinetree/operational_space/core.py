@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from kinetree.operational_space import singular
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import Spectrum
@@ -33,7 +31,7 @@ class Core:
     policy: str
     cut: float
 
-    @property
+    @cached_property
     def reach(self) -> Array:
         """Typical mobility of each row at other configurations, (r,); see `kinetree.operational_space.reach`."""
         return self.recursions.reach[self.held :]
@@ -59,7 +57,7 @@ class Core:
             A: Λ⁻¹, (…, r, r).
             own: Its diagonal without contacts, (…, r).
         """
-        return singular.spectrum(A, own, self._means, self.reach)
+        return singular.spectrum(A, own, self._means, self.reach, self.cut)
 
     def inertia(self, of: Spectrum, places: Array | None) -> Array:
         """Λ under the policy, (…, r, r).
@@ -72,8 +70,8 @@ class Core:
             SingularTaskError: With the policy "raise", if a sample is singular.
         """
         if self.policy == "raise":
-            singular.refuse_singular(of, self.cut, self.names, places)
-        return singular.inverted(of, self.policy, self.cut)
+            singular.refuse_singular(of, self.names, places)
+        return singular.inverted(of, self.policy)
 
     def inertia_by_eigenvalues(self, q: Array, places: Array | None) -> Array:
         """Λ of samples that may be singular, without contacts, (…, r, r).
@@ -82,5 +80,9 @@ class Core:
             q: (…, nq).
             places: As for `inertia`.
         """
+        return self.inertia(self.spectrum_at(q), places)
+
+    def spectrum_at(self, q: Array) -> Spectrum:
+        """Eigendecomposition of the weighted Λ⁻¹ without contacts at q, (…, nq)."""
         A = self.recursions.inverse_inertia(q)
-        return self.inertia(self.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1)), places)
+        return self.spectrum(A, A.diagonal(axis1=-2, axis2=-1))

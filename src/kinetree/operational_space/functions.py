@@ -119,8 +119,7 @@ class Regular(PreparedFunction):
             q = np.asarray(q, dtype=np.float64)
             alone = doubtful.ndim == 0
             which: Any = ... if alone else doubtful
-            with standard_arithmetic():
-                again = self._again(q[which], None if alone else np.argwhere(doubtful))
+            again = self._again(q if alone else q[which], None if alone else np.argwhere(doubtful))
             for result, right in zip((results[0], *results[2:]), again, strict=True):
                 result[which] = right
 
@@ -142,8 +141,10 @@ class Inertia(Regular):
             inertia, _ = self._into(q, (out,))
             return inertia
         inertia, spread = results = self._kernel(q, self.core.reach)
-        if spread.ndim or not spread.item() < self._trusted:  # a fast check for single samples
+        if spread.ndim:
             self._recompute(q, results)
+        elif not spread.item() < self._trusted:
+            return self.core.inertia_by_eigenvalues(np.asarray(q, dtype=np.float64), None)
         return inertia
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
@@ -169,8 +170,34 @@ class Dynamics(Regular):
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         recursions = self.core.recursions
         inertia = self.core.inertia_by_eigenvalues(q, places)
-        inverse = product(recursions.response(q), inertia)
-        return inertia, inverse, one_minus(product(inverse, recursions.jacobian(q)))
+        with standard_arithmetic():
+            inverse = product(recursions.response(q), inertia)
+            return inertia, inverse, one_minus(product(inverse, recursions.jacobian(q)))
+
+
+class Spectral(PreparedFunction):
+    """Rank or condition of some tasks without contacts as a function of q: `f(q)` or `f(q, out=…)`."""
+
+    __signature__ = Signature(
+        [Parameter("q", Parameter.POSITIONAL_OR_KEYWORD), Parameter("out", Parameter.KEYWORD_ONLY, default=None)]
+    )
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self.core.recursions.inverse_inertia,)
+
+    def __call__(self, q: Any, out: Any = None) -> Any:
+        """The quantity at q."""
+        if type(q) is not ndarray and arguments.is_lazy(q):
+            return self._lazily(out, q=q)
+        found = getattr(self.core.spectrum_at(q), self.name)
+        if self.name == "rank":
+            found = found.astype(int)
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        finite = np.isfinite(q)
+        if not finite.all():
+            undefined = -1 if self.name == "rank" else np.nan
+            found = np.where(finite.all(axis=-1), found, undefined)
+        return taken(self.name, found, out) if out is not None or found.ndim else found[()]
 
 
 class Derived(PreparedFunction):

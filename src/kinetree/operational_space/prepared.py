@@ -14,7 +14,7 @@ from kinetree.engines.function import ENGINES
 from kinetree.errors import UnknownNameError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
-from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia, Rounded
+from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia, Rounded, Spectral
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import METHODS
 from kinetree.operational_space.recursions import Recursions, Robot
@@ -170,14 +170,14 @@ class Tasks:
         return self._given("jacobian", "jacobian", "response")
 
     @lazy
-    def rank(self) -> Derived | Rounded:
+    def rank(self) -> Spectral | Derived | Rounded:
         """`rank(q)`: number of directions in which the tasks can move, integers (…); −1 where q is not finite."""
-        return self._derived("rank", *self._for_rank)
+        return self._spectral("rank")
 
     @lazy
-    def condition(self) -> Derived | Rounded:
+    def condition(self) -> Spectral | Derived | Rounded:
         """`condition(q)`: condition number of the weighted Λ⁻¹, (…); infinite where a task is singular."""
-        return self._derived("condition", *self._for_rank)
+        return self._spectral("condition")
 
     # Functions of the state
 
@@ -230,9 +230,10 @@ class Tasks:
         """Typical mobility of each row at other configurations, (r,); see `kinetree.operational_space.reach`."""
         return self.core.reach
 
-    @property
-    def _for_rank(self) -> tuple[str, ...]:
-        return ("jacobian", "response") if self.held else ("inverse_inertia",)
+    def _spectral(self, name: str) -> Spectral | Derived | Rounded:
+        if self.held or self.in_double is not self:
+            return self._derived(name, "jacobian", "response")
+        return Spectral(self, self.core, name)
 
     def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived | Rounded:
         """A function that is a single recursion, unless there are contacts."""

@@ -23,10 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.eigen import compose, jacobi_sweep, sweeps
+from kinetree.algorithms.operational_space.eigen import compose, invert, jacobi_sweep, settle, sweeps, weigh
 from kinetree.algorithms.operational_space.solve import solve_symmetric
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
 from kinetree.operational_space.products import times
 from kinetree.recursion.algorithm import Algorithm
@@ -49,33 +51,23 @@ class Spectrum(NamedTuple):
         values: Eigenvalues, in no particular order, (…, r); NaN where the matrix is not finite.
         vectors: Eigenvectors, one in each row, (…, r, r).
         roots: Square roots of the weights, (…, r).
+        edge: The largest eigenvalue that counts as singular, (…).
+        rank: Number of directions that are not singular, as floats, (…); −1 where the matrix is not finite.
+        condition: Condition number, (…); infinite where a direction is singular.
     """
 
     values: Array
     vectors: Array
     roots: Array
+    edge: Array
+    rank: Array
+    condition: Array
 
-    def edge(self, cut: float) -> Array:
-        """The largest eigenvalue that counts as singular, (…, 1)."""
-        return _edge(self.values, cut)
-
-    def rank(self, cut: float) -> Array:
-        """Number of directions that are not singular, (…); −1 where the matrix is not finite."""
-        regular = (self.values > self.edge(cut)).sum(axis=-1)
-        return np.where(np.isnan(self.values).any(axis=-1), -1, regular)
-
-    def condition(self, cut: float) -> Array:
-        """Condition number, (…); infinite where a direction is singular."""
-        if self.values.shape[-1] == 0:
-            return np.ones(self.values.shape[:-1])
-        least, most = self.values.min(axis=-1), self.values.max(axis=-1)
-        ratio = np.where(least <= self.edge(cut)[..., 0], np.inf, most / least)
-        return np.where(np.isnan(least), np.nan, ratio)
-
-
-def _edge(values: Array, cut: float) -> Array:
-    edge: Array = cut * values.max(axis=-1, keepdims=True, initial=1.0)
-    return edge
+    @property
+    def singular(self) -> Array:
+        """Whether directions are singular, (…, r)."""
+        found: Array = self.values <= self.edge[..., None]
+        return found
 
 
 def means(groups: Array) -> Array:
@@ -97,7 +89,7 @@ def trusted(rows: int, cut: float) -> float:
     return 1.0 / (cut * max(rows, 1)) ** 2
 
 
-def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
+def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) -> Spectrum:
     """Eigenvalues and eigenvectors of weighted symmetric matrices.
 
     Args:
@@ -105,12 +97,38 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array) -> Spectrum:
         own: Diagonal of A without contacts, (…, r).
         mean: From `means`.
         reach: (r,).
+        cut: Fraction of the largest eigenvalue, or of one, up to which directions are singular.
     """
-    roots = np.sqrt(weights(own, mean, reach))
-    weighted = np.ascontiguousarray(A / (roots[..., :, None] * roots[..., None, :]))
-    finite = np.isfinite(weighted).all(axis=(-2, -1))
-    values, vectors = jacobi(weighted, sweeps(A.shape[-1]))
-    return Spectrum(np.where(finite[..., None], values, np.nan), vectors, roots)
+    rows = A.shape[-1]
+    if rows == 0:
+        batch = A.shape[:-2]
+        return Spectrum(own, A, own, np.full(batch, cut), np.zeros(batch), np.ones(batch))
+    return Spectrum(*_decomposition(rows)(A, np.ascontiguousarray(own), mean, reach, float(cut)))
+
+
+@lru_cache(maxsize=64)
+def _decomposition(rows: int) -> Compiled:
+    """All steps of `spectrum` as one compiled function."""
+    weighing, sweep, settling = (_over_rows(algorithm, rows) for algorithm in (weigh, jacobi_sweep, settle))
+    inputs = [*weighing.binding.inputs, Operand("cut", ())]
+    outputs = [*settling.binding.outputs[:1], *sweep.binding.outputs[1:], *weighing.binding.outputs[1:2]]
+    sequence = Sequence("spectrum", inputs, [*outputs, *settling.binding.outputs[1:]])
+    *given, cut = sequence.inputs
+    values, vectors, roots, *measures = sequence.outputs
+    weighted, _, infinite = sequence.call(weighing, *given, into=(None, roots, None))
+    rotation = sequence.prepare(sweep)
+    pairs = sequence.constant(np.triu(np.ones((rows, rows)), 1))
+    start = (weighted, sequence.constant(np.eye(rows)), pairs)
+    for source, place in zip(start, rotation.inputs, strict=True):
+        sequence.copy(source, place)
+    with sequence.loop(sweeps(rows)):
+        results = rotation.run(None, None, None)
+        for result, place in zip(results, rotation.inputs, strict=False):
+            sequence.copy(result, place)
+    rotated, basis = results
+    sequence.copy(basis, vectors)
+    sequence.call(settling, rotated, infinite, cut, into=(values, *measures))
+    return sequence.finish()
 
 
 def jacobi(A: Array, count: int) -> tuple[Array, Array]:
@@ -131,19 +149,17 @@ def jacobi(A: Array, count: int) -> tuple[Array, Array]:
     return np.diagonal(A, axis1=-2, axis2=-1), vectors
 
 
-def inverted(of: Spectrum, policy: str, cut: float) -> Array:
+def inverted(of: Spectrum, policy: str) -> Array:
     """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
-    values, edge = of.values, of.edge(cut)
-    singular = values <= edge
-    remaining = np.maximum(values, 0.0)
-    softened = (remaining * remaining + edge * edge) / (2.0 * edge)
-    reciprocals = 1.0 / np.where(singular, np.inf if policy == "truncated" else softened, values)
-    return composed(of, reciprocals)
+    softness = 0.0 if policy == "truncated" else 1.0
+    rows = of.values.shape[-1]
+    result: Array = _over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness)
+    return result
 
 
 def composed(of: Spectrum, reciprocals: Array) -> Array:
     """The regularised inverse, (…, r, r), from regularised reciprocals of the eigenvalues, (…, r)."""
-    result: Array = _over_rows(compose, reciprocals.shape[-1])(of.vectors / of.roots[..., None, :], reciprocals)
+    result: Array = _over_rows(compose, reciprocals.shape[-1])(of.vectors, of.roots, reciprocals)
     return result
 
 
@@ -165,21 +181,20 @@ def weights(own: Array, mean: Array, reach: Array) -> Array:
     return np.where(found > 0.0, found, 1.0)  # immobile or non-finite rows
 
 
-def refuse_singular(of: Spectrum, cut: float, names: str, places: Any) -> None:
+def refuse_singular(of: Spectrum, names: str, places: Any) -> None:
     """Raise if a sample is singular.
 
     Args:
         of: The samples, (…, r).
-        cut: See `Tasks`.
         names: Names of the tasks.
         places: Batch indices of the samples, one per row; None for a single sample.
 
     Raises:
         SingularTaskError: With the indices and ranks of all singular samples.
     """
-    singular = np.atleast_1d((of.values <= of.edge(cut)).any(axis=-1))
+    singular = np.atleast_1d(of.singular.any(axis=-1))
     if singular.any():
-        rank = np.atleast_1d(of.rank(cut))
+        rank = np.atleast_1d(of.rank).astype(int)
         samples = () if places is None else tuple(map(tuple, np.asarray(places)[singular.ravel()].tolist()))
         raise SingularTaskError(names, of.values.shape[-1], samples, tuple(rank[singular].tolist()))
 

@@ -117,12 +117,12 @@ class TaskState:
     @computed
     def rank(self) -> Any:
         """Number of directions in which the tasks can move, (…); −1 where q is not finite."""
-        return np.where(self._finite, self._spectrum.rank(self.core.cut), -1)[()]
+        return np.where(self._finite, self._spectrum.rank, -1.0).astype(int)[()]
 
     @computed
     def condition(self) -> Any:
         """Condition number of Λ⁻¹ with weighted rows, (…); infinite if singular."""
-        return np.where(self._finite, self._spectrum.condition(self.core.cut), np.nan)[()]
+        return np.where(self._finite, self._spectrum.condition, np.nan)[()]
 
 
 class HeldState(TaskState):

@@ -5,19 +5,72 @@ sweeps, whose number depends only on the size of the matrix, the off-diagonal en
 takes the same operations in the same order, so its bits depend neither on its neighbours in the batch nor on the
 processor. LAPACK guarantees neither.
 
-The tree language has no comparisons, so |x| is √x², and the sign of x is x/|x|. Constants far below rounding avoid
-zero divided by zero.
-
 [GV] G. Golub, C. Van Loan, "Matrix Computations", 4th edition, §8.5.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from kinetree.algorithms.choices import less, magnitude
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
 
-_NUDGE, _NEVER_ZERO = 2.0**-400, 2.0**-500
+_NEVER_ZERO = 2.0**-500
+_INFINITE = float("inf")
+
+
+@algorithm(
+    A=("rows", "rows"),
+    own=("rows",),
+    mean=("rows", "rows"),
+    reach=("rows",),
+    weighted=("rows", "rows"),
+    roots=("rows",),
+    infinite=(),
+    outputs=("weighted", "roots", "infinite"),
+    sparse=("infinite",),
+)
+def weigh(
+    tree: Tree,
+    A: Indexed,
+    own: Indexed,
+    mean: Indexed,
+    reach: Indexed,
+    weighted: Indexed,
+    roots: Indexed,
+    infinite: Indexed,
+) -> None:
+    """Divide rows and columns of a symmetric matrix by the square roots of the weights: means of `own`, plus `reach`.
+
+    Args:
+        tree: Provides the rows; nothing else of it is used.
+        A: Symmetric, (r, r).
+        own: What the weights are means of, (r,).
+        mean: Symmetric; replaces each entry of a vector by the mean over its group, (r, r).
+        reach: (r,).
+        weighted: (r, r).
+        roots: Square roots of the weights; one for rows that are immobile or not finite, (r,).
+        infinite: Number of entries of `weighted` that are not finite, ().
+    """
+    root = tree.array("rows")
+    for one in tree.task_rows():
+        root[one] = reach[one]
+    for other in tree.task_rows():
+        entry = own[other]
+        for one in tree.task_rows():
+            root[one] = root[one] + mean[other, one] * entry
+    for one in tree.task_rows():
+        root[one] = sqrt(less(-root[one], 0.0, root[one], 1.0))
+    for one in tree.task_rows():
+        roots[one] = root[one]
+    for one in tree.task_rows():
+        scale = root[one]
+        for other in tree.task_rows():
+            entry = A[one, other] / (scale * root[other])
+            weighted[one, other] = entry
+            infinite[...] = infinite[...] + less(magnitude(entry), _INFINITE, 0.0, 1.0)
 
 
 @algorithm(
@@ -49,11 +102,8 @@ def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated
         for other in tree.task_rows(one):
             # [GV] Algorithm 8.5.1; a row does not pair with itself, so its angle is zero
             entry, apart = pairs[one, other] * B[one, other], B[other, other] - B[one, one]
-            nudged = apart + _NUDGE
-            sign = nudged / (sqrt(nudged * nudged) + _NEVER_ZERO)
-            square = apart * apart
-            root = sqrt(square + 4.0 * (entry * entry))
-            tangent = 2.0 * (entry * sign) / (sqrt(square) + root + _NEVER_ZERO)
+            root = sqrt(apart * apart + 4.0 * (entry * entry))
+            tangent = less(apart, 0.0, -2.0 * entry, 2.0 * entry) / (magnitude(apart) + root + _NEVER_ZERO)
             cosine = 1.0 / sqrt(1.0 + tangent * tangent)
             sine = tangent * cosine
             # rotate the rows; the columns are equal by symmetry, except for the four entries where they intersect
@@ -86,20 +136,116 @@ def sweeps(rows: int) -> int:
 
 
 @algorithm(
-    vectors=("rows", "rows"), values=("rows",), result=("rows", "rows"), outputs=("result",), symmetric=("result",)
+    rotated=("rows", "rows"),
+    infinite=(),
+    cut=(),
+    values=("rows",),
+    edge=(),
+    rank=(),
+    condition=(),
+    outputs=("values", "edge", "rank", "condition"),
+    sparse=("edge", "rank", "condition"),
 )
-def compose(tree: Tree, vectors: Indexed, values: Indexed, result: Indexed) -> None:
-    """The symmetric matrix with the given eigenvectors, one per row, and eigenvalues."""
-    B = tree.array("rows", "rows")
+def settle(
+    tree: Tree,
+    rotated: Indexed,
+    infinite: Indexed,
+    cut: Indexed,
+    values: Indexed,
+    edge: Indexed,
+    rank: Indexed,
+    condition: Indexed,
+) -> None:
+    """Eigenvalues after all sweeps, and how many of them are singular.
+
+    Args:
+        tree: Provides the rows.
+        rotated: (r, r).
+        infinite: From `weigh`, ().
+        cut: Fraction of the largest eigenvalue, or of one, up to which directions are singular, ().
+        values: Eigenvalues, in no particular order; NaN where the matrix was not finite, (r,).
+        edge: The largest eigenvalue that counts as singular, ().
+        rank: Number of larger ones; −1 where the matrix was not finite, ().
+        condition: Condition number; infinite where a direction is singular, ().
+    """
+    poison = sqrt(-infinite[...])  # NaN, or −0
+    condition[...] = _INFINITE
+    for row in tree.task_rows():
+        value = rotated[row, row]
+        edge[...] = less(edge[...], value, value, edge[...])
+        condition[...] = less(value, condition[...], value, condition[...])
+    most, least = edge[...], condition[...]
+    limit = cut[...] * less(most, 1.0, 1.0, most)
+    edge[...] = limit + poison
+    condition[...] = less(limit, least, most / least, _INFINITE) + poison
+    for row in tree.task_rows():
+        value = rotated[row, row] + poison
+        values[row] = value
+        rank[...] = rank[...] + less(limit, value, 1.0, 0.0)
+    rank[...] = less(infinite[...], 0.5, rank[...], -1.0)
+
+
+@algorithm(
+    values=("rows",),
+    vectors=("rows", "rows"),
+    roots=("rows",),
+    edge=(),
+    softness=(),
+    inverse=("rows", "rows"),
+    outputs=("inverse",),
+    symmetric=("inverse",),
+)
+def invert(
+    tree: Tree, values: Indexed, vectors: Indexed, roots: Indexed, edge: Indexed, softness: Indexed, inverse: Indexed
+) -> None:
+    """The inverse of a weighted matrix, regularised in its singular directions.
+
+    Args:
+        tree: Provides the rows.
+        values: λ, (r,).
+        vectors: One eigenvector in each row, (r, r).
+        roots: Square roots of the weights, (r,).
+        edge: ε, the largest eigenvalue that counts as singular, ().
+        softness: 1/λ is replaced by this times 2 ε/(λ² + ε²) in singular directions, ().
+        inverse: (r, r).
+    """
+    reciprocals = tree.array("rows")
+    limit = edge[...]
+    for row in tree.task_rows():
+        value = values[row]
+        remaining = less(value, 0.0, 0.0, value)
+        softened = softness[...] * (2.0 * limit / (remaining * remaining + limit * limit))
+        reciprocals[row] = less(limit, value, 1.0 / value, softened)
+    _sum(tree, vectors, roots, reciprocals, inverse)
+
+
+@algorithm(
+    vectors=("rows", "rows"),
+    roots=("rows",),
+    values=("rows",),
+    result=("rows", "rows"),
+    outputs=("result",),
+    symmetric=("result",),
+)
+def compose(tree: Tree, vectors: Indexed, roots: Indexed, values: Indexed, result: Indexed) -> None:
+    """The symmetric matrix with the given eigenvectors, one per row, and eigenvalues, its rows divided by roots."""
+    _sum(tree, vectors, roots, values, result)
+
+
+def _sum(tree: Tree, vectors: Indexed, roots: Indexed, values: Any, result: Indexed) -> None:
+    """Σ value · vector vectorᵀ, with entries of the vectors divided by roots."""
+    scaled, B = tree.array("rows"), tree.array("rows", "rows")
     for one in tree.task_rows():
         for other in tree.task_rows(one):
             B[one, other] = 0.0
     for vector in tree.task_rows():
         value = values[vector]
         for one in tree.task_rows():
-            scaled = value * vectors[vector, one]
+            scaled[one] = vectors[vector, one] / roots[one]
+        for one in tree.task_rows():
+            entry = value * scaled[one]
             for other in tree.task_rows(one):
-                B[one, other] = B[one, other] + scaled * vectors[vector, other]
+                B[one, other] = B[one, other] + entry * scaled[other]
     for one in tree.task_rows():
         for other in tree.task_rows(one):
             result[one, other] = B[one, other]
