@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import resource
 import sys
 import threading
@@ -20,6 +21,7 @@ SHAPE = (200, 200)
 def fresh() -> None:
     """Start without buffers of earlier tests."""
     pool._kept.__dict__.clear()
+    pool._large.clear()
 
 
 counted = pytest.mark.skipif(not pool._COUNTABLE, reason="references are not counted here")
@@ -57,8 +59,24 @@ def test_kept_memory_is_bounded() -> None:
     for n in range(40_000, 40_000 + 50 * 2_000, 2_000):
         pool.empty((n,))
     assert len(pool._kept.__dict__["buffers"]) <= pool.SLOTS if pool._COUNTABLE else True
-    assert pool.empty((pool.LARGEST // 8 + 1,)).base is None
+    assert pool.empty((pool.most_kept() // 8 + 1,)).base is None
     assert pool.empty((10,)).base is None
+
+
+@counted
+def test_large_memory_is_shared_by_threads_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = pool.LARGEST // 8 + 1
+    monkeypatch.setattr(pool, "most_kept", lambda: 3 * pool.LARGEST)
+    place = pool.empty((size,)).ctypes.data
+    found: list[int] = []
+    worker = threading.Thread(target=lambda: found.append(pool.empty((size,)).ctypes.data))
+    worker.start()
+    worker.join()
+    assert found == [place]
+    held = [pool.empty((size + i,)) for i in range(6)]
+    for one, other in itertools.combinations(held, 2):
+        assert not np.shares_memory(one, other)
+    assert sum(buffer.nbytes for buffer in pool._large) <= 3 * pool.LARGEST
 
 
 def test_results_of_one_call_and_of_threads_are_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import operator
 import os
 import subprocess
 import sys
@@ -353,6 +354,22 @@ def test_references_to_wrenches_are_balanced() -> None:
     for _ in range(100):
         robot.inverse_dynamics(q, q, q, f_ext)
     assert [sys.getrefcount(x) for x in (q, push, frame, f_ext)] == before
+
+
+@native
+def test_out_may_be_a_named_tuple_of_an_earlier_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = kt.zoo.double_pendulum()
+    q = np.array([0.3, -0.2])
+    results = robot.inverse_dynamics_derivatives(q, q, q)
+    right = [part.copy() for part in results]
+    for part in results:
+        part[...] = np.nan
+    monkeypatch.setattr(type(robot.inverse_dynamics_derivatives), "general", lambda *_, **__: "general")
+    given = robot.inverse_dynamics_derivatives(q, q, q, out=results)
+    assert all(map(operator.is_, given, results))
+    for part, expected in zip(results, right, strict=True):
+        np.testing.assert_array_equal(part, expected)
+    assert robot.inverse_dynamics_derivatives(q, q, q, out=list(results)) == "general"
 
 
 @native

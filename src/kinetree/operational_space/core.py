@@ -80,9 +80,12 @@ class Core:
             q: (…, nq).
             places: As for `inertia`.
         """
-        return self.inertia(self.spectrum_at(q), places)
+        return self.inertia(self.spectrum_of(self.recursions.inverse_inertia(q)), places)
 
-    def spectrum_at(self, q: Array) -> Spectrum:
-        """Eigendecomposition of the weighted Λ⁻¹ without contacts at q, (…, nq)."""
-        A = self.recursions.inverse_inertia(q)
+    def spectrum_of(self, A: Array) -> Spectrum:
+        """Eigendecomposition of the weighted Λ⁻¹ without contacts.
+
+        Args:
+            A: Λ⁻¹, (…, r, r).
+        """
         return self.spectrum(A, A.diagonal(axis1=-2, axis2=-1))

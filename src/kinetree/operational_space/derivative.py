@@ -18,7 +18,7 @@ from kinetree.engines.function import Function
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
-from kinetree.operational_space.functions import PreparedFunction, taken
+from kinetree.operational_space.functions import PreparedFunction
 from kinetree.operational_space.products import product
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
@@ -65,7 +65,7 @@ class InverseInertiaDerivative(PreparedFunction):
         response, C = self.core.recursions.response(q), self._coriolis(q, dq)
         with standard_arithmetic():
             one_sided = product(J_rate, response) - product(np.swapaxes(response, -1, -2), product(C, response))
-            return taken(self.name, one_sided + np.swapaxes(one_sided, -1, -2), out)
+            return self._put(one_sided + np.swapaxes(one_sided, -1, -2), out)
 
     @property
     def _frames(self) -> list[tuple[int, ...]]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from kinetree.algorithms.operational_space.dense import opposing_force
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
-from kinetree.operational_space.products import one_minus, product
+from kinetree.operational_space.singular import over_rows
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
@@ -85,6 +85,14 @@ class PreparedFunction(ABC):
         from kinetree.engines import dask
 
         return dask.call(self, given, dict.fromkeys(given, 1), out)
+
+    def _put(self, found: Any, out: Any) -> Any:
+        """A result, copied to the user's array if there is one."""
+        if out is None:
+            return found
+        (home,) = arguments.results(self.name, out, (self.name,), (found.shape,), found.dtype)
+        home[...] = found
+        return home
 
 
 class Regular(PreparedFunction):
@@ -170,34 +178,7 @@ class Dynamics(Regular):
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         recursions = self.core.recursions
         inertia = self.core.inertia_by_eigenvalues(q, places)
-        with standard_arithmetic():
-            inverse = product(recursions.response(q), inertia)
-            return inertia, inverse, one_minus(product(inverse, recursions.jacobian(q)))
-
-
-class Spectral(PreparedFunction):
-    """Rank or condition of some tasks without contacts as a function of q: `f(q)` or `f(q, out=…)`."""
-
-    __signature__ = Signature(
-        [Parameter("q", Parameter.POSITIONAL_OR_KEYWORD), Parameter("out", Parameter.KEYWORD_ONLY, default=None)]
-    )
-
-    def _kernels(self) -> Sequence[Any]:
-        return (self.core.recursions.inverse_inertia,)
-
-    def __call__(self, q: Any, out: Any = None) -> Any:
-        """The quantity at q."""
-        if type(q) is not ndarray and arguments.is_lazy(q):
-            return self._lazily(out, q=q)
-        found = getattr(self.core.spectrum_at(q), self.name)
-        if self.name == "rank":
-            found = found.astype(int)
-        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
-        finite = np.isfinite(q)
-        if not finite.all():
-            undefined = -1 if self.name == "rank" else np.nan
-            found = np.where(finite.all(axis=-1), found, undefined)
-        return taken(self.name, found, out) if out is not None or found.ndim else found[()]
+        return inertia, *recursions.projections(recursions.response(q), recursions.jacobian(q), inertia)
 
 
 class Derived(PreparedFunction):
@@ -222,19 +203,64 @@ class Derived(PreparedFunction):
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """The quantity at q, or at q and v."""
-        given = self._given(inputs, named)
-        if any(map(arguments.is_lazy, given.values())):
-            return self._lazily(out, **given)
-        return taken(self.name, getattr(self.tasks.state(self.name, **given), self.name), out)
+        if named or len(inputs) != len(self._inputs):
+            inputs = self._given(inputs, named)
+        for value in inputs:
+            if type(value) is not ndarray and arguments.is_lazy(value):
+                return self._lazily(out, **dict(zip(self._inputs, inputs, strict=True)))
+        return self._put(self._found(*inputs), out)
 
-    def _given(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name."""
+    def _found(self, *inputs: Any) -> Any:
+        """The quantity, in an array that belongs to the caller."""
+        value = getattr(self.tasks.state(self.name, *inputs), self.name)
+        return value.copy() if value.ndim else value
+
+    def _given(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments in order."""
         values = {**dict(zip(self._inputs, inputs, strict=False)), **named}
         if len(values) != len(inputs) + len(named) or tuple(sorted(values)) != self._inputs:
             given = [f"{len(inputs)} by position", *named] if inputs else [*named]
             listed = " and ".join(self._inputs)
             raise InputError(f"{self.name} takes {listed}, each once; got {', '.join(given) or 'nothing'}")
-        return values
+        return tuple(values[name] for name in self._inputs)
+
+
+class Spectral(Derived):
+    """Rank or condition of tasks without contacts, (…)."""
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        super().__init__(tasks, core, name, ("q",), ())
+        self._mobility = core.recursions.inverse_inertia_for(name)
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self._mobility,)
+
+    def _found(self, *inputs: Any) -> Any:
+        (q,) = inputs
+        found = getattr(self.core.spectrum_of(self._mobility(q)), self.name)
+        if self.name == "rank":
+            found = found.astype(int)
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        finite = np.isfinite(q)
+        if not finite.all():
+            found = np.where(finite.all(axis=-1), found, -1 if self.name == "rank" else np.nan)
+        return found[()]
+
+
+class Bias(Derived):
+    """The bias force of tasks without contacts, (…, r).
+
+    J̄ᵀ(C + g) − Λ J̇v = −Λ (J a + J̇v), where a = −M⁻¹(C + g) are the accelerations without joint forces.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        super().__init__(tasks, core, name, ("q", "v"), ("inertia", "forward_dynamics", "acceleration"))
+        self._still = np.zeros(core.recursions.robot.mechanism.nv)
+
+    def _found(self, *inputs: Any) -> Any:
+        recursions = self.core.recursions
+        free = recursions.acceleration(*inputs, recursions.forward_dynamics(*inputs, self._still))
+        return over_rows(opposing_force, self.core.rows)(self.tasks.inertia(inputs[0]), free)
 
 
 class Rounded(PreparedFunction):
@@ -279,11 +305,11 @@ class HeldDynamics(Derived):
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> TaskDynamics:
         """Λ, J̄ and N."""
-        given = self._given(inputs, named)
-        if any(map(arguments.is_lazy, given.values())):
-            lazy: TaskDynamics = self._lazily(out, **given)
+        (q,) = self._given(inputs, named)
+        if arguments.is_lazy(q):
+            lazy: TaskDynamics = self._lazily(out, q=q)
             return lazy
-        state = self.tasks.state(self.name, **given)
+        state = self.tasks.state(self.name, q)
         values = [getattr(state, name) for name in TaskDynamics._fields]
         if out is None:
             return TaskDynamics(*(value.copy() for value in values))
@@ -292,15 +318,6 @@ class HeldDynamics(Derived):
         for home, value in zip(homes, values, strict=True):
             home[...] = value
         return TaskDynamics(*homes)
-
-
-def taken(name: str, value: Array, out: Any) -> Array:
-    """A result, copied to the user's array if there is one."""
-    if out is None:
-        return value.copy() if value.ndim else value
-    (home,) = arguments.results(name, out, (name,), (value.shape,), value.dtype)
-    home[...] = value
-    return home
 
 
 def _three(out: Any) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from kinetree.engines.function import ENGINES
 from kinetree.errors import UnknownNameError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
-from kinetree.operational_space.functions import Derived, Dynamics, HeldDynamics, Inertia, Rounded, Spectral
+from kinetree.operational_space.functions import Bias, Derived, Dynamics, HeldDynamics, Inertia, Rounded, Spectral
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import METHODS
 from kinetree.operational_space.recursions import Recursions, Robot
@@ -182,10 +182,12 @@ class Tasks:
     # Functions of the state
 
     @lazy
-    def bias(self) -> Derived | Rounded:
+    def bias(self) -> Bias | Derived | Rounded:
         """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate."""
-        own = ("jacobian", "response") if self.held else ("inertia", "dynamics")
-        return self._derived("bias", *own, "jacobian_dot_v", "bias_forces", inputs=("q", "v"))
+        if self.held or self.in_double is not self:
+            kernels = ("jacobian", "response", "jacobian_dot_v", "bias_forces")
+            return self._derived("bias", *kernels, inputs=("q", "v"))
+        return Bias(self, self.core, "bias")
 
     @lazy
     def jacobian_dot_v(self) -> TaskFunction | Derived | Rounded:

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space.by_weights.drift import task_acceleration as task_acceleration_by_weights
 from kinetree.algorithms.operational_space.by_weights.drift import task_drift as task_drift_by_weights
 from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp_sharing_by_weights
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
+from kinetree.algorithms.operational_space.dense import projections
 from kinetree.algorithms.operational_space.differential_step import differential_step
-from kinetree.algorithms.operational_space.drift import task_drift
+from kinetree.algorithms.operational_space.drift import task_acceleration, task_drift
 from kinetree.algorithms.operational_space.grasp_sharing import grasp_sharing
 from kinetree.algorithms.operational_space.response import response, task_jacobian
 from kinetree.algorithms.operational_space.support_sharing import support_sharing
@@ -102,7 +105,11 @@ class Recursions:
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
         """Λ⁻¹ = J M⁻¹ Jᵀ of q, (…, r, r)."""
-        return self._function("inverse_inertia", inverse_inertia(self.method, self.reference, self._parts), True)
+        return self.inverse_inertia_for("inverse_inertia")
+
+    def inverse_inertia_for(self, name: str) -> TaskFunction:
+        """The same under the name of the function that errors should mention."""
+        return self._function(name, inverse_inertia(self.method, self.reference, self._parts), True)
 
     @cached_property
     def inertia(self) -> TaskFunction:
@@ -129,6 +136,23 @@ class Recursions:
         """J̇v of q and v, (…, r)."""
         drift = task_drift_by_weights if self.by_weights else task_drift
         return self._function("jacobian_dot_v", drift(self.reference, self._parts))
+
+    @cached_property
+    def projections(self) -> TaskFunction:
+        """J̄, (…, nv, r), and N, (…, nv, nv), of M⁻¹Jᵀ, J and Λ."""
+        return self._function("dynamics", projections)
+
+    @cached_property
+    def acceleration(self) -> TaskFunction:
+        """J a + J̇v of q, v and a, (…, r); for `bias`."""
+        found = task_acceleration_by_weights if self.by_weights else task_acceleration
+        return self._function("bias", found(self.reference, self._parts))
+
+    @cached_property
+    def forward_dynamics(self) -> Function[..., Array]:
+        """M⁻¹(τ − C − g) of q, v and τ, (…, nv); for `bias`."""
+        robot = self.robot
+        return Function("bias", robot.mechanism, forward_dynamics, guard=robot.invertible).engine(self.engine)
 
     @cached_property
     def bias_forces(self) -> Function[..., Array]:

@@ -109,7 +109,7 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) 
 @lru_cache(maxsize=64)
 def _decomposition(rows: int) -> Compiled:
     """All steps of `spectrum` as one compiled function."""
-    weighing, sweep, settling = (_over_rows(algorithm, rows) for algorithm in (weigh, jacobi_sweep, settle))
+    weighing, sweep, settling = (over_rows(algorithm, rows) for algorithm in (weigh, jacobi_sweep, settle))
     inputs = [*weighing.binding.inputs, Operand("cut", ())]
     outputs = [*settling.binding.outputs[:1], *sweep.binding.outputs[1:], *weighing.binding.outputs[1:2]]
     sequence = Sequence("spectrum", inputs, [*outputs, *settling.binding.outputs[1:]])
@@ -143,7 +143,7 @@ def jacobi(A: Array, count: int) -> tuple[Array, Array]:
     """
     rows = A.shape[-1]
     pairs, vectors = np.triu(np.ones((rows, rows)), 1), np.eye(rows)
-    sweep = _over_rows(jacobi_sweep, rows)
+    sweep = over_rows(jacobi_sweep, rows)
     for _ in range(count):
         A, vectors = sweep(A, vectors, pairs)
     return np.diagonal(A, axis1=-2, axis2=-1), vectors
@@ -153,13 +153,13 @@ def inverted(of: Spectrum, policy: str) -> Array:
     """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
     softness = 0.0 if policy == "truncated" else 1.0
     rows = of.values.shape[-1]
-    result: Array = _over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness)
+    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness)
     return result
 
 
 def composed(of: Spectrum, reciprocals: Array) -> Array:
     """The regularised inverse, (…, r, r), from regularised reciprocals of the eigenvalues, (…, r)."""
-    result: Array = _over_rows(compose, reciprocals.shape[-1])(of.vectors, of.roots, reciprocals)
+    result: Array = over_rows(compose, reciprocals.shape[-1])(of.vectors, of.roots, reciprocals)
     return result
 
 
@@ -171,7 +171,7 @@ def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
         b: (…, r).
         weights: (…, r).
     """
-    x, spread = _over_rows(solve_symmetric, b.shape[-1])(A, b, weights)
+    x, spread = over_rows(solve_symmetric, b.shape[-1])(A, b, weights)
     return x, 1.0 / np.sqrt(spread)
 
 
@@ -208,7 +208,7 @@ def require_policy(policy: object, cut: object) -> None:
 
 
 @lru_cache(maxsize=64)
-def _over_rows(algorithm: Algorithm, rows: int) -> Compiled:
+def over_rows(algorithm: Algorithm, rows: int) -> Compiled:
     """An algorithm that uses rows only. They belong to the world, so all robots share the compiled code."""
     nothing = Mechanism((), (), (), (), np.zeros(3))
     place = Transform.identity().data

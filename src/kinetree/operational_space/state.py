@@ -94,20 +94,16 @@ class TaskState:
         """N = 1 − J̄J, (…, nv, nv): joint forces Nᵀτ do not accelerate the tasks, velocities N v do not move them."""
         return self._inverse_and_nullspace[1]
 
-    @computed
+    @lazy
     def bias(self) -> Array:
         """J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate. Needs v."""
-        joint = self.core.recursions.bias_forces(self.q, self._velocity)
-        projected = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
-        drift = times(self.inertia, self.jacobian_dot_v)
-        return _locked(projected - drift)
+        return _locked(self.tasks.bias(self.q, self._velocity))
 
     # Singularity
 
     @computed
     def _spectrum(self) -> Spectrum:
-        A = self.inverse_inertia
-        return self.core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
+        return self.core.spectrum_of(self.inverse_inertia)
 
     @lazy
     def _finite(self) -> Array:
@@ -194,6 +190,14 @@ class HeldState(TaskState):
         drift = self.core.recursions.jacobian_dot_v(self.q, self._velocity)
         held = times(self._hold.combination, drift[..., : self.core.held])
         return _locked(drift[..., self.core.held :] - times(self._along, held))
+
+    @computed
+    def bias(self) -> Array:
+        """J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate. Needs v."""
+        joint = self.core.recursions.bias_forces(self.q, self._velocity)
+        projected = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
+        drift = times(self.inertia, self.jacobian_dot_v)
+        return _locked(projected - drift)
 
     @computed
     def _spectrum(self) -> Spectrum:

@@ -1,4 +1,4 @@
-"""J̇v: accelerations of the task rows at zero joint accelerations. Cost O(n).
+"""Accelerations of the task rows: J̇v at zero joint accelerations, or J a + J̇v. Cost O(n).
 
     pass       loop               leaves
     motion     scatter            velocity V and acceleration α of each body, in the frame of its tree
@@ -29,15 +29,15 @@ from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.vector3 import cross
 
 
-def _drift(reference: str, parts: Parts) -> Callable[..., None]:
+def _accelerations(reference: str, parts: Parts) -> Callable[..., None]:
     view, aligned = VIEWS[reference], reference == "local_world_aligned"
 
-    def drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
+    def accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None, result: Indexed) -> None:
         def put(frame: FrameRole, rate: Any) -> None:
             for row in frame.rows():
-                drift[row] = rate[row.component]
+                result[row] = rate[row.component]
 
-        drifting(tree, q, v)
+        drifting(tree, q, v, a)
 
         for frame, carrier in tree.frames("frame"):
             seen = view(frame.X @ carrier.C, carrier.origin)
@@ -56,7 +56,7 @@ def _drift(reference: str, parts: Parts) -> Callable[..., None]:
             for center, _ in tree.frames("mass"):
                 put(center, force.data / mass)
 
-    return drift
+    return accelerations
 
 
 def _inertial_force(tree: Tree) -> tuple[Force, Any]:
@@ -78,6 +78,18 @@ def _inertial_force(tree: Tree) -> tuple[Force, Any]:
 @cache
 def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """J̇v of all task rows, (r,), in a given reference."""
-    run = _drift(reference, parts)
-    run.__name__ = f"task_drift_{reference}{parts.suffix}"
-    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",))(run)
+    accelerations = _accelerations(reference, parts)
+
+    def drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
+        accelerations(tree, q, v, None, drift)
+
+    drift.__name__ = f"task_drift_{reference}{parts.suffix}"
+    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",))(drift)
+
+
+@cache
+def task_acceleration(reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """J a + J̇v of all task rows, (r,), in a given reference."""
+    run = _accelerations(reference, parts)
+    run.__name__ = f"task_acceleration_{reference}{parts.suffix}"
+    return algorithm(q=("q",), v=("v",), a=("v",), result=("rows",), outputs=("result",))(run)

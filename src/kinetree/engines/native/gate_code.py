@@ -363,7 +363,9 @@ class _Gate:
         f, put = self.f, self.put
         with f.when(self.several):
             kind = f.address(f.at(f.address(self.out), TYPE))
-            f.leave_when(f.let(f"icmp ne ptr {kind}, {f.address(self.words, Word.TUPLE_TYPE)}"), "general")
+            others = [f.address(self.words, word) for word in (Word.TUPLE_TYPE, Word.BUNDLE)]
+            unlike = [f.let(f"icmp ne ptr {kind}, {other}") for other in others]
+            f.leave_when(f.let(f"and i1 {unlike[0]}, {unlike[1]}"), "general")
             size = f.let(f"call i64 @PyTuple_Size(ptr {f.address(self.out)})")
             f.leave_when(f.let(f"icmp ne i64 {size}, {self.outputs}"), "general")
         first = f.let(f"select i1 {self.batched}, i64 0, i64 {self.inputs}")

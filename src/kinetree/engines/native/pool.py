@@ -1,23 +1,28 @@
 """Memory that is reused from call to call, so that the operating system need not map and clear fresh pages each time.
 
 Scratch of 64 KiB or more comes from a few slots that all threads share without locks: machine code takes a block out of
-a slot and puts it back, or replaces another if all slots are full. Results of 256 KiB or more are views of buffers that
-each thread keeps; a buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch,
-and four buffers for each thread that computes such results, of at most 64 MiB each.
+a slot and puts it back, or replaces another if all slots are full. Results of 256 KiB or more are views of buffers; a
+buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch of at most 64 MiB each;
+four buffers of at most 64 MiB each for every thread that computes such results; and larger buffers, which all threads
+share, of at most 1 GiB together, or a sixteenth of the computer's memory if that is less.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import sysconfig
 import threading
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from kinetree.engines.locks import Lock
+
 SLOTS = 4
-#: Minimum size of scratch that is kept, and maximum size of anything that is, in bytes.
+#: Minimum and maximum size of scratch that is kept, and maximum size of results that each thread keeps, in bytes.
 SMALLEST, LARGEST = 1 << 16, 1 << 26
 #: Minimum size of results that are kept, in bytes: the C library maps and unmaps memory of this size on every call.
 SMALLEST_RESULT = 1 << 18
@@ -25,6 +30,8 @@ SMALLEST_RESULT = 1 << 18
 #: Addresses of kept scratch blocks, 0 for an empty slot.
 slots = np.zeros(SLOTS, dtype=np.int64)
 _kept = threading.local()
+_large: list[np.ndarray[Any, np.dtype[Any]]] = []
+_lock = Lock()
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -44,17 +51,37 @@ _IDLE = _idle() if _COUNTABLE else 0
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = _FLOAT64) -> np.ndarray[Any, np.dtype[Any]]:
     """An uninitialised array for results, possibly in reused memory."""
     size = dtype.itemsize * math.prod(shape)
-    if not SMALLEST_RESULT <= size <= LARGEST or not _COUNTABLE:
+    if size < SMALLEST_RESULT or size > most_kept() or not _COUNTABLE:
         return np.empty(shape, dtype)
-    buffers: list[np.ndarray[Any, np.dtype[Any]]] = _kept.__dict__.setdefault("buffers", [])
+    if size <= LARGEST:
+        buffer = _buffer(_kept.__dict__.setdefault("buffers", []), size, 2 * size, SLOTS * LARGEST)
+        return _part(buffer, size, dtype).reshape(shape)
+    with _lock:
+        return _part(_buffer(_large, size, size + size // 4, most_kept()), size, dtype).reshape(shape)
+
+
+def _buffer(
+    buffers: list[np.ndarray[Any, np.dtype[Any]]], least: int, most: int, bound: int
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """A buffer of a size between bounds: one that nothing refers to, or a fresh one that is kept for the next time."""
     for buffer in buffers:
-        if size <= buffer.nbytes <= 2 * size and sys.getrefcount(buffer) == _IDLE:
-            return _part(buffer, size, dtype).reshape(shape)
-    fresh = np.empty(-(-size // 8))
-    if len(buffers) == SLOTS:
+        if least <= buffer.nbytes <= most and sys.getrefcount(buffer) == _IDLE:
+            return buffer
+    fresh = np.empty(-(-least // 8))
+    while buffers and (len(buffers) == SLOTS or sum(other.nbytes for other in buffers) + least > bound):
         del buffers[0]
     buffers.append(fresh)
-    return _part(fresh, size, dtype).reshape(shape)
+    return fresh
+
+
+@lru_cache(maxsize=1)
+def most_kept() -> int:
+    """Bytes of large results that are kept at most."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return LARGEST
+    return max(LARGEST, min(1 << 30, memory // 16))
 
 
 def _part(buffer: np.ndarray[Any, np.dtype[Any]], size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:

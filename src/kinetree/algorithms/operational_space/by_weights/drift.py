@@ -1,4 +1,4 @@
-"""J̇v on nodes of any kind: accelerations of the task rows at zero joint accelerations. Cost O(n)."""
+"""Accelerations of the task rows on nodes of any kind: J̇v at zero joint accelerations, or J a + J̇v. Cost O(n)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,35 @@ from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
-def _drift(reference: str, parts: Parts) -> Callable[..., None]:
-    def drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
+def _accelerations(reference: str, parts: Parts) -> Callable[..., None]:
+    def accelerations(tree: Tree, q: Indexed, v: Indexed, a: Any, result: Indexed) -> None:
         frames.place(tree, q)
-        motion(tree, v, Zeros())
+        motion(tree, v, a)
 
         def put(frame: FrameRole, _error: Any, _velocity: Any, rate: Any) -> None:
             for row in frame.rows():
-                drift[row] = rate[row.component]
+                result[row] = rate[row.component]
 
         rows_of_motion(tree, parts, None, put, reference=reference)
 
-    return drift
+    return accelerations
 
 
 @cache
 def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """J̇v of all task rows, (r,), in a given reference."""
-    run = _drift(reference, parts)
-    run.__name__ = f"task_drift_by_weights_{reference}{parts.suffix}"
-    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), any_node=True)(run)
+    accelerations = _accelerations(reference, parts)
+
+    def drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
+        accelerations(tree, q, v, Zeros(), drift)
+
+    drift.__name__ = f"task_drift_by_weights_{reference}{parts.suffix}"
+    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), any_node=True)(drift)
+
+
+@cache
+def task_acceleration(reference: str, parts: Parts = PLAIN) -> Algorithm:
+    """J a + J̇v of all task rows, (r,), in a given reference."""
+    run = _accelerations(reference, parts)
+    run.__name__ = f"task_acceleration_by_weights_{reference}{parts.suffix}"
+    return algorithm(q=("q",), v=("v",), a=("v",), result=("rows",), outputs=("result",), any_node=True)(run)

@@ -1,0 +1,69 @@
+"""Products with a matrix Λ that is given, of tasks that may be singular. Cost O(n²r)."""
+
+from __future__ import annotations
+
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+
+
+@algorithm(inertia=("rows", "rows"), acceleration=("rows",), force=("rows",), outputs=("force",))
+def opposing_force(tree: Tree, inertia: Indexed, acceleration: Indexed, force: Indexed) -> None:
+    """−Λ ẍ, the force that cancels an acceleration of the tasks.
+
+    Args:
+        tree: Provides the rows.
+        inertia: Λ, (r, r).
+        acceleration: ẍ, (r,).
+        force: (r,).
+    """
+    total = tree.array("rows")
+    for one in tree.task_rows():
+        total[one] = 0.0
+    for other in tree.task_rows():
+        entry = acceleration[other]
+        for one in tree.task_rows():
+            total[one] = total[one] - inertia[other, one] * entry
+    for one in tree.task_rows():
+        force[one] = total[one]
+
+
+@algorithm(
+    response=("v", "rows"),
+    jacobian=("rows", "v"),
+    inertia=("rows", "rows"),
+    inverse=("v", "rows"),
+    nullspace=("v", "v"),
+    outputs=("inverse", "nullspace"),
+    any_node=True,
+)
+def projections(
+    tree: Tree, response: Indexed, jacobian: Indexed, inertia: Indexed, inverse: Indexed, nullspace: Indexed
+) -> None:
+    """J̄ = M⁻¹JᵀΛ and N = 1 − J̄J.
+
+    Args:
+        tree: Provides rows and columns.
+        response: M⁻¹Jᵀ, (nv, r).
+        jacobian: J, (r, nv).
+        inertia: Λ, (r, r).
+        inverse: J̄, (nv, r).
+        nullspace: N, (nv, nv).
+    """
+    J_bar, N = tree.array("v", "rows"), tree.array("v", "v")
+    for c in tree.columns():
+        for row in tree.task_rows():
+            J_bar[c, row] = 0.0
+        for other in tree.task_rows():
+            entry = response[c, other]
+            for row in tree.task_rows():
+                J_bar[c, row] = J_bar[c, row] + entry * inertia[other, row]
+        for o in tree.columns():
+            N[c, o] = 0.0
+        N[c, c] = 1.0
+        for row in tree.task_rows():
+            entry = J_bar[c, row]
+            inverse[c, row] = entry
+            for o in tree.columns():
+                N[c, o] = N[c, o] - entry * jacobian[row, o]
+        for o in tree.columns():
+            nullspace[c, o] = N[c, o]
