@@ -65,7 +65,8 @@ class InverseInertiaDerivative(PreparedFunction):
         response, C = self.core.recursions.response(q), self._coriolis(q, dq)
         with standard_arithmetic():
             one_sided = product(J_rate, response) - product(np.swapaxes(response, -1, -2), product(C, response))
-            return self._put(one_sided + np.swapaxes(one_sided, -1, -2), out)
+            found: Array = self._put(one_sided + np.swapaxes(one_sided, -1, -2), out)
+        return found
 
     @property
     def _frames(self) -> list[tuple[int, ...]]:
