@@ -75,9 +75,10 @@ def _caller(robot: Model, name: str) -> Callable[..., Any]:
             return _OPERATIONS.value(registered.number, tensors)
         if _forward_mode():
             return _Value.apply(registered, *tensors)
+        # the operation itself, without its dispatch overhead
         if any(tensor.requires_grad for tensor in tensors):
-            return _OPERATIONS.value(registered.number, tensors)
-        return _value(registered.number, tensors)  # the operation itself, without its dispatch overhead
+            return _Eager.apply(registered, *tensors)
+        return _value(registered.number, tensors)
 
     return call
 
@@ -245,6 +246,23 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
         ctx.registered, *tensors = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
+
+
+class _Eager(torch.autograd.Function):  # type: ignore[misc]
+    """The value outside transforms and compiled programs, and its gradients unless they are differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, registered: _Registered, *tensors: Any) -> Any:
+        ctx.number = registered.number
+        ctx.save_for_backward(*tensors)
+        return _value(registered.number, [tensor.detach() for tensor in tensors])
+
+    @staticmethod
+    def backward(ctx: Any, weights: Any) -> Any:
+        arguments = [*ctx.saved_tensors, weights]
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or _forward_mode():
+            return None, *_OPERATIONS.gradients(ctx.number, arguments)
+        return None, *_gradients(ctx.number, [tensor.detach() for tensor in arguments])
 
 
 class _Value(_Kernel):

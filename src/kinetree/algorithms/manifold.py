@@ -136,7 +136,21 @@ def component_gradient(tree: Tree, q: Indexed, g: Indexed, by_q: Indexed) -> Non
         by_q[k] = k.manifold.tangent_map(q[k]).T @ g[k]
 
 
-#: Its change along a change dq of the components, for a constant g.
+@algorithm(q=("q",), dq=("q",), tangent=("v",), outputs=("tangent",), any_node=True)
+def component_change(tree: Tree, q: Indexed, dq: Indexed, tangent: Indexed) -> None:
+    """The tangent for a change of the components of q.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        dq: Change of the components, (nq,).
+        tangent: (nv,).
+    """
+    for k, _ in tree.scatter():
+        tangent[k] = k.manifold.tangent_map(q[k]) @ dq[k]
+
+
+#: The change of `component_gradient` along a change dq of the components, for a constant g.
 component_gradient_change = coordinate_derivative(component_gradient, "component_gradient_change", {"dq": "q"}, ("h",))
 
 #: The change of `tangent_map` along a change of the components of q.

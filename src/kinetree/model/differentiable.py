@@ -13,13 +13,14 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from kinetree.algorithms.manifold import component_gradient_change
+from kinetree.algorithms.manifold import component_change, component_gradient, component_gradient_change
 from kinetree.engines.arguments import require_shape
 from kinetree.engines.function import Function
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.model.model import Model
 from kinetree.model.quiet import quiet
 from kinetree.model.singularity import require_invertible
+from kinetree.recursion.algorithm import Algorithm
 from kinetree.spatial.fixed import apply
 from kinetree.spatial.value import Array
 
@@ -29,9 +30,6 @@ class Arrays(Protocol):
 
     def run(self, bound: Any, *arrays: Any) -> Any:
         """Call the result of `Function.bound`."""
-
-    def tangent_map(self, robot: Model, q: Any) -> Any:
-        """`Model.tangent_map`, (…, nv, nq)."""
 
     def apply(self, matrix: Any, vector: Any) -> Any:
         """Matrices times vectors."""
@@ -49,10 +47,6 @@ class NumPy:
     def run(self, bound: Any, *arrays: Array) -> Any:
         """Call the result of `Function.bound`."""
         return bound(*arrays)
-
-    def tangent_map(self, robot: Model, q: Array) -> Array:
-        """`Model.tangent_map`, (…, nv, nq)."""
-        return robot.tangent_map(q)
 
     def apply(self, matrix: Array, vector: Array) -> Array:
         """Matrices times vectors."""
@@ -187,13 +181,11 @@ class Differentiable:
 
     def _tangent(self, q: Any, dq: Any) -> Any:
         """The tangent for a change of the components of q."""
-        return dq if self._is_plain else self._arrays.apply(self._arrays.tangent_map(self.robot, q), dq)
+        return dq if self._is_plain else self._arrays.run(self._change, q, dq)
 
     def _by_components(self, q: Any, by_q: Any) -> Any:
         """The gradient with respect to the components of q, from that along the tangent."""
-        if self._is_plain:
-            return by_q
-        return self._arrays.apply(self._arrays.transpose(self._arrays.tangent_map(self.robot, q)), by_q)
+        return by_q if self._is_plain else self._arrays.run(self._gradient, q, by_q)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -202,10 +194,22 @@ class Differentiable:
         return self.robot.nq == self.robot.nv and np.array_equal(self.robot.tangent_map(q), np.eye(self.robot.nv))
 
     @cached_property
+    def _change(self) -> Any:
+        """`tangent_map(q) dq`."""
+        return self._bound(component_change)
+
+    @cached_property
+    def _gradient(self) -> Any:
+        """`tangent_map(q)ᵀ g`."""
+        return self._bound(component_gradient)
+
+    @cached_property
     def _basis_change(self) -> Any:
         """The change of `tangent_map(q)ᵀ g` with q."""
-        name = component_gradient_change.name
-        return Function[..., Any](name, self.robot.mechanism, component_gradient_change).bound()
+        return self._bound(component_gradient_change)
+
+    def _bound(self, algorithm: Algorithm) -> Any:
+        return Function[..., Any](algorithm.name, self.robot.mechanism, algorithm).bound()
 
     def _lever_slope(self, q: Any, v: Any, x: Any, lever: Any, pushes: Sequence[Any]) -> Any:
         """Gradient of leverᵀ Jᵀ f along the tangent: what wrenches add to that of inverse dynamics."""
