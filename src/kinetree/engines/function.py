@@ -15,7 +15,7 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.count import Count, count
-from kinetree.engines.formats import format_of, rounded
+from kinetree.engines.formats import format_of
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
