@@ -15,7 +15,7 @@ _LN2 = (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p
 _SERIES = tuple(1.0 / (2 * n + 1) for n in range(1, 12))
 _STEPS = tuple(2**n for n in reversed(range(10)))
 _ROOT = 2.0**0.5
-_SMALLEST, _INFINITE = 5e-324, float("inf")
+_INFINITE = float("inf")
 
 
 def logarithm(x: Any) -> Any:
@@ -23,17 +23,11 @@ def logarithm(x: Any) -> Any:
     mantissa, exponent = x, 0.0
     # once more for subnormal numbers
     for step in (512, *_STEPS):
-        small = 2.0**-step
-        mantissa, exponent = (
-            select(mantissa, small, mantissa * 2.0**step, mantissa),
-            select(mantissa, small, exponent - step, exponent),
-        )
+        larger = _scaled(mantissa, step)
+        mantissa, exponent = select(larger, 1.0, larger, mantissa), select(larger, 1.0, exponent - step, exponent)
     for step in _STEPS:
-        large = 2.0**step
-        mantissa, exponent = (
-            select(mantissa, large, mantissa, mantissa * 2.0**-step),
-            select(mantissa, large, exponent, exponent + step),
-        )
+        smaller = _scaled(mantissa, -step)
+        mantissa, exponent = select(smaller, 1.0, mantissa, smaller), select(smaller, 1.0, exponent, exponent + step)
     # now between ½ and 2
     mantissa, exponent = (
         select(mantissa, _ROOT, mantissa, 0.5 * mantissa),
@@ -50,5 +44,12 @@ def logarithm(x: Any) -> Any:
         series = series * z + coefficient
     result = exponent * _LN2[0] + (2.0 * (s + s * z * series) + exponent * _LN2[1])
     # positive and finite; otherwise ∞, NaN, or −∞ at zero
-    bounded = select(x, _INFINITE, result, x)
-    return select(x, _SMALLEST, sqrt(x) - 1.0 / (x * x), bounded)
+    return select(-x, 0.0, select(x, _INFINITE, result, x), sqrt(x) - 1.0 / (x * x))
+
+
+def _scaled(x: Any, exponent: int) -> Any:
+    """x times a power of two, in factors that single precision has as well."""
+    factor = max(-64, min(64, exponent))
+    for _ in range(exponent // factor):
+        x = x * 2.0**factor
+    return x
