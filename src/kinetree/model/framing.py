@@ -38,6 +38,8 @@ _ROUNDING = 8.0 * float(np.finfo(float).eps)
 _CLOSE = 0.25
 #: Children of one node that may determine its x axis.
 _TRIED = 6
+#: Sine and cosine.
+_NO_TURN = (0.0, 1.0)
 _QUARTERS = {(0.0, 1.0): 0, (1.0, 0.0): 1, (0.0, -1.0): 2, (-1.0, 0.0): 3}
 
 
@@ -107,7 +109,7 @@ def framed(
                 own, change = _placed(changes[p].of(rows[k]), stage, rotates[p])
             if stage.rotates:
                 phase = _phase([(change.of(rows[c]), stages[c]) for c in children[k]])
-                if phase != (0.0, 1.0):
+                if phase != _NO_TURN:
                     change = change.turned(*phase)
                     own = own and own._replace(phase=phase)
         changes.append(change)
@@ -165,16 +167,15 @@ def _steps(rows: list[list[float]], stage: Stage | None, movable: bool) -> tuple
 
 def _phase(children: Sequence[tuple[list[list[float]], Stage | None]]) -> tuple[float, float]:
     """Sine and cosine of the turn about z after which the children's placements cost least."""
-    least, chosen = math.inf, (0.0, 1.0)
-    if not children:
-        return chosen
-    for sine, cosine in [*(_towards(rows) for rows, _ in children[:_TRIED]), (0.0, 1.0)]:
-        cost = 0
-        for rows, stage in children:
-            turned = Change().turned(sine, cosine).of(rows)
-            cost += _steps(turned, stage, True)[0].shape.cost
+    tried = list(dict.fromkeys([*(_towards(rows) for rows, _ in children[:_TRIED]), _NO_TURN]))
+    if tried == [_NO_TURN]:
+        return _NO_TURN
+    least, chosen = math.inf, _NO_TURN
+    for phase in tried:
+        turn = UNCHANGED if phase == _NO_TURN else UNCHANGED.turned(*phase)
+        cost = sum(_steps(turn.of(rows), stage, True)[0].shape.cost for rows, stage in children)
         if cost < least:
-            least, chosen = cost, (sine, cosine)
+            least, chosen = cost, phase
     return chosen
 
 
@@ -190,7 +191,7 @@ def _towards(rows: list[list[float]]) -> tuple[float, float]:
 
 def _axis(rows: list[list[float]]) -> _Vector:
     """The z axis of a pose."""
-    x, y, z = ((0.0 if abs(row[2]) <= _ROUNDING else row[2]) for row in rows)
+    x, y, z = [(0.0 if abs(row[2]) <= _ROUNDING else row[2]) for row in rows]
     return (x, y, z) if x or y else (0.0, 0.0, math.copysign(1.0, z))
 
 
