@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.engines.native import cache, compiled, libraries
+from kinetree.engines.native import cache, claims, compiled, libraries
 from kinetree.engines.native.compiled import load_driver
 from kinetree.errors import CacheWarning
 from tests.unit.toys import toy
@@ -229,6 +229,77 @@ def test_files_that_vanish_while_making_room(directory: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "scandir", Entries)
     cache._prune(directory)
     assert len(list(directory.iterdir())) == 0
+
+
+@posix
+def test_processes_that_start_together_compile_once(directory: Path) -> None:
+    script = (
+        "import logging, sys, numpy as np, kinetree as kt\n"
+        "logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')\n"
+        "robot = kt.zoo.chain(2)\n"
+        "sys.stdin.readline()\n"
+        "robot.mass_matrix_inverse(np.zeros(2))\n"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    lines = [line for process in started for line in process.communicate(timeout=120)[0].splitlines()]
+    compiled = [line.rpartition(" in ")[0] for line in lines if line.startswith("compiled ")]
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert compiled
+    assert sorted(compiled) == sorted(set(compiled))
+    assert {file.suffix for file in directory.iterdir()} == {".object"}
+
+
+@posix
+def test_a_claim_of_a_process_that_died_is_void(directory: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from kinetree.engines.native.claims import claimed\n"
+        "with claimed('key'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode < 0
+    assert [file.name for file in directory.iterdir()] == [".key.claim"]
+    began = time.monotonic()
+    with claims.claimed("key"):
+        assert time.monotonic() - began < claims._PATIENCE_SECONDS / 2
+    assert not list(directory.iterdir())
+
+
+@posix
+def test_nobody_waits_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_PATIENCE_SECONDS", 0.05)
+    entered = []
+    with claims.claimed("key"), claims.claimed("key"):  # a second one, while the first goes on
+        entered.append("key")
+    with claims.claimed(None):
+        entered.append("uncached")
+    assert entered == ["key", "uncached"]
+
+
+@posix
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/nowhere")])
+def test_whatever_is_in_place_of_a_claim_is_ignored(directory: Path, make) -> None:
+    directory.mkdir(mode=0o700)
+    make(directory / ".key.claim")
+    with claims.claimed("key"):
+        cache.store("key", META, CODE)
+    assert cache.load("key") == (META, CODE)
+
+
+def test_abandoned_claims_are_removed(directory: Path) -> None:
+    directory.mkdir(mode=0o700)
+    for name, age in ((".old.claim", 4000.0), (".new.claim", 0.0)):
+        (directory / name).touch()
+        os.utime(directory / name, (time.time() - age,) * 2)
+    cache._prune(directory)
+    assert [file.name for file in directory.iterdir()] == [".new.claim"]
 
 
 def test_concurrent_writers(directory: Path) -> None:

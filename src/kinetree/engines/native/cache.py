@@ -44,7 +44,8 @@ _LENGTH = struct.Struct("<Q")
 _HEADER = len(_MAGIC) + 32
 _SUFFIX = ".object"
 _PART = ".part"
-_PART_SECONDS = 3600  # age at which an unfinished file is considered abandoned
+_CLAIM = ".claim"
+_ABANDONED_SECONDS = 3600  # age at which an unfinished file, or a claim, is considered abandoned
 
 _PACKAGE = Path(__file__).parents[2]
 
@@ -162,6 +163,12 @@ def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
     _prune_after(directory, len(body))
 
 
+def claim_file(name: str | None) -> Path | None:
+    """The file by which a process claims an entry that it is about to compile; None if entries cannot be stored."""
+    directory = None if name is None else _directory(create=True)
+    return None if directory is None else directory / f".{name}{_CLAIM}"
+
+
 def _digest(name: str, body: bytes) -> bytes:
     """The digest of a file's name and contents, so that no file can be mistaken for another."""
     return hashlib.sha256(name.encode() + b"\n" + body).digest()
@@ -240,7 +247,7 @@ def _prune(directory: Path) -> None:
             with contextlib.suppress(OSError):  # another process may have removed it
                 if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
                     files.append((entry.stat(follow_symlinks=False), entry.path))
-                elif entry.name.endswith(_PART) and time.time() - entry.stat().st_mtime > _PART_SECONDS:
+                elif entry.name.endswith((_PART, _CLAIM)) and _age(entry) > _ABANDONED_SECONDS:
                     os.unlink(entry.path)
     excess = sum(status.st_size for status, _ in files) - LIMIT_BYTES
     if excess <= 0:
@@ -253,6 +260,10 @@ def _prune(directory: Path) -> None:
         _log.debug("%s is removed from the full cache", path)
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _age(entry: os.DirEntry[str]) -> float:
+    return time.time() - entry.stat(follow_symlinks=False).st_mtime
 
 
 def _warn(reason: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target, host, llvm
 from kinetree.engines.native import cache
+from kinetree.engines.native.claims import claimed
 
 if TYPE_CHECKING:
     import llvmlite.binding
@@ -66,14 +67,17 @@ def find_or_compile(
     name = None if what is None else cache.key(*what, target)
     found = cache.load(name)
     if found is None:
-        began = time.perf_counter()
-        source, metadata = text()
-        code = compile_text(source, target)
-        _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
-        cache.store(name, metadata, code)
-    else:
-        metadata, code = found
-        _log.debug("loaded %s from the cache", label)
+        with claimed(name):
+            found = cache.load(name)  # another process may just have compiled it
+            if found is None:
+                began = time.perf_counter()
+                source, metadata = text()
+                code = compile_text(source, target)
+                _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
+                cache.store(name, metadata, code)
+                return Library(code, *symbols), metadata
+    metadata, code = found
+    _log.debug("loaded %s from the cache", label)
     return Library(code, *symbols), metadata
 
 
