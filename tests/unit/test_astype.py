@@ -351,3 +351,4 @@ def test_numbers_of_algorithms_by_format() -> None:
     assert Constant(2.0, 4.0) == Constant(1.0, 2.0) * 2 == 4.0 / Constant(2.0, 1.0) == 1.0 + Constant(1.0, 3.0)
     assert -Constant(2.0, 4.0) == Constant(1.0, 3.0) - Constant(3.0, 7.0) == 3.0 - Constant(5.0, 7.0)
     assert repr(Constant(1.0, 2.0)) == "Constant(1.0, 2.0)"
+    assert type(Constant(1.0, 2.0) / np.float64(2.0)) is type(np.float64(2.0) - Constant(1.0, 2.0)) is np.float64

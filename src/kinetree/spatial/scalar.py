@@ -21,7 +21,8 @@ class Constant(float):
     """A number of a formula that depends on the floating-point format, such as a threshold or a rounding error.
 
     It is a float with the value for float64. Kernels in float32 take the other value, also of what is computed from it
-    before a kernel is traced.
+    and other numbers before a kernel is traced. NumPy's numbers and arrays know only the value for float64: use it as a
+    scalar.
 
     Args:
         double: Its value in float64.
@@ -50,7 +51,7 @@ class Constant(float):
         return Constant(-float(self), -self.single)
 
     def _with(self, other: Any, operation: Callable[[float, float], float]) -> Any:
-        if not isinstance(other, (int, float)):
+        if type(other) not in (int, float, Constant):
             return NotImplemented
         return Constant(operation(float(self), float(other)), operation(self.single, getattr(other, "single", other)))
 
