@@ -21,7 +21,7 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import cache, gate, gate_code
+from kinetree.engines.native import cache, gate, gate_code, pool, threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.libraries import Library
@@ -171,6 +171,21 @@ def test_batches_take_the_short_way(samples: int) -> None:
     for i in range(samples):
         assert same((result[i] for result in got), function(q[i], v, float(s[i])))
     assert function.count == 0
+
+
+@native
+def test_large_results_take_the_short_way_where_the_caller_supplies_them() -> None:
+    """Without `out`, they come from the pool, which is Python's business."""
+    function = counting(7)
+    samples = 2 * pool.SMALLEST_RESULT // (8 * min(o.size for o in function.binding.outputs))
+    assert samples * function.binding.footprint < threads.NUMBERS_PER_THREAD
+    rng = np.random.default_rng(0)
+    q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
+    expected = function(q, v, s)
+    assert function.count == 1
+    out = tuple(np.full_like(result, np.nan) for result in expected)
+    assert same(function(q, v, s, out=out), expected)
+    assert function.count == 1
 
 
 @native

@@ -288,8 +288,8 @@ class _Description:
         # larger batches are worth threads, or have results that come from the pool
         largest = max(operand.size for operand in binding.outputs)
         unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
-        most = min(threads.NUMBERS_PER_THREAD // max(1, binding.footprint), unpooled)
-        words[Word.MOST_SAMPLES] = max(1, most - 1)
+        words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
+        words[Word.MOST_WITHOUT_OUT] = max(1, unpooled - 1)
         for k, operand in enumerate(operands):
             entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)

@@ -73,7 +73,8 @@ class Word(IntEnum):
     BATCH_DRIVE = 15
     TYPE_NUMBER = 16
     ITEM_BYTES = 17
-    OPERANDS = 18
+    MOST_WITHOUT_OUT = 18
+    OPERANDS = 19
 
 
 OPERAND_WORDS = 5  # rank, up to three dimensions, bytes
@@ -117,6 +118,9 @@ class _Gate:
         has_out = f.let(f"icmp ne ptr {f.address(self.out)}, null")
         with f.when(has_out):
             self.take_out()
+        with f.when(f.let(f"xor i1 {has_out}, true")):  # larger results come from the pool
+            most = f.word(self.words, Word.MOST_WITHOUT_OUT)
+            f.leave_when(f.let(f"icmp sgt i64 {self.count}, {most}"), "general")
         self.give(has_out)
         self.run()
         self.leave()
