@@ -20,8 +20,8 @@ import numpy as np
 
 from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.transform import Transform, shifted_articulated, shifted_rigid
-from kinetree.spatial.value import Array, Transposed, Value
+from kinetree.spatial.transform import RigidTransform, Transform, shifted_articulated, shifted_rigid
+from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross, stack
 
 #: An angle that is not a given number of quarter turns.
@@ -47,7 +47,7 @@ class Form(NamedTuple):
     offsets: int
 
 
-class AxialTransform(Value):
+class AxialTransform(RigidTransform):
     """Transforms spatial quantities from frame A to frame B, like a `Transform`, in steps along coordinate axes.
 
     Its numbers are, as far as its form has them: sine and cosine of θ; d; sine and cosine of α; those of β; r.
@@ -97,11 +97,6 @@ class AxialTransform(Value):
         """The same transform with a rotation matrix."""
         return Transform.of(self.E, self.r)
 
-    @property
-    def T(self) -> Transposed[Force, Force]:
-        """Transforms forces from frame B back to frame A."""
-        return Transposed(self._force_back)
-
     def _force_back(self, force: Force) -> Force:
         slide, r, turns = self._steps()
         angular, linear = force.angular, force.linear
@@ -147,16 +142,6 @@ class AxialTransform(Value):
     def inverse(self) -> Transform:
         """From frame B to frame A."""
         return self.dense().inverse()
-
-    @overload
-    def congruence(self, inertia: RigidInertia) -> RigidInertia: ...
-    @overload
-    def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
-    def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
-        """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
-        if isinstance(inertia, RigidInertia):
-            return self._rigid_congruence(inertia)
-        return self._articulated_congruence(inertia)
 
     def _rigid_congruence(self, inertia: RigidInertia) -> RigidInertia:
         slide, r, turns = self._steps()

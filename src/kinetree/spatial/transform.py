@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +13,37 @@ from kinetree.spatial.value import Array, Transposed, Value
 from kinetree.spatial.vector3 import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
 
 
-class Transform(Value):
+class RigidTransform(Value):
+    """What transforms from the frame A of a body to the frame B of another have in common."""
+
+    __slots__ = ()
+
+    @property
+    def T(self) -> Transposed[Force, Force]:
+        """Transforms forces from frame B back to frame A."""
+        return Transposed(self._force_back)
+
+    @overload
+    def congruence(self, inertia: RigidInertia) -> RigidInertia: ...
+    @overload
+    def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
+    def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
+        """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
+        if isinstance(inertia, RigidInertia):
+            return self._rigid_congruence(inertia)
+        return self._articulated_congruence(inertia)
+
+    @abstractmethod
+    def _force_back(self, force: Force) -> Force: ...
+
+    @abstractmethod
+    def _rigid_congruence(self, inertia: RigidInertia) -> RigidInertia: ...
+
+    @abstractmethod
+    def _articulated_congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
+
+
+class Transform(RigidTransform):
     """Transforms spatial quantities from frame A to frame B.
 
     `E` rotates A's coordinates into B's; `r` is the position of B's origin relative to A's, in A's coordinates [m]. For
@@ -46,11 +77,6 @@ class Transform(Value):
     def r(self) -> Array:
         return self.data[9:]
 
-    @property
-    def T(self) -> Transposed[Force, Force]:
-        """Transforms forces from frame B back to frame A."""
-        return Transposed(self._force_back)
-
     def _force_back(self, force: Force) -> Force:
         linear = self.E.T @ force.linear
         return Force.of(self.E.T @ force.angular + cross(self.r, linear), linear)
@@ -78,16 +104,6 @@ class Transform(Value):
     def inverse(self) -> Transform:
         """From frame B to frame A."""
         return Transform.of(self.E.T, -(self.E @ self.r))
-
-    @overload
-    def congruence(self, inertia: RigidInertia) -> RigidInertia: ...
-    @overload
-    def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
-    def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
-        """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
-        if isinstance(inertia, RigidInertia):
-            return self._rigid_congruence(inertia)
-        return self._articulated_congruence(inertia)
 
     def _rigid_congruence(self, inertia: RigidInertia) -> RigidInertia:
         turned = stack(inertia.mass, self.E.T @ inertia.first_moment, rotate_symmetric(self.E, inertia.rotational))
