@@ -17,7 +17,6 @@ from kinetree.errors import InputError, UnknownNameError
 from tests.mechanisms import gripper
 from tests.oracle import compiler
 from tests.trees import mixed, random_mechanism
-from tests.unit.test_couplings import hand
 from tools.bits import Tally
 from tools.c_bits import compared
 
@@ -192,8 +191,6 @@ def test_what_cannot_be_exported_says_so(tmp_path: Path) -> None:
         InputError, match=re.escape("inverse_inertia needs frames: export_c(['inverse_inertia'], frames=")
     ):
         model.export_c(["inverse_inertia"], tmp_path)
-    with pytest.raises(InputError, match="inverse_dynamics_derivatives is computed in Python"):
-        hand(coupled=True).export_c(["inverse_dynamics_derivatives"], tmp_path)
     with pytest.raises(InputError, match="functions is empty"):
         model.export_c([], tmp_path)
     with pytest.raises(InputError, match="jacobian is a function of frames, which are given by name; export it sep"):

@@ -200,11 +200,6 @@ class Function(Gate, Generic[P, R]):
         """The code on which it runs, and why: straight-line code for this robot, or code that robots share."""
         return specialization(self.algorithm, self.mechanism, ())
 
-    @property
-    def is_recursion(self) -> bool:
-        """Whether its result is that of its recursion."""
-        return True
-
     def require(self) -> None:
         """Raise if the function is not defined for this mechanism."""
         self.algorithm.require(self.mechanism, self.name)

@@ -139,8 +139,12 @@ class Derivatives:
     @property
     def inertial_parameters(self) -> Array:
         """Mass, first moment and rotational inertia about the link's origin of each body, (m, 10); see `regressor`."""
-        rows = [RigidInertia.of(body.mass, body.com, body.inertia).data for body in self.bodies]
-        return np.array(rows).reshape(-1, 10)
+        known: Array | None = self.__dict__.get("_inertial_parameters")
+        if known is None:
+            rows = [RigidInertia.of(body.mass, body.com, body.inertia).data for body in self.bodies]
+            known = self.__dict__["_inertial_parameters"] = np.array(rows).reshape(-1, 10)
+        copied: Array = known.copy()
+        return copied
 
     @overload
     def linearize(

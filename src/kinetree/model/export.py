@@ -143,8 +143,6 @@ def _quantity(
     if name not in exportable:
         raise UnknownNameError("function", name, exportable)
     function = attrgetter(name)(robot)
-    if not function.is_recursion:
-        raise InputError(f"export_c: {name} is computed in Python from another function and cannot be exported")
     function.require()
     sites: tuple[Site, ...] = ()
     if isinstance(function, FrameFunction):
