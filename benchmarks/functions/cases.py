@@ -209,6 +209,7 @@ MODELS: Mapping[str, Case] = {
     "operators": _on_model(lambda model: model.operators(model.neutral())),
     "constraints": _on_model(lambda model: model.constraints([model.frames[-1]], at=model.neutral())),
     "count": _on_model(lambda model: model.count("inverse_dynamics")),
+    "astype": _on_model(lambda model: model.astype("float32")),
     "compile": _on_model(lambda model: model.compile(["inverse_dynamics"])),
     "export_c": _on_model(_export),
     "population": _on_model(lambda model: model.population(gravity=np.zeros((8, 3)))),

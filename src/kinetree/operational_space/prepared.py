@@ -128,8 +128,8 @@ class Tasks:
         return self if name == self._engine else Tasks(self._robot, self.tasks, engine=name, **self._options)
 
     @lazy
-    def in_double(self) -> Tasks:
-        """Internal. The same tasks of the robot in float64."""
+    def _in_double(self) -> Tasks:
+        """The same tasks of the robot in float64."""
         if format_of(self._robot.mechanism) is FLOAT64 or self._engine != "native":
             return self
         made: Tasks = self._robot.model.astype("float64").tasks(self.tasks, **self._options)
@@ -150,15 +150,15 @@ class Tasks:
     @lazy
     def inertia(self) -> Inertia | Derived | Rounded:
         """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row."""
-        if self.held or self.in_double is not self:
+        if self.held or self._in_double is not self:
             return self._derived("inertia", "jacobian", "response")
         return Inertia(self, self.core, "inertia", self.core.recursions.inertia)
 
     @lazy
     def dynamics(self) -> Dynamics | HeldDynamics:
         """`dynamics(q)`: Λ, J̄ and N together, as `TaskDynamics`; without contacts, from a single kernel."""
-        if self.in_double is not self:
-            rounded: Any = Rounded(self, self.core, "dynamics", self.in_double.dynamics)
+        if self._in_double is not self:
+            rounded: Any = Rounded(self, self.core, "dynamics", self._in_double.dynamics)
             return cast("Dynamics", rounded)
         if self.held:
             return HeldDynamics(self, self.core, "dynamics", ("q",), ("jacobian", "response"))
@@ -184,7 +184,7 @@ class Tasks:
     @lazy
     def bias(self) -> Bias | Derived | Rounded:
         """`bias(q, v)`: J̄ᵀ(C + g) − Λ J̇v, (…, r), the force F under which the tasks do not accelerate."""
-        if self.held or self.in_double is not self:
+        if self.held or self._in_double is not self:
             kernels = ("jacobian", "response", "jacobian_dot_v", "bias_forces")
             return self._derived("bias", *kernels, inputs=("q", "v"))
         return Bias(self, self.core, "bias")
@@ -203,8 +203,8 @@ class Tasks:
 
         Only for tasks of single frames without contacts.
         """
-        if self.in_double is not self:
-            return Rounded(self, self.core, "inverse_inertia_derivative", self.in_double.inverse_inertia_derivative)
+        if self._in_double is not self:
+            return Rounded(self, self.core, "inverse_inertia_derivative", self._in_double.inverse_inertia_derivative)
         return InverseInertiaDerivative(self, self.core)
 
     def at(self, q: Any, v: Any = None) -> TaskState:
@@ -220,8 +220,8 @@ class Tasks:
 
     def state(self, function: str, q: Any, v: Any = None) -> TaskState:
         """Like `at`, with the name of the called function for errors."""
-        if self.in_double is not self:
-            return self.in_double.state(function, q, v)
+        if self._in_double is not self:
+            return self._in_double.state(function, q, v)
         mechanism = self._robot.mechanism
         q = _copied(function, "q", q, mechanism.nq)
         v = None if v is None else _copied(function, "v", v, mechanism.nv)
@@ -233,7 +233,7 @@ class Tasks:
         return self.core.reach
 
     def _spectral(self, name: str) -> Spectral | Derived | Rounded:
-        if self.held or self.in_double is not self:
+        if self.held or self._in_double is not self:
             return self._derived(name, "jacobian", "response")
         return Spectral(self, self.core, name)
 
@@ -247,8 +247,8 @@ class Tasks:
         return function
 
     def _derived(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> Derived | Rounded:
-        if self.in_double is not self:
-            return Rounded(self, self.core, name, getattr(self.in_double, name))
+        if self._in_double is not self:
+            return Rounded(self, self.core, name, getattr(self._in_double, name))
         return Derived(self, self.core, name, inputs, kernels)
 
 
