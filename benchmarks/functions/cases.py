@@ -213,7 +213,6 @@ MODELS: Mapping[str, Case] = {
     "compile": _on_model(lambda model: model.compile(["inverse_dynamics"])),
     "export_c": _on_model(_export),
     "population": _on_model(lambda model: model.population(gravity=np.zeros((8, 3)))),
-    "astype": _on_model(lambda model: model.astype("float32")),
     "attach": _on_model(lambda model: model.attach(model.frames[-1], model, prefix="second ")),
     "reduced": _on_model(lambda model: model.reduced({model.joints[-1].name: 0.0})),
     "subtree": _on_model(lambda model: model.subtree(model.bodies[-1].name)),

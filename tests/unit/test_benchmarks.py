@@ -17,8 +17,8 @@ from benchmarks.functions.scene import Scene
 from kinetree.engines.quantity import Quantity
 from kinetree.operational_space.lazy import lazy
 
-#: Functions of `Tasks` that say of themselves that they are internal, or are another one under the name of its caller.
-_INTERNAL = {"in_double", "state"}
+#: A function of `Tasks` that is another one, `at`, under the name of its caller.
+_INTERNAL = {"state"}
 
 
 def public_functions(owner: type) -> set[str]:
