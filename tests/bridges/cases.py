@@ -20,7 +20,7 @@ def robot(name: str = "floating") -> kt.Model:
     """A small one with a floating base, or one with every kind of joint."""
     if name == "floating":
         return random_mechanism("small", ["floating", "spherical", "planar", "revolute"], 3).kinetree()
-    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
+    return random_mechanism("every kind", mixed(10, 1), 1).kinetree()
 
 
 def singular() -> kt.Model:

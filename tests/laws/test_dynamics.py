@@ -113,7 +113,7 @@ def test_ten_kilometres_cost_no_digits() -> None:
     from tests.tolerance import bound, condition
     from tests.trees import mixed, random_mechanism
 
-    near = random_mechanism("near", mixed(10, 5), 5)
+    near = random_mechanism("near", mixed(10, 10), 10)
     offset = np.array([8192.0, -6144.0, 128.0])  # sums with it are exact, so that both robots are the same
     snapped = [
         replace(link, position=np.round(link.position * 2**30) / 2**30) if link.parent == "world" else link

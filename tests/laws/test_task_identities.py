@@ -178,8 +178,8 @@ def test_distance_loses_no_digits() -> None:
     """The same relative task near the world's origin and 10 km away from it."""
     from tests.trees import mixed, random_mechanism
 
-    near = random_mechanism("near", mixed(10, 5), 5).kinetree()
-    far = random_mechanism("far", mixed(10, 5), 5, base=(6e3, -8e3, 40.0)).kinetree()
+    near = random_mechanism("near", mixed(10, 10), 10).kinetree()
+    far = random_mechanism("far", mixed(10, 10), 10, base=(6e3, -8e3, 40.0)).kinetree()
     q = near.random_configuration(4, (5,))
     task = [kt.RelativeTask("link7", "link9")]
     one, other = (robot.tasks(task).at(q).inverse_inertia for robot in (near, far))

@@ -78,9 +78,9 @@ PAIRS: dict[str, Callable[[], Pair]] = {
         f"chain of {kind}": lambda kind=kind, i=i: random_pair([kind] * 3, i, branching=0.0)
         for i, kind in enumerate(KINDS)
     },
-    **{f"every kind {seed}": lambda seed=seed: random_pair(mixed(12, seed), seed) for seed in (20, 21, 22)},
+    **{f"every kind {seed}": lambda seed=seed: random_pair(mixed(12, seed), seed) for seed in (28, 29, 30)},
     "every kind, armature": lambda: random_pair(mixed(10, 23), 23, armature=1.0),
-    "forest": lambda: random_pair(mixed(15, 24), 24, roots=3),
+    "forest": lambda: random_pair(mixed(15, 151), 151, roots=3),
     "long": lambda: random_pair(["revolute"] * 60, 25, branching=0.1),
     **{name: lambda name=name: real_pair(name) for name in robots.NAMES},
 }

@@ -121,7 +121,7 @@ def robot(name: str = "every kind") -> kt.Model:
         return kt.zoo.humanoid24()
     if name == "float32":
         return robot().astype("float32")
-    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
+    return random_mechanism("every kind", mixed(10, 1), 1).kinetree()
 
 
 def states(model: kt.Model, shape: tuple[int, ...], seed: int = 0) -> tuple[Array, Array, Array]:

@@ -36,7 +36,7 @@ FUNCTIONS = (
 ROBOTS = {
     "fixed": lambda: kt.zoo.random_tree(6, kinds=("revolute", "prismatic"), seed=2),
     "floating": lambda: kt.zoo.random_tree(7, kinds=("floating", "revolute"), seed=4),
-    "every kind": lambda: random_mechanism("every kind", mixed(10, 2), 2).kinetree(),
+    "every kind": lambda: random_mechanism("every kind", mixed(10, 1), 1).kinetree(),
 }
 
 

@@ -26,7 +26,7 @@ from kinetree.recursion.algorithm import Algorithm
 from tests.parity.functions import assert_same_bits
 from tests.trees import mixed, random_mechanism
 
-EVERY_KIND = random_mechanism("every kind", mixed(10, 2), 2).kinetree()
+EVERY_KIND = random_mechanism("every kind", mixed(10, 1), 1).kinetree()
 BRANCHED = kt.zoo.random_tree(9, kinds=("revolute", "spherical"), seed=5)
 
 

@@ -23,7 +23,7 @@ SOLID = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.
 
 @pytest.fixture(scope="module")
 def robot() -> kt.Model:
-    return random_mechanism("every kind", mixed(10, 2), 2).kinetree()
+    return random_mechanism("every kind", mixed(10, 1), 1).kinetree()
 
 
 # -- arguments of the functions ----------------------------------------------------------------------------------------

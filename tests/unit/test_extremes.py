@@ -12,6 +12,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, KinetreeError, ModelError, UnknownNameError
 from tests.tolerance import assert_close, bound
+from tests.trees import mixed, random_mechanism
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ENGINES = ("reference", "native")
@@ -90,7 +91,7 @@ class TestQuaternions:
 
 @cache
 def _robot() -> kt.Model:
-    return kt.zoo.random_tree(9, seed=4)  # with the joints of the laws, which share its kernels
+    return random_mechanism("every kind", mixed(10, 1), 1).kinetree()  # with the kernels of the laws
 
 
 STATES: dict[str, Callable[[Array], Array]] = {
