@@ -17,8 +17,8 @@ NAMES = ("one", "every kind", "every kind, armature", "forest", "10 km away", "l
 CASES = cases(long=False, complex_step=True, names=NAMES)
 
 
-#: How exact derivatives are, whatever the condition of the mass matrix.
-EXACT = 1e-12
+#: How exact derivatives are at these states, though mass matrices have conditions of up to 1e5.
+EXACT = 2e-12
 
 
 def tolerance_of(case: Case, function: str) -> float:

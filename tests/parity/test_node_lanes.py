@@ -31,7 +31,6 @@ SWEEPS = (
     "inverse_dynamics",
     "forward_dynamics",
     "mass_matrix_solve",
-    "mass_matrix_log_determinant",
     "bias_forces",
     "gravity_forces",
     "energy",

@@ -73,7 +73,7 @@ def test_info(call: Callable[..., Any], urdf: Path) -> None:
     assert "elbow     revolute" in result.output
     assert "mass 6 kg, centre of mass in the neutral configuration (0, 0, 1.5) m" in result.output
     assert "warning" not in result.output
-    assert "elbow = 1·shoulder + 0" in result.output
+    assert "elbow = shoulder" in result.output
 
 
 def test_info_as_json(call: Callable[..., Any], urdf: Path) -> None:
@@ -82,7 +82,7 @@ def test_info_as_json(call: Callable[..., Any], urdf: Path) -> None:
     told = json.loads(result.stdout)
     assert told["name"] == "arm"
     assert (told["nq"], told["nv"]) == (1, 1)
-    assert told["couplings"] == ["elbow = 1·shoulder + 0"]
+    assert told["couplings"] == ["elbow = shoulder"]
     assert told["mass"] == 6.0
     assert told["center_of_mass"] == pytest.approx([0.0, 0.0, 1.5])
     assert told["frames"] == ["world", "base", "upper", "fore"]

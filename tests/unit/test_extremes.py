@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "attach(other)": (lambda r: r.attach("tip", None), "attach.. needs a Model"),
     "attach(frame)": (lambda r: r.attach(None, r), "no frame is called None"),
     "attach(prefix)": (lambda r: r.attach("tip", r, prefix=None), "prefix is put in front of names"),
-    "with_payload(mass)": (lambda r: r.with_payload("tip", None), "mass has NaN"),
+    "with_payload(mass)": (lambda r: r.with_payload("tip0", None), "mass has NaN"),
     "with_payload(frame)": (lambda r: r.with_payload(3, 1.0), "no frame is called 3"),
     "random(rng)": (lambda r: r.random_configuration("seed"), "rng must be a NumPy generator"),
     "random(shape)": (lambda r: r.random_configuration(0, None), "shape is a number of samples"),

@@ -13,8 +13,10 @@ from typing import Any
 
 from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
 from kinetree.engines.lower import Lowered
+from kinetree.recursion.tree import Tree
 
-TABLE, FRAMES = "scatter", "frames"
+#: The tables of nodes with their parents, and of frames.
+TABLE, FRAMES = Tree.scatter.name, "frames"
 OWN_RECORD, PARENT_RECORD, CONSTANTS = "0.record", "1.record", "0.constants"
 _INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
 #: What an operation costs in additions, if not one.
@@ -66,11 +68,11 @@ class Sweeps:
         inputs and outputs of the bodies of each variant (`costs`), the cost of a frame (`frame`), and whether something
         is added to the nodes that carry frames (`adds`).
         """
-        costs: dict[str, tuple[int, int]] = {}
+        costs: dict[str, list[int]] = {}
         for block, body in self.bodies.items():
             for variant in [str(number) for number in body.variants] or ["all"]:
-                before = costs.get(variant, (0, 0))
-                costs[variant] = before[0] + _arithmetic(block), before[1] + _outside(block)
+                operations, accesses = costs.get(variant, (0, 0))
+                costs[variant] = [operations + _arithmetic(block), accesses + _outside(block)]
         return {
             "each": self.each,
             "uniform": self.uniform,
