@@ -72,6 +72,16 @@ class Scene:
         """The robot alone in the world."""
         return Simulator(self.model, dt=STEP)
 
+    @cached_property
+    def _pools(self) -> dict[tuple[int, int], tuple[Array, Array, Array]]:
+        return {}
+
+    def _drawn(self, count: int, seed: int) -> tuple[Array, Array, Array]:
+        """Random states, drawn once: loops take long to close."""
+        if (count, seed) not in self._pools:
+            self._pools[count, seed] = robots.state_pool(self.model, count, seed)
+        return self._pools[count, seed]
+
     def states(self, letters: str, count: int) -> tuple[Array, ...]:
         """Arrays with a leading axis.
 
@@ -80,8 +90,7 @@ class Scene:
                 t: poses of the frame near those at q.
             count: How many of each.
         """
-        q, v, a = robots.state_pool(self.model, count)
-        p, w, x = robots.state_pool(self.model, count, seed=1)
+        (q, v, a), (p, w, x) = (self._drawn(count, seed) for seed in (0, 1))
         made: dict[str, Array] = {"q": q, "v": v, "a": a, "p": p, "w": w, "x": x}
         if "f" in letters:
             made["f"] = np.random.default_rng(2).uniform(-1.0, 1.0, (count, self.model.spanning_tree.nv))
