@@ -195,14 +195,14 @@ def _of_parent(access: Any) -> bool:
     return access.base is None or access.base.attr == (TABLE, PARENT_RECORD)
 
 
-def _place(access: Access) -> tuple[Any, ...]:
+def _place(access: Any) -> tuple[Any, ...]:
     return access.space, access.base, access.offset
 
 
 def _body(block: Block, variants: list[int], row: Op) -> Body:
     """Find what a body reads from its node's parent, and what it adds to it."""
     stores = [item for item in block.items if isinstance(item, Store) and _of_parent(item.place)]
-    places = {_place(store.place) for store in stores}  # type: ignore[arg-type]
+    places = {_place(store.place) for store in stores}
     reads: dict[tuple[Any, ...], Access] = {}
     ops: list[Op] = []
     adding: set[int] = set()
