@@ -38,7 +38,7 @@ FUNCTIONS = (
 )
 OF_FRAMES = ("pose", "velocity", "jacobian")
 PROTOTYPE = re.compile(r"^void (\w+)\(([^;]*)\);", re.MULTILINE)
-PARAMETER = re.compile(r"(const )?double (\w+)\[(\d+)\]")
+PARAMETER = re.compile(r"(const )?(?:double|float) (\w+)\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ def declared(header: str) -> list[Declared]:
     return found
 
 
-def program(header: Path, count: int) -> str:
+def program(header: Path, count: int, scalar: str) -> str:
     """C that calls each function on `count` states, read from standard input, and writes to standard output."""
-    lines = [f'#include "{header.name}"', "#include <stdio.h>", "static double in[100000], out[100000];"]
+    lines = [f'#include "{header.name}"', "#include <stdio.h>", f"static {scalar} in[100000], out[100000];"]
     lines += ["int main(void) {", "  int i;"]
     for function in declared(header.read_text("utf-8")):
         n, m = sum(function.inputs.values()), sum(function.outputs)
         starts = np.cumsum([0, *function.inputs.values()])[:-1], np.cumsum([0, *function.outputs])[:-1]
         arguments = ", ".join([*(f"in + {at}" for at in starts[0]), *(f"out + {at}" for at in starts[1])])
         lines.append(f"  for (i = 0; i < {count}; i++) {{")
-        lines.append(f"    if (fread(in, sizeof(double), {n}, stdin) != {n}) return 2;")
+        lines.append(f"    if (fread(in, sizeof *in, {n}, stdin) != {n}) return 2;")
         lines.append(f"    {function.name}({arguments});")
-        lines.append(f"    if (fwrite(out, sizeof(double), {m}, stdout) != {m}) return 2;")
+        lines.append(f"    if (fwrite(out, sizeof *out, {m}, stdout) != {m}) return 2;")
         lines.append("  }")
     return "\n".join([*lines, "  return 0;", "}", ""])
 
@@ -81,10 +81,11 @@ def arguments(model: kt.Model, function: Declared) -> dict[str, Array]:
     q, v, x = states(model)
     given = {"q": q, "v": v, "a": x, "tau": x, "dt": np.full((len(q), 1), 0.01)}
     rng = np.random.default_rng(11)
-    return {
+    inputs = {
         name: given[name] if name in given else rng.uniform(-1.0, 1.0, (len(q), length))
         for name, length in function.inputs.items()
     }
+    return {name: array.astype(model.dtype) for name, array in inputs.items()}
 
 
 def expected(model: kt.Model, name: str, inputs: dict[str, Array], frames: list[str]) -> list[Array]:
@@ -105,14 +106,15 @@ def compared(
     frames = [frame for frame in model.frames if model.site(frame).node >= 0][-2:]
     header, source = model.export_c(wanted, folder, frames=frames)
     main, binary = folder / "main.c", folder / "main"
-    main.write_text(program(header, len(states(model)[0])), encoding="utf-8")
+    scalar = "double" if model.dtype == float else "float"
+    main.write_text(program(header, len(states(model)[0]), scalar), encoding="utf-8")
     files = [str(path) for path in (main, source)]
     subprocess.run([*compiler, "-O2", "-std=c99", "-static", *files, "-o", str(binary), "-lm"], check=True)
     functions = declared(header.read_text("utf-8"))
     inputs = [arguments(model, function) for function in functions]
     given = b"".join(np.concatenate([*each.values()], axis=1).tobytes() for each in inputs)
     written = subprocess.run([*runner, str(binary)], input=given, capture_output=True, check=True).stdout
-    numbers, at = np.frombuffer(written), 0
+    numbers, at = np.frombuffer(written, model.dtype), 0
     for public, function, each in zip(wanted, functions, inputs, strict=True):
         rows, size = len(each["q"]), sum(function.outputs)
         block = numbers[at : at + rows * size].reshape(rows, size)

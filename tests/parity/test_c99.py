@@ -137,7 +137,24 @@ def test_single_precision(tmp_path: Path) -> None:
     model = robot("fixed")
     _, source = model.export_c(["forward_dynamics", "mass_matrix", "inverse_dynamics"], tmp_path, scalar="float")
     assert "double" not in source.read_text(encoding="utf-8")
-    checked(source, "gcc", "-O2", "-std=c99", *STRICT)
+    assert all(" 0 of " in line for line in checked(source, "gcc", "-O2", "-std=c99", *STRICT))
+
+
+def test_a_robot_that_computes_in_float32_is_exported_in_single_precision(tmp_path: Path) -> None:
+    """With the bits of its kernels, also for functions of frames and tasks; `scalar` chooses the other type."""
+    model = robot("floating")
+    functions = ["forward_dynamics", "step", "pose", "inverse_inertia", "inertia"]
+    frames = [frame for frame in model.frames if model.site(frame).node >= 0][-2:]
+    by_type = model.astype("float32").export_c(functions, tmp_path / "type", frames=frames)
+    by_name = model.export_c(functions, tmp_path / "name", frames=frames, scalar="float")
+    assert [path.read_bytes() for path in by_type] == [path.read_bytes() for path in by_name]
+    assert "double" not in by_type[1].read_text(encoding="utf-8")
+    lines = checked(by_type[1], "gcc", "-O2", "-std=c99", *STRICT)
+    assert len(lines) >= len(functions)
+    assert all(" 0 of " in line for line in lines)
+    back = model.astype("float32").export_c(functions, tmp_path / "back", frames=frames, scalar="double")
+    double = model.export_c(functions, tmp_path / "double", frames=frames)
+    assert [path.read_bytes() for path in back] == [path.read_bytes() for path in double]
 
 
 def test_readers_find_joints_frames_and_origin(exported: dict[str, Path]) -> None:

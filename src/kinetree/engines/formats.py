@@ -27,7 +27,7 @@ class Format:
     Attributes:
         name: NumPy's name of it.
         bytes: Size of a number.
-        llvm: LLVM's name of it.
+        llvm: LLVM's name of it, which is also that of C.
         number: NumPy's number of the type in its C interface.
         precision: Constants of sine and cosine.
     """

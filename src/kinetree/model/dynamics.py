@@ -345,7 +345,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
 
     def export_c(
-        self, functions: Iterable[str], directory: Any, *, frames: Any = None, scalar: str = "double"
+        self, functions: Iterable[str], directory: Any, *, frames: Any = None, scalar: str | None = None
     ) -> tuple[Path, Path]:
         """Write functions of this robot as C99: a header and a source file, without allocation, for one sample.
 
@@ -358,7 +358,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             directory: The directory to write to, created if necessary. The files are named after the robot.
             frames: Names of the frames, for functions of frames, which use the frames' own coordinates. For
                 "inverse_inertia" and "inertia" also `Task`, `RelativeTask` and `CenterOfMassTask`, as in `tasks`.
-            scalar: "double" or "float".
+            scalar: "double" or "float"; by default the type of this robot, see `astype`.
 
         Returns:
             The paths of the header and the source file.

@@ -14,7 +14,6 @@ from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
-from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
@@ -58,7 +57,13 @@ TASK_FUNCTIONS = {
 
 
 def export_c(
-    robot: Robot, functions: Iterable[str], names: Sequence[str], directory: Any, frames: Any, scalar: str, version: str
+    robot: Robot,
+    functions: Iterable[str],
+    names: Sequence[str],
+    directory: Any,
+    frames: Any,
+    scalar: str | None,
+    version: str,
 ) -> tuple[Path, Path]:
     """Write a header and a source file; see `Model.export_c`.
 
@@ -68,16 +73,16 @@ def export_c(
         names: Names of all functions of the robot.
         directory: The directory to write to, created if necessary.
         frames: Names of frames; for functions of tasks, also tasks.
-        scalar: "double" or "float".
+        scalar: "double", "float", or None for the type of the robot.
         version: Version of the library.
 
     Returns:
         The paths of both files.
     """
-    if scalar not in SCALARS:
-        raise UnknownNameError("scalar", scalar, SCALARS)
-    if scalar == "float":
-        robot.astype("float32")  # raises if a number of the model is out of its range
+    if scalar is not None:
+        if scalar not in tuple(SCALARS):  # also of what has no hash
+            raise UnknownNameError("scalar", scalar, tuple(SCALARS))
+        robot = robot.astype(SCALARS[scalar].name)  # raises if a number of the model is out of its range
     wanted = tuple(dict.fromkeys([functions] if isinstance(functions, str) else functions))
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
@@ -91,7 +96,7 @@ def export_c(
         "",
         f"Written by Kinetree {version}. To change it, export it again.",
     ]
-    source = Source(robot.name, mechanism, quantities, scalar, provenance, _labels(robot, mechanism))
+    source = Source(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism))
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     header, code = folder / f"{source.stem}.h", folder / f"{source.stem}.c"
@@ -167,6 +172,6 @@ def _sampled(
         for argument in algorithm.inputs
         if sites or "frames" not in argument.dimensions
     ]
-    results = bind(algorithm, mechanism.computing_in(FLOAT64.name), sites, name)(*inputs)
+    results = bind(algorithm, mechanism, sites, name)(*inputs)
     outputs = results if isinstance(results, tuple) else (results,)
     return Exported(name, algorithm, sites, text, (inputs, outputs))

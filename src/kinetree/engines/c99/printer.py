@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from kinetree.engines.elementary import SineCosine
-from kinetree.engines.formats import FLOAT32, FLOAT64
+from kinetree.engines.formats import Format
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
 
 #: Scalar operations.
@@ -26,8 +24,6 @@ _TEXT = {
 #: Integer operations.
 _INTEGER = {"iadd": "({0} + {1})", "imul": "{0} * {1}", "imax": "({0} > {1} ? {0} : {1})"}
 
-_FORMATS = {"double": FLOAT64, "float": FLOAT32}
-
 
 @dataclass
 class FunctionPrinter:
@@ -37,13 +33,13 @@ class FunctionPrinter:
         spaces: Names of the memory spaces.
         tables: Names of the tables.
         columns: Names of the columns of each table.
-        scalar: "double" or "float".
+        scalar: The floating-point format.
     """
 
     spaces: dict[tuple[str, int], str]
     tables: dict[str, str]
     columns: dict[tuple[str, str], str]
-    scalar: str
+    scalar: Format
     lines: list[str] = field(default_factory=list)
     names: dict[Op, str] = field(default_factory=dict)
     depth: int = 1
@@ -86,7 +82,7 @@ class FunctionPrinter:
     def op(self, op: Op, pairs: dict[Op, tuple[str, str]]) -> None:
         """Write an op, or record the expression that stands for it."""
         if op.code == "const":
-            self.names[op] = number(_FORMATS[self.scalar].value(op.attr), self.scalar)
+            self.names[op] = number(op.attr, self.scalar)
         elif op.code in ("int", "size"):
             self.names[op] = str(op.attr)
         elif op.code in _INTEGER:
@@ -156,19 +152,20 @@ class FunctionPrinter:
         self.do("}")
 
 
-def number(value: float, scalar: str) -> str:
-    """A number as a C literal."""
+def number(exact: float, scalar: Format) -> str:
+    """A number as a C literal, rounded to a format."""
+    value = scalar.value(exact)
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value)) if scalar == "double" else f"{float(np.float32(value))!r}f"
+    return repr(value) if scalar.bytes == 8 else f"{value!r}f"
 
 
-def sine_cosine(scalar: str) -> str:
+def sine_cosine(scalar: Format) -> str:
     """The function that computes sine and cosine."""
     do = _Statements(scalar)
-    precision = _FORMATS[scalar].precision
+    precision = scalar.precision
     sine, cosine = SineCosine[str](do, precision)("angle")
     body = "\n".join(f"  {line}" for line in do.lines)
     return (
@@ -182,7 +179,7 @@ def sine_cosine(scalar: str) -> str:
 class _Statements:
     """Arithmetic that emits statements."""
 
-    def __init__(self, scalar: str) -> None:
+    def __init__(self, scalar: Format) -> None:
         self.scalar, self.lines = scalar, list[str]()
 
     def let(self, expression: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.c99.printer import FunctionPrinter, number, sine_cosine
+from kinetree.engines.formats import FORMATS, format_of
 from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lower import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
@@ -22,7 +23,8 @@ from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.setup import Setup
 from kinetree.spatial.value import Array
 
-SCALARS = ("double", "float")
+#: Formats by their names in C.
+SCALARS = {one.llvm: one for one in FORMATS.values()}
 
 _USE = """\
 C99 without allocation, global state or I/O. Of the C library it needs fma, sqrt, memcpy and memset.
@@ -95,7 +97,6 @@ class Source:
         robot: Name of the robot.
         mechanism: The robot.
         quantities: The functions to export.
-        scalar: "double" or "float".
         provenance: Lines that state the origin of the code.
         labels: Names of the nodes in comments.
     """
@@ -105,12 +106,12 @@ class Source:
         robot: str,
         mechanism: Mechanism,
         quantities: Sequence[Exported],
-        scalar: str,
         provenance: Sequence[str],
         labels: Sequence[str],
     ) -> None:
         self.labels = labels
-        self.robot, self.mechanism, self.quantities, self.scalar = robot, mechanism, quantities, scalar
+        self.robot, self.mechanism, self.quantities = robot, mechanism, quantities
+        self.scalar = format_of(mechanism)
         self.stem, self.provenance = identifier(robot).lower(), provenance
         self.stack: dict[str, int] = {}
         self._functions = [self._function(quantity) for quantity in quantities]
@@ -146,7 +147,7 @@ class Source:
 
     def source(self) -> str:
         """The source."""
-        double = self.scalar == "double"
+        double = self.scalar.bytes == 8
         return "\n".join(
             [
                 *_comment([*self.provenance, "", *_USE.format(macro=self.stem.upper()).splitlines()]),
@@ -156,7 +157,7 @@ class Source:
                 "#include <stdint.h>",
                 "#include <string.h>",
                 "",
-                f"typedef {self.scalar} real;",
+                f"typedef {self.scalar.llvm} real;",
                 f"typedef {'uint64_t' if double else 'uint32_t'} word;",
                 "",
                 "#ifdef KINETREE_NO_FMA",
@@ -220,7 +221,7 @@ class Source:
 
     def _prototype(self, quantity: Exported) -> str:
         sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
-        real = self.scalar
+        real = self.scalar.llvm
 
         def declared(argument: Argument, kind: str) -> str:
             return f"{kind} {argument.name}[{max(1, math.prod(argument.shape(sizes)))}]"
@@ -242,7 +243,7 @@ class Source:
         tables = Tables(algorithm, variants, self.mechanism, sites, program.metadata)
         stem, sizes = identifier(quantity.name), algorithm.sizes(self.mechanism, sites)
         arrays = [tables.array_size(i) for i in range(len(program.layout.arrays))]
-        self.stack[quantity.name] = (tables.records + sum(arrays)) * (8 if self.scalar == "double" else 4)
+        self.stack[quantity.name] = (tables.records + sum(arrays)) * self.scalar.bytes
         spaces = {("records", 0): "records", ("constants", 0): "CONSTANTS", ("gravity", 0): "GRAVITY"}
         spaces |= {("array", i): f"array{i}" for i in range(len(arrays))}
         spaces |= {("input", i): argument.name for i, argument in enumerate(algorithm.inputs)}
@@ -291,7 +292,6 @@ class Source:
 
     def _main(self) -> list[str]:
         """A main that compares with numbers from the library."""
-        double = self.scalar == "double"
         lines = [
             f"#ifdef {self.stem.upper()}_CHECK",
             "#include <stdio.h>",
@@ -299,18 +299,8 @@ class Source:
             "/* Returns how many numbers differ from the expected ones. */",
             "static int check(const char *name, const real *computed, const real *expected, int count) {",
             "  int wrong = 0;",
-            *(
-                []
-                if double
-                else [
-                    "  real largest = 0;",
-                    "  for (int i = 0; i < count; ++i) largest = fmaxf(largest, fabsf(expected[i]));",
-                ]
-            ),
             "  for (int i = 0; i < count; ++i)",
-            "    wrong += memcmp(computed + i, expected + i, sizeof(real)) != 0;"
-            if double
-            else "    wrong += !(fabsf(computed[i] - expected[i]) <= 1e-3f * (largest + 1e-3f));",
+            "    wrong += memcmp(computed + i, expected + i, sizeof(real)) != 0;",
             '  printf("%-40s %d of %d numbers differ\\n", name, wrong, count);',
             "  return wrong;",
             "}",
