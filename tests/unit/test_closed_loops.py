@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.loop_closing import close_loops
+from kinetree.engines.function import Function
 from kinetree.errors import InputError, LoopError, ModelError, UnknownNameError, UnsupportedError
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
 from tests.mechanisms import NEAR, built, four_bar
 from tests.tolerance import assert_close
 
@@ -143,6 +148,67 @@ def test_close_holds_what_it_is_told(bar: kt.Model) -> None:
     assert_close(bar.close(closed), closed, 1e-15)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["four_bar_weld", "rod_knee_on_base", "four_bar_hinge", "suspended"])
+def test_closing_takes_the_step_of_least_squares(rig: kt.Model, name: str, engine: str) -> None:
+    """By the pseudo-inverse of NumPy, with all joints and with the dependent ones; redundant rows included."""
+    robot = rig if name == "suspended" else built(name)
+    rng = np.random.default_rng(7)
+    joints = robot.mechanism.joint_starts[-1]
+    take = Function("close_loops", robot.mechanism, close_loops).engine(engine)
+    move = Function("move_joints", robot.mechanism, move_joints)
+    own = robot._held(None)
+    dependent = np.array([i not in own for i in range(joints)])
+    for free in (dependent, np.ones(joints, dtype=bool)):
+        q = move(robot.neutral(), 1e-5 * rng.normal(size=joints))
+        residual, K = robot.loop_constraints(q)
+        step = np.zeros(joints)
+        step[free] = -np.linalg.pinv(K[:, free], rcond=1e-9) @ residual
+        on_loops = np.abs(K).max(axis=0) > 0.0
+        end, left, moving = take(q, free.astype(float))
+        assert moving == 1.0
+        assert_close(left, robot.loop_constraints(end)[0], 1e-15)
+        assert_close(end, move(q, np.where(on_loops, step, 0.0)), 1e-12)
+        assert np.abs(left).max() < 1e-3 * np.abs(residual).max()
+
+
+def test_closed_loops_stay_as_they_are(bar: kt.Model, rig: kt.Model) -> None:
+    for robot in (bar, rig):
+        q = robot.random_configuration(3, (7, 2))
+        np.testing.assert_array_equal(robot.close(q), q)
+        assert np.abs(robot.loop_constraints(q)[0]).max() < 1e-15
+        guess = q + 1e-3
+        closed = robot.close(guess)
+        np.testing.assert_array_equal(robot.close(guess[3, 1]), closed[3, 1])
+        np.testing.assert_array_equal(robot.close(guess[::-1, ::-1])[::-1, ::-1], closed)
+
+
+def test_only_open_loops_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two loops that close rarely: the chance of both is that of one, not its square."""
+    builder = kt.Builder("two")
+    for side in ("left", "right"):
+        for name, parent, x in (("crank", "world", 0.0), ("coupler", f"{side}_crank", 0.6), ("rocker", "world", 1.0)):
+            builder.add_body(f"{side}_{name}", parent=parent, placement=(np.eye(3), (x, 0, 0)), mass=1.0, inertia=J)
+        builder.add_frame(f"{side}_tip", body=f"{side}_coupler", placement=(np.eye(3), (0.4, 0.0, 0.0)))
+        builder.add_frame(f"{side}_pin", body=f"{side}_rocker", placement=(np.eye(3), (-0.3, 0.0, 0.0)))
+        builder.connect(f"{side}_tip", f"{side}_pin").independent(f"{side}_crank")
+    bent = {"crank": 0.2, "coupler": 0.5, "rocker": -0.5}
+    robot = builder.build(near={f"{side}_{name}": at for side in ("left", "right") for name, at in bent.items()})
+    drawn: list[int] = []
+    draw = robot._coordinates.random
+    monkeypatch.setattr(
+        robot._coordinates, "random", lambda rng, n: (drawn.append(np.prod(n, dtype=int)), draw(rng, n))[1]
+    )
+    q = robot.random_configuration(0, (50, 20))
+    assert q.shape == (50, 20, 6)
+    assert np.abs(robot.loop_constraints(q)[0]).max() < 1e-15
+    chance = 1.0 - drawn[1] / drawn[0]  # of both
+    assert chance < 0.3
+    for before, after in pairwise(drawn[1:5]):
+        assert after < before * (1.0 - chance)
+    np.testing.assert_array_equal(robot.random_configuration(0, (50, 20)), q)
+
+
 def test_loops_that_cannot_close_name_loop_residual_and_samples(bar: kt.Model) -> None:
     rocker = bar.with_independent("rocker")
     q = np.stack([bar.neutral()] * 3)
@@ -254,6 +320,13 @@ def test_loops_do_not_close_upside_down(kind: str) -> None:
 # -- dynamics ----------------------------------------------------------------------------------------------------------
 
 
+@algorithm(q=("q",), step=("joints",), end=("q",), outputs=("end",), any_node=True)
+def move_joints(tree: Tree, q: Indexed, step: Indexed, end: Indexed) -> None:
+    """Every joint moved by its own part of a step, which may open loops."""
+    for k, _ in tree.scatter():
+        end[k] = k.moved(q[k], step[k])
+
+
 def test_constraint_derivatives_are_exact(rig: kt.Model, state: Any) -> None:
     for robot, q in (
         (rig, state[0]),
@@ -263,13 +336,14 @@ def test_constraint_derivatives_are_exact(rig: kt.Model, state: Any) -> None:
         joints = robot.mechanism.joint_starts[-1]
         _, K = robot.loop_constraints(q)
         step = rng.normal(size=joints)
-        moved = robot._move.engine("reference")(q.astype(complex), 1j * STEP * step)
+        move = Function("move_joints", robot.mechanism, move_joints).engine("reference")
+        moved = move(q.astype(complex), 1j * STEP * step)
         assert_close(robot.loop_constraints.engine("reference")(moved)[0].imag / STEP, K @ step, 1e-12)
         # G spans the null space of K, and K Ġv = −K̇ q̇
         v = rng.normal(size=robot.nv)
         assert_close(K @ robot.coupling(q), np.zeros((len(K), robot.nv)), 1e-13)
         rates = robot.joint_rates(q, v)
-        along = robot._move.engine("reference")(q.astype(complex), 1j * STEP * rates)
+        along = move(q.astype(complex), 1j * STEP * rates)
         drift = robot.loop_constraints.engine("reference")(along)[1].imag / STEP @ rates
         assert_close(K @ robot.joint_accelerations(q, v, np.zeros(robot.nv)), -drift, 1e-12)
 

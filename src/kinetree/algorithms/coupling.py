@@ -85,17 +85,3 @@ def loop_constraints(tree: Tree, q: Indexed, residual: Indexed, K: Indexed) -> N
     """
     for k, _ in tree.scatter():
         residual[k], K[k, k] = k.loops(q[k])
-
-
-@algorithm(q=("q",), step=("joints",), end=("q",), outputs=("end",), any_node=True)
-def move_joints(tree: Tree, q: Indexed, step: Indexed, end: Indexed) -> None:
-    """Every joint moved by its own part of a step, which may open loops.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        step: (joints,).
-        end: Configuration, (nq,).
-    """
-    for k, _ in tree.scatter():
-        end[k] = k.moved(q[k], step[k])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.loop_closing import CLOSED
 from kinetree.errors import LoopError, ModelError
 from kinetree.model.aggregation import Cluster, Rate
 from kinetree.model.closure import Hinge, Weld
@@ -18,8 +19,6 @@ from kinetree.model.placement import alignment, pose
 from kinetree.spatial.fixed import product
 from kinetree.spatial.value import Array
 
-#: Residuals of closed loops [m or rad].
-CLOSED = 1e-10
 # residuals of loops that need no further step, so that closed configurations stay as they are
 _EXACT = 1e-13
 # Newton steps, of at most this size [rad or m]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms import coupling as algorithms
-from kinetree.engines.function import Function
+from kinetree.algorithms.loop_closing import CLOSED, close_loops
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.sequence import Sequence
 from kinetree.engines.quantity import quantity
 from kinetree.errors import InputError, LoopError, UnknownNameError
 from kinetree.model.aggregation import Cluster, Rate
-from kinetree.model.closing import CLOSED
 from kinetree.model.coordinates import checked
 from kinetree.model.joint import Joint
 from kinetree.recursion.mechanism import Mechanism
@@ -21,8 +24,8 @@ from kinetree.spatial.value import Array
 
 _Model = TypeVar("_Model", bound="Loops")
 
-# Newton steps of `close`, of at most this size [rad or m]
-_STEPS, _LONGEST = 60, 0.5
+# Newton steps of a round, the most rounds, and rounds after which another configuration is drawn if loops are open
+_STEPS, _ROUNDS, _SHORT = 8, 8, 4
 # times that random configurations are drawn until loops can be closed
 _DRAWS = 50
 # singular values below this fraction of the largest are rounding
@@ -83,7 +86,7 @@ class Loops:
 
         def _opened(self: _Model) -> _Model: ...
 
-        def _with_independent(self: _Model, rates: Sequence[Rate]) -> _Model: ...
+        def _with_independent(self: _Model, rates: Several[Rate]) -> _Model: ...
 
     @quantity(algorithms.coupling)
     def coupling(self, q: ArrayLike, *, out: Array | None = None) -> Array:
@@ -144,7 +147,7 @@ class Loops:
             out: Two arrays for the results.
         """
 
-    def close(self, q: ArrayLike, hold: Sequence[str | tuple[str, int]] | None = None) -> Array:
+    def close(self, q: ArrayLike, hold: Several[str | tuple[str, int]] | None = None) -> Array:
         """The configuration near q in which all loops are closed, (…, nq), by Newton's method.
 
         It is found in float64, and rounded if the robot's type is float32.
@@ -161,10 +164,11 @@ class Loops:
         precise = self.astype("float64")
         if precise is not self:
             return self._rounded(precise.close(q, hold))
-        q, open_ = self._closed(q, self._held(hold))
-        if open_.any():
-            fix = "another guess, or hold=() to let all joints move"
-            raise self._open(q, open_, fix)
+        if not self.mechanism.loop_starts[-1]:
+            return q
+        q, residual = self._closed(q, self._held(hold), _ROUNDS)
+        if not (np.abs(residual) <= CLOSED).all():
+            raise self._open(residual, "another guess, or hold=() to let all joints move")
         return q
 
     def loops(self, q: ArrayLike) -> tuple[LoopState, ...]:
@@ -247,34 +251,40 @@ class Loops:
         kept = [rate for rate in self.independent if rate[0] not in touched]
         return self._with_independent([*kept, *rates])
 
-    def _drawn(self, draw: Callable[[], Array]) -> Array:
-        """Random configurations with closed loops: independent joints are drawn, and drawn again where loops stay open.
+    def _drawn(self, draw: Callable[[Any], Array], shape: Any) -> Array:
+        """Random configurations with closed loops: independent joints are drawn, again while a loop of theirs is open.
 
         Args:
-            draw: Draws all coordinates.
+            draw: Draws all coordinates, for given leading axes.
+            shape: Leading axes.
         """
-        found: Array | None = None
-        open_: Any = True
-        keep = np.zeros(self.nq, dtype=bool)  # coordinates of joints that depend on others
+        parts, held, neutral = list(self._closed_clusters()), self._held(None), self.neutral()
+        dependent = np.zeros(self.nq, dtype=bool)
+        of_part = np.zeros((len(parts), self.nq), dtype=bool)
         for joint in self.joints:
-            keep[joint.q_slice] = joint.independent is not None
+            dependent[joint.q_slice] = joint.independent is not None
+            of_part[:, joint.q_slice] = [[joint.name in part.joints] for part in parts]
+
+        drawn = np.where(dependent, neutral, draw(shape))
+        q = drawn.reshape(-1, self.nq)
+        residual = np.zeros((len(q), self.mechanism.loop_starts[-1]))
+        open_ = np.arange(len(q))
         for _ in range(_DRAWS):
-            q = np.where(keep, self.neutral(), draw())
-            q, still = self._closed(q, self._held(None))
-            if found is None:
-                found, open_ = q, still
-            else:
-                found = np.where((open_ & ~still)[..., None], q, found)
-                open_ = open_ & still
-            if not np.any(open_):
-                return found
-        raise self._open(found if found is not None else self.neutral(), open_, "narrower limits of independent joints")
+            q[open_], residual[open_] = self._closed(q[open_], held, _SHORT)
+            off = ~(np.abs(residual[open_]) <= CLOSED)
+            parted = np.stack([off[:, part.rows].any(axis=1) for part in parts], axis=1)
+            open_, parted = open_[parted.any(axis=1)], parted[parted.any(axis=1)]
+            if not len(open_):
+                return q.reshape(drawn.shape)
+            again = np.where(dependent, neutral, draw(len(open_)))
+            q[open_] = np.where(parted @ of_part, again, q[open_])
+        raise self._open(residual.reshape(*drawn.shape[:-1], -1), "narrower limits of independent joints")
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _held(self, hold: Sequence[str | tuple[str, int]] | None) -> list[int]:
+    def _held(self, hold: Several[str | tuple[str, int]] | None) -> list[int]:
         """The joint rates that stay as they are."""
-        if isinstance(hold, str) or (hold is not None and not isinstance(hold, Sequence)):
+        if isinstance(hold, str) or (hold is not None and not isinstance(hold, Several)):
             raise InputError(f"hold is a list of joint names; got {hold!r}")
         starts = _starts(self.joints)
         if hold is None:
@@ -286,37 +296,34 @@ class Loops:
         rates = [rate for name in hold for rate in rates_of(self.joints, name)]
         return [starts[name] + i for name, i in rates]
 
-    def _closed(self, q: Array, held: Sequence[int]) -> tuple[Array, Array]:
-        """Configurations after Newton's method, and which samples stay open."""
-        parts = list(self._closed_clusters())
-        if not parts:
-            return q, np.zeros(q.shape[:-1], dtype=bool)
-        move = self._move
-        settled = np.full(q.shape[:-1], np.inf)
-        for _ in range(_STEPS):
-            residual, K = self.loop_constraints(q)
-            off = np.abs(residual).max(axis=-1)
-            improving = ~(off >= settled) | (off > CLOSED)
-            moving = improving & np.isfinite(off) & (off > 1e-15)
-            if not moving.any():
-                break
-            settled = off
-            step = np.zeros((*q.shape[:-1], K.shape[-1]))
-            for part in parts:
-                free = [i for i in part.columns if i not in held]
-                block = K[..., part.rows, :][..., free]
-                inverse = np.linalg.pinv(np.where(moving[..., None, None], block, 0.0), rcond=_RANK)
-                step[..., free] = -(inverse @ residual[..., part.rows, None])[..., 0]
-            size = np.abs(step).max(axis=-1, keepdims=True)
-            step *= np.minimum(1.0, _LONGEST / np.maximum(size, 1e-300))
-            q = np.where(moving[..., None], move(q, step), q)
-        residual, _ = self.loop_constraints(q)
-        return q, ~(np.abs(residual).max(axis=-1) <= CLOSED)
+    def _closed(self, q: Array, held: Several[int], patience: int) -> tuple[Array, Array]:
+        """Configurations after Newton's method, (…, nq), and the residuals of their loops, (…, rows).
 
-    def _open(self, q: Array, open_: Array, fix: str) -> LoopError:
-        residual, _ = self.loop_constraints(q)
-        worst = np.unravel_index(int(np.argmax(np.where(open_, np.abs(residual).max(axis=-1), -1.0))), open_.shape)
-        off = np.abs(residual[worst])
+        Args:
+            q: Where to start.
+            held: Joint rates that stay as they are.
+            patience: Rounds after which samples with open loops are given up.
+        """
+        free = np.ones(self.mechanism.joint_starts[-1])
+        free[list(held)] = 0.0
+        samples = np.array(q.reshape(-1, self.nq))
+        residual = np.zeros((len(samples), self.mechanism.loop_starts[-1]))
+        moving = np.arange(len(samples))
+        for done in range(1, _ROUNDS + 1):
+            samples[moving], residual[moving], still = self._newton(samples[moving], free)
+            moving = moving[still > 0.0]
+            if done >= patience:
+                moving = moving[(np.abs(residual[moving]) <= CLOSED).all(axis=1)]
+            if not len(moving):
+                break
+        return samples.reshape(q.shape), residual.reshape(*q.shape[:-1], -1)
+
+    def _open(self, residual: Array, fix: str) -> LoopError:
+        """The worst of all loops that are open, as an exception that lists their samples."""
+        sizes = np.abs(residual)
+        open_ = ~(sizes.max(axis=-1) <= CLOSED)
+        worst = np.unravel_index(int(np.argmax(np.where(open_, sizes.max(axis=-1), -1.0))), open_.shape)
+        off = sizes[worst]
         part = max(self._closed_clusters(), key=lambda one: float(np.nan_to_num(off[one.rows], nan=np.inf).max()))
         largest = float(off[part.rows].max())
         row = int(np.argmax(off[part.rows]))
@@ -342,13 +349,19 @@ class Loops:
             yield _Part(named, counts, tuple(joint.name for joint in joints), rows, columns, independent)
 
     @property
-    def _move(self) -> Function[..., Array]:
-        known = self.__dict__.get("_move_joints")
+    def _newton(self) -> Compiled:
+        """Some Newton steps: final q, residuals there, and the number of loops that the last step moved."""
+        known: Compiled | None = self.__dict__.get("_newton_steps")
         if known is None:
-            known = Function("move_joints", self.mechanism, algorithms.move_joints)
-            self.__dict__["_move_joints"] = known
-        made: Function[..., Array] = known
-        return made
+            step = bind(close_loops, self.mechanism, (), "close")
+            sequence = Sequence("close", step.binding.inputs, step.binding.outputs)
+            q = sequence.variable(sequence.inputs[0])
+            with sequence.loop(_STEPS):
+                results = sequence.call(step, q, sequence.inputs[1], into=[None, *sequence.outputs[1:]])
+                sequence.copy(results[0], q)
+            sequence.copy(q, sequence.outputs[0])
+            known = self.__dict__["_newton_steps"] = sequence.finish()
+        return known
 
 
 class _Part(NamedTuple):
@@ -372,7 +385,7 @@ def _row_count(mechanism: Mechanism, k: int) -> Iterator[int]:
         yield closure.rows
 
 
-def _starts(joints: Sequence[Joint]) -> dict[str, int]:
+def _starts(joints: Several[Joint]) -> dict[str, int]:
     """Index of the first rate of each joint among those of all joints."""
     found, start = {}, 0
     for joint in joints:
@@ -381,7 +394,7 @@ def _starts(joints: Sequence[Joint]) -> dict[str, int]:
     return found
 
 
-def rates_of(joints: Sequence[Joint], given: Any) -> list[Rate]:
+def rates_of(joints: Several[Joint], given: Any) -> list[Rate]:
     """The rates of a joint by name, or one of them by a pair of a name and an index."""
     name, index = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     joint = next((joint for joint in joints if name in (joint.name, joint.child)), None)

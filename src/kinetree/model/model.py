@@ -292,7 +292,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             drawn = self._coordinates.random(rng, shape)
         else:
             generator = self._coordinates.generator(rng)
-            drawn = self.astype("float64")._drawn(lambda: self._coordinates.random(generator, shape))
+            drawn = self.astype("float64")._drawn(lambda axes: self._coordinates.random(generator, axes), shape)
         return self._rounded(drawn)
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:

@@ -1,0 +1,93 @@
+"""One Newton step that closes loops. Cost O(r² n + r³) for a node with r rows of constraints and n joint rates.
+
+    Δ = −W Kᵀ (K W Kᵀ + λ 1)⁻¹ φ,    λ = c φᵀφ + ε tr(K W Kᵀ)
+
+W is 1 for the rates that may change, and 0 for the others. Of all corrections this is the shortest, and redundant rows
+of K are harmless. The first part of λ bounds the step near singularities. It decreases faster than the residual φ, so
+the convergence remains quadratic [S11]. The second part is rounding: it keeps the matrix invertible.
+
+Each node takes its step by itself. Open loops always move, even if that opens them further: Newton's method has to
+overshoot at times. Closed ones move only if that brings them closer to zero. So results are as exact as rounding
+allows, they stay as they are from then on, and any number of steps may follow.
+
+[S11] T. Sugihara, "Solvability-unconcerned inverse kinematics by the Levenberg–Marquardt method", IEEE Transactions on
+      Robotics 27, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.choices import less, magnitude, where
+from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.value import Array
+
+#: Residuals of closed loops [m or rad].
+CLOSED = 1e-10
+#: The factors c and ε of λ.
+DAMPING, ROUNDING = 1e-3, 1e-12
+#: The longest step of a joint [rad or m].
+LONGEST = 0.5
+_NEVER_ZERO = 1e-300
+
+
+@algorithm(
+    q=("q",),
+    free=("joints",),
+    q_end=("q",),
+    residual=("loops",),
+    moving=(),
+    outputs=("q_end", "residual", "moving"),
+    any_node=True,
+    sparse=("moving",),
+)
+def close_loops(tree: Tree, q: Indexed, free: Indexed, q_end: Indexed, residual: Indexed, moving: Indexed) -> None:
+    """A step from q.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        free: 1 for joint rates that may change, 0 for others, (joints,).
+        q_end: Configuration after the step, (nq,).
+        residual: φ there, (loops,).
+        moving: Number of nodes that moved.
+    """
+    for k, _ in tree.scatter():
+        before, K = k.loops(q[k])
+        if not len(before):
+            q_end[k] = q[k]
+            continue
+        moved = k.moved(q[k], _step(before, K, free[k]))
+        after, _ = k.loops(moved)
+        off = _largest(before)
+        taken = less(-off, -CLOSED, 1.0, less(_largest(after), off, 1.0, 0.0))
+        q_end[k] = _chosen(taken, moved, q[k])
+        residual[k] = _chosen(taken, after, before)
+        moving[...] = moving[...] + taken
+
+
+def _step(residual: Array, K: Array, free: Array) -> Array:
+    """Δ, shortened if it is too long."""
+    weighted = K * free
+    A = weighted @ K.T
+    damping = DAMPING * (residual @ residual) + ROUNDING * np.trace(A) + _NEVER_ZERO
+    step = -(Factor.of(A + damping * np.eye(len(A))).solve(residual) @ weighted)
+    size = _largest(step)
+    shortened: Array = step * (LONGEST / less(size, LONGEST, LONGEST, size))
+    return shortened
+
+
+def _largest(values: Array) -> Any:
+    largest: Any = magnitude(values[0])
+    for each in values[1:]:
+        size = magnitude(each)
+        largest = less(largest, size, size, largest)
+    return largest
+
+
+def _chosen(flag: Any, one: Array, other: Array) -> Array:
+    return np.array([where(flag, x, y) for x, y in zip(one, other, strict=True)])
