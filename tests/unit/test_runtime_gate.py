@@ -106,6 +106,32 @@ def test_one_output_is_an_array() -> None:
         function(np.zeros((3, 2)))
 
 
+@native
+@pytest.mark.parametrize("samples", [(), (5,)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_scalars_are_floats_of_python_or_numpy(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, samples: tuple[int, ...]
+) -> None:
+    robot = kt.zoo.random_tree(5, seed=1).astype(dtype)
+    rng = np.random.default_rng(2)
+    q = robot.random_configuration(rng, samples)
+    v = rng.normal(size=(*samples, robot.nv)).astype(dtype)
+    long_way, short_way = robot.integrate.general, robot.integrate
+    short_way(q, v, 0.1)
+    assert short_way.is_open
+    numbers = (0.1, np.float64(0.1), np.float32(0.1), np.array(0.1, dtype))
+    expected = [long_way(q, v, s) for s in numbers]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(short_way), "general", None)
+        got = [short_way(q, v, s) for s in numbers]
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == other.dtype == dtype
+        assert one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
+    for odd in (1, np.float16(0.5), np.longdouble(0.5), np.int64(1)):
+        np.testing.assert_array_equal(short_way(q, v, odd), long_way(q, v, float(odd)))
+
+
 class Sub(np.ndarray):
     """An array that is not exactly one."""
 

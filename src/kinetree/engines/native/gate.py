@@ -3,10 +3,10 @@
 For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
 instances, once open, are called without executing any Python code. Machine code matches the arguments with the
 parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
-sample, or of a batch too small for threads. If so, it allocates the results, unless `out` is given, and runs the
-kernel; in every other case (large batches, broadcasting, other types) it calls the method `general` with the same
-arguments. A closed gate is a plain Python object with a `__call__`, which needs no machine code. Opening a gate changes
-its class.
+sample, or of a batch too small for threads; scalars may also be floats of Python or NumPy. If so, it allocates the
+results, unless `out` is given, and runs the kernel; in every other case (large batches, broadcasting, other types) it
+calls the method `general` with the same arguments. A closed gate is a plain Python object with a `__call__`, which
+needs no machine code. Opening a gate changes its class.
 
 Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
 differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
@@ -111,12 +111,13 @@ def supported() -> bool:
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
     arrays = [square, square.T, square[:, 1:], np.array(1.0), np.zeros((4, 0, 5)), np.zeros(3, np.float32), shifted]
-    return all(map(_fields_fit, arrays)) and _float_fits() and _allocator_fits()
+    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits()
 
 
-def _float_fits() -> bool:
-    number = float("1.25")
-    return ctypes.c_double.from_address(id(number) + code.FLOAT_VALUE).value == number
+def _numbers_fit() -> bool:
+    kinds = {float: ctypes.c_double, np.float64: ctypes.c_double, np.float32: ctypes.c_float}
+    numbers = [(kind("1.25"), c_kind) for kind, c_kind in kinds.items()]
+    return all(c_kind.from_address(id(number) + code.FLOAT_VALUE).value == number for number, c_kind in numbers)
 
 
 def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
@@ -284,7 +285,9 @@ class _Description:
         words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
         words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
         words[Word.FOOTPRINT] = max(1, binding.footprint)
-        words[Word.BUNDLE], words[Word.FLOAT_TYPE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(float), id(tuple)
+        words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
+        words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
+        words[Word.SINGLE_TYPE] = id(np.float32)
         # larger batches are worth threads, or have results that come from the pool
         largest = max(operand.size for operand in binding.outputs)
         unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)

@@ -74,7 +74,9 @@ class Word(IntEnum):
     TYPE_NUMBER = 16
     ITEM_BYTES = 17
     MOST_WITHOUT_OUT = 18
-    OPERANDS = 19
+    DOUBLE_TYPE = 19
+    SINGLE_TYPE = 20
+    OPERANDS = 21
 
 
 OPERAND_WORDS = 5  # rank, up to three dimensions, bytes
@@ -93,7 +95,7 @@ class _Gate:
         self.lengths = f.let(f"alloca [{MAX_OPERANDS} x i64], align 8")
         self.steps = f.let(f"alloca [{4 * MAX_OPERANDS} x i64], align 8")
         self.shape = f.let("alloca [4 x i64], align 8")
-        self.floats = f.let(f"alloca [{MAX_OPERANDS} x float], align 4")
+        self.numbers = f.let(f"alloca [{MAX_OPERANDS} x double], align 8")
         self.samples, self.hit = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
         self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
         self.values = f.let(f"alloca [{MAX_KEYS} x ptr], align 8")
@@ -278,7 +280,7 @@ class _Gate:
         return self.f.word(operand, OPERAND_WORDS - 1)
 
     def take_inputs(self) -> None:
-        """Every input must be a plain array of one sample, or of as many as the others, or a float for a scalar."""
+        """Every input must be a plain array of one sample, or of as many as the others, or a number for a scalar."""
         f, put = self.f, self.put
         put("-1", self.samples)
         keyed = f.let(f"icmp ne i64 {f.word(self.keys)}, 0")
@@ -294,17 +296,14 @@ class _Gate:
                 f.at(self.steps, k, "i64"),
             )
             scalar = f.let(f"icmp eq i64 {f.word(operand)}, 0")
-            is_float = f.let(f"icmp eq ptr {f.address(f.at(array, TYPE))}, {f.address(self.words, Word.FLOAT_TYPE)}")
-            number = f.let(f"and i1 {scalar}, {is_float}")
+            doubles = [self.is_a(array, word) for word in (Word.FLOAT_TYPE, Word.DOUBLE_TYPE)]
+            single = self.is_a(array, Word.SINGLE_TYPE)
+            known = f.let(f"or i1 {single}, {f.let(f'or i1 {doubles[0]}, {doubles[1]}')}")
+            number = f.let(f"and i1 {scalar}, {known}")
             with f.when(number):
-                put(f.at(array, FLOAT_VALUE), place, "ptr")
+                self.take_number(f.at(array, FLOAT_VALUE), single, f.at(self.numbers, k, "double"), place)
                 put(f.word(self.words, Word.ITEM_BYTES), length)
                 put("0", step)
-                with f.when(f.let(f"icmp eq i64 {f.word(self.words, Word.ITEM_BYTES)}, 4")):
-                    double = f.let(f"load double, ptr {f.at(array, FLOAT_VALUE)}, align 8")
-                    rounded = f.at(self.floats, k, "float")
-                    f.do(f"store float {f.let(f'fptrunc double {double} to float')}, ptr {rounded}, align 4")
-                    put(rounded, place, "ptr")
             with f.when(f.let(f"xor i1 {number}, true")):
                 extra, dims = self.require_array(array, operand, PLAIN)
                 put(f.address(f.at(array, DATA)), place, "ptr")
@@ -317,6 +316,26 @@ class _Gate:
                     f.leave_when(other, "general")
                     put(n, self.samples)
                     put(f.let(f"mul i64 {n}, {size}"), length)
+
+    def is_a(self, value: str, kind: Word) -> str:
+        """Whether an object has a type, of which it is no subclass."""
+        f = self.f
+        return f.let(f"icmp eq ptr {f.address(f.at(value, TYPE))}, {f.address(self.words, kind)}")
+
+    def take_number(self, value: str, single: str, converted: str, place: str) -> None:
+        """Store the address of a number in the kernel's format, of a Python float or a scalar of NumPy."""
+        f, put = self.f, self.put
+        short = f.let(f"icmp eq i64 {f.word(self.words, Word.ITEM_BYTES)}, 4")
+        put(value, place, "ptr")
+        differs = f.let(f"xor i1 {single}, {short}")
+        with f.when(differs):
+            put(converted, place, "ptr")
+        with f.when(f.let(f"and i1 {differs}, {single}")):
+            number = f.let(f"load float, ptr {value}, align 4")
+            f.do(f"store double {f.let(f'fpext float {number} to double')}, ptr {converted}, align 8")
+        with f.when(f.let(f"and i1 {differs}, {short}")):
+            number = f.let(f"load double, ptr {value}, align 8")
+            f.do(f"store float {f.let(f'fptrunc double {number} to float')}, ptr {converted}, align 4")
 
     def take_rows(self, k: str) -> None:
         """Copy the arrays of a dictionary into one input. Each must be a plain array of one row."""
