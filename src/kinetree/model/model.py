@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.collector import paused
-from kinetree.engines.formats import format_named, format_of, rounded
+from kinetree.engines.formats import FLOAT64, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
-from kinetree.model.assembly import assemble, displaced
+from kinetree.model.assembly import Clusters, assemble, displaced
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import clustered
 from kinetree.model.coordinates import Coordinates, numbers
@@ -29,6 +29,7 @@ from kinetree.model.operational import Operational
 from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.record import frozen
+from kinetree.operational_space.lazy import computed, lazy
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -47,9 +48,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         independent: Rates of joints that do not follow others, as far as there was a choice.
         near: Coordinates of joints with closed loops.
         equalities: Couplings and loops that the model does not embed: constraints for `constrained_dynamics`.
-        mechanism: Internal. The nodes that recursions run over; fixed bodies are merged into their parents.
         clusters: Internal. Bodies whose joints depend on each other.
-        sites: Internal. All frames with the nodes that carry them, in the order of `frames`.
     """
 
     name: str
@@ -62,14 +61,14 @@ class Model(Dynamics, Operational, Loops, Editing):
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
     equalities: tuple[Constraint, ...]
-    mechanism: Mechanism
-    sites: tuple[Site, ...]
     clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
-    _coordinates: Coordinates
-    _sites_by_name: dict[str, Site]
+    _order: Clusters | None
+    _closed_at: Mapping[str, Array]
+    _sizes: tuple[int, int]
+    _scalar: str
+    _specialized_for: str
 
-    @paused()  # a large model consists of a million objects, which the collector would traverse again and again
     def __init__(
         self,
         name: str,
@@ -118,15 +117,12 @@ class Model(Dynamics, Operational, Loops, Editing):
                 joint = joint.numbered(*place)
             numbered[joint.child] = joint
             nq, nv = nq + joint.nq, nv + joint.nv
-        gravity = frozen(gravity, (3,))
-        mechanism, sites = assemble(bodies, numbered, frames, gravity, clusters)
-        scalar = format_named(dtype)
-        require_representable(scalar, bodies, numbered.values(), mechanism, sites)
         moving = tuple(joint for joint in numbered.values() if joint.type.nv)
         every = tuple(numbered[body.name] for body in bodies)
+        scalar = format_named(dtype)
         self.__dict__.update(
             name=name,
-            gravity=gravity,
+            gravity=frozen(gravity, (3,)),
             bodies=tuple(bodies),
             joints=moving,
             fixed_joints=tuple(joint for joint in every if not joint.type.nv),
@@ -136,20 +132,51 @@ class Model(Dynamics, Operational, Loops, Editing):
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
             near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.q.items()}}.items()),
             equalities=tuple(equalities),
-            mechanism=mechanism.computing_in(scalar.name),
-            sites=sites,
             clusters=found,
             _every_joint=every,
-            _coordinates=Coordinates(moving, follows, closed.q),
-            _sites_by_name={site.name: site for site in sites},
+            _order=clusters,
+            _closed_at=closed.q,
+            _sizes=(nq, nv),
+            _scalar=scalar.name,
+            _specialized_for="",
         )
+        # rigid bodies can always be assembled, so this waits until a function needs it; errors do not wait
+        if scalar is not FLOAT64 or any(joint.node is not None for joint in joints):
+            require_representable(scalar, bodies, every, self.mechanism, self.sites)
+
+    # -- what functions need, computed when it is first used ----------------------------------------------------------
+
+    @computed
+    def _assembled(self) -> tuple[Mechanism, tuple[Site, ...]]:
+        joints = {joint.child: joint for joint in self._every_joint}
+        with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
+            return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._order)
+
+    @lazy
+    def mechanism(self) -> Mechanism:
+        """Internal. The nodes that recursions run over; fixed bodies are merged into their parents."""
+        return self._assembled[0].computing_in(self._scalar)
+
+    @lazy
+    def sites(self) -> tuple[Site, ...]:
+        """Internal. All frames with the nodes that carry them, in the order of `frames`."""
+        return self._assembled[1]
+
+    @lazy
+    def _sites_by_name(self) -> dict[str, Site]:
+        return {site.name: site for site in self.sites}
+
+    @lazy
+    def _coordinates(self) -> Coordinates:
+        follows = {joint: how for cluster in self.clusters for joint, how in (cluster.follows or {}).items()}
+        return Coordinates(self.joints, follows, self._closed_at)
 
     # -- value semantics: frozen; compared, hashed and pickled by its definition --------------------------------------
 
     def _definition(self) -> tuple[Any, ...]:
         own = self.name, self.gravity.tobytes(), self.bodies, self._every_joint, self.extra_frames
         constrained = self.joint_constraints, self.independent, self.near, self.equalities
-        return *own, *constrained, self.mechanism.scalar, self.mechanism.specialized
+        return *own, *constrained, self._scalar, self._specialized_for
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self is other or self._definition() == other._definition())
@@ -163,8 +190,8 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        constrained = self.joint_constraints, self.independent, self.near, self.equalities, self.mechanism.scalar
-        if aim := self.mechanism.specialized:
+        constrained = self.joint_constraints, self.independent, self.near, self.equalities, self._scalar
+        if aim := self._specialized_for:
             return _specialized, (aim, *parts, *constrained)
         return Model, (*parts, *constrained)
 
@@ -187,12 +214,12 @@ class Model(Dynamics, Operational, Loops, Editing):
     @property
     def nq(self) -> int:
         """Number of configuration coordinates."""
-        return self._coordinates.nq
+        return self._sizes[0]
 
     @property
     def nv(self) -> int:
         """Number of degrees of freedom."""
-        return self._coordinates.nv
+        return self._sizes[1]
 
     @property
     def couplings(self) -> tuple[Coupling, ...]:
@@ -369,7 +396,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     @property
     def dtype(self) -> np.dtype[np.floating]:
         """The floating-point type in which functions compute, and of their results: float64 or float32."""
-        return format_of(self.mechanism).dtype
+        return format_named(self._scalar).dtype
 
     def astype(self, dtype: Any) -> Model:
         """This robot with functions that compute in float32, or in float64 again.
@@ -386,7 +413,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             ModelError: If a number of the model is too large or too small for float32; names the body.
         """
         scalar = format_named(dtype)
-        if scalar.name == self.mechanism.scalar:
+        if scalar.name == self._scalar:
             return self
         known: Model | None = self.__dict__.get("_other_precision")
         if known is not None:
@@ -394,20 +421,21 @@ class Model(Dynamics, Operational, Loops, Editing):
         require_representable(scalar, self.bodies, self._every_joint, self.mechanism, self.sites)
         other = object.__new__(Model)
         other.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
-        other.__dict__.update(mechanism=self.mechanism.computing_in(scalar.name), _other_precision=self)
+        other.__dict__.update(_scalar=scalar.name, _other_precision=self, sites=self.sites)
+        other.__dict__.update(mechanism=self.mechanism.computing_in(scalar.name))
         # kept, and knows the way back: functions of either are compiled once
         kept: Model = self.__dict__.setdefault("_other_precision", other)
         return kept
 
     def _with_own_code(self, aim: str) -> Model:
         """The same robot, whose functions run on code for it alone; see `compile`. Created once."""
-        if self.mechanism.specialized == aim:
+        if self._specialized_for == aim:
             return self
         known: dict[str, Model] = self.__dict__.setdefault("_specialized", {})
         if aim not in known:
             made = object.__new__(Model)
             made.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
-            made.__dict__.update(mechanism=self.mechanism.with_own_code(aim))
+            made.__dict__.update(_specialized_for=aim, sites=self.sites, mechanism=self.mechanism.with_own_code(aim))
             known.setdefault(aim, made)
         return known[aim]
 
@@ -496,7 +524,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        precision = format_of(self.mechanism).note
+        precision = format_named(self._scalar).note
         return f"<Model {self.name!r}: nq {self.nq}, nv {self.nv}, {len(self.bodies)} bodies{precision}>"
 
     def __str__(self) -> str:
