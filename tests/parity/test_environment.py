@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 import platform
 import struct
 import subprocess
@@ -83,6 +84,16 @@ def test_a_thread_with_another_environment_gets_the_same_bits(setting: str) -> N
         assert settings(read()) == during
     assert_same_bits(tuple(alone), tuple(expected))
     assert_same_bits(tuple(together), tuple(expected))
+
+
+@pytest.mark.parametrize("setting", ["flush", "upward"])
+def test_nodes_are_assembled_with_the_same_bits(setting: str) -> None:
+    """Models assemble their nodes when a function first needs them, whatever the thread's settings are then."""
+    early, late = (pickle.loads(pickle.dumps(kt.zoo.humanoid24())) for _ in range(2))
+    expected = early.mechanism.parameters
+    with environment(setting):
+        found = late.mechanism.parameters
+    assert_same_bits(found, expected)
 
 
 @pytest.mark.parametrize("setting", ["flush", "upward"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,15 @@ def test_pickles_hold_the_definition_only() -> None:
     assert back.frames == robot.frames
     for one, other in zip(back.mechanism.parameters, robot.mechanism.parameters, strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+def test_nodes_are_assembled_once_when_first_needed() -> None:
+    robot = pickle.loads(pickle.dumps(zoo.humanoid24()))
+    assert (repr(robot), hash(robot), robot) == (repr(zoo.humanoid24()), hash(zoo.humanoid24()), zoo.humanoid24())
+    assert "mechanism" not in vars(robot)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: robot.mechanism, range(32)))
+    assert all(each is robot.mechanism for each in found)
 
 
 def test_models_are_frozen_also_after_pickling() -> None:

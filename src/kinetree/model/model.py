@@ -28,8 +28,9 @@ from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
 from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
+from kinetree.model.quiet import undisturbed
 from kinetree.model.record import frozen
-from kinetree.operational_space.lazy import computed, lazy
+from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -146,7 +147,8 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     # -- what functions need, computed when it is first used ----------------------------------------------------------
 
-    @computed
+    @lazy
+    @undisturbed
     def _assembled(self) -> tuple[Mechanism, tuple[Site, ...]]:
         joints = {joint.child: joint for joint in self._every_joint}
         with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
