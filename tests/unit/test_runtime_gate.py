@@ -343,12 +343,77 @@ def test_more_choices_than_are_remembered() -> None:
 def test_references_are_balanced() -> None:
     function = counting(7)
     q, v, s = np.ones(7), np.ones(7), np.array(2.0)
+    kept = [function(q, v, s) for _ in range(100)]  # as many results are kept as will be
+    del kept
     before = [sys.getrefcount(x) for x in (q, v, s, function, np.dtype(np.float64), "general")]
     kept = [function(q, v, s) for _ in range(100)]
     watch = weakref.ref(kept[0][0])
     del kept
     assert watch() is None
     assert [sys.getrefcount(x) for x in (q, v, s, function, np.dtype(np.float64), "general")] == before
+
+
+@native
+def test_results_nobody_refers_to_are_returned_again() -> None:
+    robot = kt.zoo.double_pendulum()
+    q = np.array([0.3, -0.2])
+    robot.mass_matrix(q)
+    expected = robot.mass_matrix(q).copy()
+    seen = {id(robot.mass_matrix(q)) for _ in range(100)}
+    assert len(seen) == 1
+    result = robot.mass_matrix(q)
+    for _ in range(100):  # the usual loop: the last result is there while the next one is computed
+        result = robot.mass_matrix(q)
+        seen.add(id(result))
+    assert len(seen) == 2
+    np.testing.assert_array_equal(result, expected)
+
+
+@native
+@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[0], memoryview, weakref.ref, lambda x: x.reshape(4)[1:]])
+def test_results_in_use_stay_as_they_are(hold: Any) -> None:
+    """Through the array itself, a view, a buffer or a weak reference."""
+    robot = kt.zoo.double_pendulum()
+    first = robot.mass_matrix(np.array([0.3, -0.2]))
+    held, expected = hold(first), first.copy()
+    address = first.ctypes.data
+    del first
+    others = [robot.mass_matrix(np.array([0.3, 1.0 + i])) for i in range(gate_code.KEPT + 2)]
+    if isinstance(held, weakref.ref):
+        assert held() is None or np.array_equal(held(), expected)
+    else:
+        assert all(other.ctypes.data != address for other in others)
+        np.testing.assert_array_equal(np.asarray(held), np.asarray(hold(expected)))
+
+
+def _reshape(array: Any) -> None:
+    array.shape = (4,)
+
+
+@native
+@pytest.mark.parametrize("change", [_reshape, lambda x: x.setflags(write=False), lambda x: setattr(x, "dtype", int)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_results_that_were_changed_are_not_returned_again(change: Any) -> None:
+    robot = kt.zoo.double_pendulum()
+    q = np.array([0.3, -0.2])
+    expected = robot.mass_matrix(q).copy()
+    for _ in range(2 * gate_code.KEPT):
+        result = robot.mass_matrix(q)
+        assert result.dtype == float
+        assert result.flags.writeable
+        np.testing.assert_array_equal(result, expected, strict=True)
+        change(result)
+
+
+@native
+def test_kept_results_are_freed_with_their_function() -> None:
+    function = counting(7)
+    q, v, s = np.ones(7), np.ones(7), np.array(2.0)
+    function(q, v, s)
+    watch = [weakref.ref(part) for part in function(q, v, s)]
+    del function
+    gc.collect()
+    assert all(reference() is None for reference in watch)
 
 
 @native

@@ -111,13 +111,25 @@ def supported() -> bool:
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
     arrays = [square, square.T, square[:, 1:], np.array(1.0), np.zeros((4, 0, 5)), np.zeros(3, np.float32), shifted]
-    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits()
+    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits() and _references_fit()
 
 
 def _numbers_fit() -> bool:
     kinds = {float: ctypes.c_double, np.float64: ctypes.c_double, np.float32: ctypes.c_float}
     numbers = [(kind("1.25"), c_kind) for kind, c_kind in kinds.items()]
     return all(c_kind.from_address(id(number) + code.FLOAT_VALUE).value == number for number, c_kind in numbers)
+
+
+def _references_fit() -> bool:
+    array = np.empty(1)
+
+    def read() -> tuple[int, bool]:
+        count = ctypes.c_int32.from_address(id(array) + code.COUNT).value
+        return count, bool(ctypes.c_void_p.from_address(id(array) + code.WEAK).value)
+
+    before = read()
+    others, watch = [array, array], weakref.ref(array)
+    return before[1] is False and read() == (before[0] + len(others), True) and watch() is array
 
 
 def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
@@ -293,6 +305,9 @@ class _Description:
         unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
         words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
         words[Word.MOST_WITHOUT_OUT] = max(1, unpooled - 1)
+        self.results = np.full(code.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
+        if scalar.bytes * largest <= code.LARGEST_KEPT:
+            words[Word.RESULTS] = self.results.ctypes.data
         for k, operand in enumerate(operands):
             entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)

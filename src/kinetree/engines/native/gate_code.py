@@ -7,6 +7,10 @@ plans, and the required layout of NumPy arrays.
 
 One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
 chosen by its keys, and its values copied together, row by row, are the kernel's last input.
+
+Making an array and destroying it takes longer than some kernels do. So a bound kernel keeps the last few arrays that it
+returned for single samples, and returns one of them again once nobody else refers to it, provided that it still is what
+it was: not reshaped, not made read-only, and without weak references.
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ from enum import IntEnum
 from kinetree.engines.llvm.writer import FunctionWriter
 
 # Byte offsets in CPython's and NumPy's structures.
-TYPE = 8
+COUNT, TYPE = 0, 8
 FLOAT_VALUE = 16
-DATA, NDIM, DIMS, DESCR, FLAGS = 16, 24, 32, 56, 64
+DATA, NDIM, DIMS, DESCR, FLAGS, WEAK = 16, 24, 32, 56, 64, 72
 VECTORCALL, METHOD, FRONT, GATE_SIZE = 16, 24, 32, 40
 
 PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 _WRITEABLE = 0x0400
+_OWNS_DATA = 0x0004
 MAX_OPERANDS = 16
 MAX_PARAMETERS = 24
 MAX_KEYS = 16
@@ -30,6 +35,9 @@ MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
 
 # Fewer samples are faster one by one than in mostly unused lanes.
 SMALLEST_BATCH = 3
+# Results of single samples that a kernel keeps, per output, and their maximum size in bytes.
+KEPT = 4
+LARGEST_KEPT = 1 << 15
 _LONG_RUN = 1 << 14  # numbers touched by a call above which the GIL is released
 
 
@@ -53,7 +61,11 @@ class Front(IntEnum):
 
 
 class Word(IntEnum):
-    """Words of a bound kernel."""
+    """Words of a bound kernel.
+
+    `RESULTS` is the address of the results that are kept, `KEPT` for each output, or null. `NEXT_RESULT` counts those
+    that were replaced.
+    """
 
     INPUTS = 0
     OUTPUTS = 1
@@ -76,7 +88,9 @@ class Word(IntEnum):
     MOST_WITHOUT_OUT = 18
     DOUBLE_TYPE = 19
     SINGLE_TYPE = 20
-    OPERANDS = 21
+    RESULTS = 21
+    NEXT_RESULT = 22
+    OPERANDS = 23
 
 
 OPERAND_WORDS = 5  # rank, up to three dimensions, bytes
@@ -430,22 +444,89 @@ class _Gate:
             with f.when(has_out):
                 f.do(f"call void @Py_IncRef(ptr {self.out_item(o)})")
             with f.when(f.let(f"xor i1 {has_out}, true")):
-                put(self.count, self.shape)
-                for axis in range(3):
-                    put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
-                rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
-                dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
-                number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
-                rest = f"i32 {number}, ptr null, ptr null, i32 0, i32 0, ptr null"
-                made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
-                f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
-                put(f.address(f.at(made, DATA)), f.at(self.arguments, k, "ptr"), "ptr")
-                put(made, self.item, "ptr")
+                self.find_kept(o, operand)
+                with f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")):
+                    self.make(new, operand)
+                    self.keep(o)
+                put(f.address(f.at(f.address(self.item), DATA)), f.at(self.arguments, k, "ptr"), "ptr")
             result = f.address(self.item)
             with f.when(self.several):
                 f.let(f"call i32 @PyTuple_SetItem(ptr {f.address(self.answer)}, i64 {o}, ptr {result})")
             with f.when(f.let(f"xor i1 {self.several}, true")):
                 put(result, self.answer, "ptr")
+
+    def make(self, new: str, operand: str) -> None:
+        """Set `item` to a new array for a result."""
+        f, put = self.f, self.put
+        put(self.count, self.shape)
+        for axis in range(3):
+            put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
+        rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
+        dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
+        number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
+        rest = f"i32 {number}, ptr null, ptr null, i32 0, i32 0, ptr null"
+        made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
+        f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
+        put(made, self.item, "ptr")
+
+    def find_kept(self, o: str, operand: str) -> None:
+        """Set `item` to a new reference to a kept array that is not in use, or to null."""
+        f, put = self.f, self.put
+        put("null", self.item, "ptr")
+        kept = f.address(self.words, Word.RESULTS)
+        single = f.let(f"xor i1 {self.batched}, true")
+        with f.when(f.let(f"and i1 {single}, {f.let(f'icmp ne ptr {kept}, null')}")):
+            first = f.let(f"mul i64 {o}, {KEPT}")
+            with (
+                f.loop(first, f.let(f"add i64 {first}, {KEPT}")) as slot,
+                f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")),
+            ):
+                array = f.address(kept, slot)
+                count = f.let(f"load i32, ptr {f.at(array, COUNT)}, align 4")
+                with f.when(f.let(f"icmp eq i32 {count}, 1")):
+                    self.take_intact(array, operand)
+        taken = f.address(self.item)
+        with f.when(f.let(f"icmp ne ptr {taken}, null")):
+            f.do(f"call void @Py_IncRef(ptr {taken})")
+
+    def take_intact(self, array: str, operand: str) -> None:
+        """Set `item` to a kept array unless somebody changed more than its numbers."""
+        f, put = self.f, self.put
+        flags = PLAIN | _WRITEABLE | _OWNS_DATA
+        found = f.let(f"and i32 {f.let(f'load i32, ptr {f.at(array, FLAGS)}, align 4')}, {flags}")
+        rank = f.let(f"trunc i64 {f.word(operand)} to i32")
+        put("1", self.hit)
+        for changed in (
+            f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"),
+            f.let(f"icmp ne i32 {found}, {flags}"),
+            f.let(f"icmp ne i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')}, {rank}"),
+            f.let(f"icmp ne ptr {f.address(f.at(array, WEAK))}, null"),
+        ):
+            with f.when(changed):
+                put("0", self.hit)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+            dims = f.address(f.at(array, DIMS))
+            with f.loop(0, f.word(operand)) as axis:
+                wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
+                with f.when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}")):
+                    put("0", self.hit)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+            put(array, self.item, "ptr")
+
+    def keep(self, o: str) -> None:
+        """Keep the array in `item` in place of an older one."""
+        f, put = self.f, self.put
+        kept = f.address(self.words, Word.RESULTS)
+        single = f.let(f"xor i1 {self.batched}, true")
+        with f.when(f.let(f"and i1 {single}, {f.let(f'icmp ne ptr {kept}, null')}")):
+            turn = f.word(self.words, Word.NEXT_RESULT)
+            put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
+            which = f.let(f"add i64 {f.let(f'mul i64 {o}, {KEPT}')}, {f.let(f'and i64 {turn}, {KEPT - 1}')}")
+            slot = f.at(kept, which, "ptr")
+            old = f.address(slot)
+            f.do(f"call void @Py_IncRef(ptr {f.address(self.item)})")
+            put(f.address(self.item), slot, "ptr")
+            f.do(f"call void @Py_DecRef(ptr {old})")
 
     def run(self) -> None:
         """Run the kernel."""
