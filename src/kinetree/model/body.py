@@ -29,8 +29,7 @@ class Body(Record):
     inertia: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "com", frozen(self.com, (3,)))
-        object.__setattr__(self, "inertia", frozen(self.inertia, (3, 3)))
+        self.__dict__.update(com=frozen(self.com, (3,)), inertia=frozen(self.inertia, (3, 3)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -599,9 +600,9 @@ def _unlimited(kind: JointKind) -> Limits:
     return Limits().expanded(kind)
 
 
-@cache
-def _zeros(count: int) -> Array:
-    return frozen(np.zeros(count), (count,))
+@lru_cache(maxsize=1024)
+def _constant(number: float, count: int) -> Array:
+    return frozen(np.full(count, number), (count,))
 
 
 def _numbers(values: Any, count: int, what: str) -> Array:
@@ -618,8 +619,8 @@ def _numbers(values: Any, count: int, what: str) -> Array:
 
 
 def _non_negative(values: Any, count: int, what: str) -> Array:
-    if type(values) is float and values == 0.0:
-        return _zeros(count)
+    if isinstance(values, float) and 0.0 <= values < math.inf:
+        return _constant(float(values) + 0.0, count)  # many joints have the same
     array = _numbers(values, count, what)
     if (array < 0.0).any():
         raise ModelError(f"{what} {values!r} is negative")

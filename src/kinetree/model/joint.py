@@ -109,11 +109,10 @@ class Joint(Record):
     independent: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "placement", frozen(self.placement, (4, 4)))
-        object.__setattr__(self, "axes", frozen(self.axes, (self.type.axes, 3)))
-        shape = (self.type.nv,)
+        kind, own = self.type, self.__dict__
+        own["placement"], own["axes"] = frozen(self.placement, (4, 4)), frozen(self.axes, (kind.axes, 3))
         for name in ("armature", "damping", "friction"):
-            object.__setattr__(self, name, frozen(getattr(self, name), shape))
+            own[name] = frozen(own[name], (kind.nv,))
 
     def numbered(self, q_start: int, v_start: int, coupled: bool, independent: tuple[int, ...] | None) -> Joint:
         """The same joint with another part of q and v; its arrays need no new check, as they would in `replace`."""

@@ -63,6 +63,8 @@ def fault(mass: float, inertia: Array) -> str | None:
         return "inertia is not symmetric; give the full 3×3 matrix about the centre of mass"
     if xy == yx == xz == zx == yz == zy == 0.0:
         low, middle, high = sorted((xx, yy, zz))
+    elif _clearly_possible(xx, yy, zz, (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0):
+        return None
     else:
         low, middle, high = np.linalg.eigvalsh((inertia + inertia.T) / 2.0).tolist()
     moments = f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
@@ -71,3 +73,16 @@ def fault(mass: float, inertia: Array) -> str | None:
     if low + middle < high * (1.0 - _TRIANGLE):
         return f"inertia violates the triangle inequality ({moments}): no mass distribution has such moments"
     return None
+
+
+def _clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> bool:
+    """Whether an inertia meets all conditions of `fault` by a margin, so that its eigenvalues need not be computed.
+
+    It does if ½ tr(I) 1 − I, the second moments of the mass, is positive definite: if its pivots exceed rounding errors.
+    """
+    half = (xx + yy + zz) / 2.0
+    least, first = 1e-9 * half, half - xx
+    if not least < first:
+        return False
+    second, third, between = half - yy - xy * xy / first, half - zz - xz * xz / first, -yz - xy * xz / first
+    return least < second and least < third - between * between / second < math.inf

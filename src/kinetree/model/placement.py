@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ModelError
+from kinetree.model.record import frozen
 from kinetree.spatial.fixed import product
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 # A rotation with at least six correct digits is orthonormalised, others are rejected.
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
-_IDENTITY: Array = np.eye(4)
+#: The pose of a frame in itself.
+NOWHERE = frozen(np.eye(4), (4, 4))
 _EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
 
 
 def pose(R: Array, p: Array) -> Array:
     """A 4×4 pose from a rotation matrix and a position."""
-    matrix: Array = _IDENTITY.copy()
+    matrix: Array = NOWHERE.copy()
     matrix[:3, :3], matrix[:3, 3] = R, p
     return matrix
 
@@ -38,7 +40,7 @@ def pose_of(transform: Transform) -> Array:
 def checked_placement(placement: Any, owner: str) -> Array:
     """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
     if placement is None:
-        return np.eye(4)
+        return NOWHERE
     try:
         if isinstance(placement, (tuple, list)) and len(placement) == 2:
             R, p = (np.asarray(part, dtype=float) for part in placement)
@@ -46,7 +48,8 @@ def checked_placement(placement: Any, owner: str) -> Array:
             matrix = np.asarray(placement, dtype=float)
             if matrix.shape != (4, 4):
                 raise ModelError(f"{owner}: placement has shape {matrix.shape}; {_EXPECTED}")
-            if np.any(np.abs(matrix[3] - [0.0, 0.0, 0.0, 1.0]) > _REFUSED):
+            x, y, z, one = matrix[3].tolist()
+            if abs(x) > _REFUSED or abs(y) > _REFUSED or abs(z) > _REFUSED or abs(one - 1.0) > _REFUSED:
                 raise ModelError(f"{owner}: the last row of the placement must be 0 0 0 1, it is {matrix[3]}")
             R, p = matrix[:3, :3], matrix[:3, 3]
     except (TypeError, ValueError) as error:
