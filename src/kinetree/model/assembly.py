@@ -6,7 +6,7 @@ Bodies whose joints are coupled become one node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from itertools import accumulate
 from operator import or_
@@ -26,9 +26,9 @@ from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
 from kinetree.model.loop import Loop
 from kinetree.model.node import AxialBody, JointedBody
-from kinetree.model.placement import alignment, pose, pose_of, transform_of
+from kinetree.model.placement import NOWHERE, alignment, pose, pose_of, transform_of
 from kinetree.model.record import frozen
-from kinetree.model.shape import Shape, Steps, shared
+from kinetree.model.shape import Shape, Steps, numbers_in, shared
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD, Topology
@@ -115,7 +115,7 @@ class _Assembly:
         # factors of the poses of nodes, which are multiplied for all nodes at once
         self._factors: dict[int, tuple[Array, Array, Array]] = {}
         # the node that carries each body, and the pose of the body's link frame in it
-        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, _NOWHERE)}
+        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, NOWHERE)}
         self._general: dict[str, Node] = {}
         self._clusters: list[_Built] = []
         # the place of each body that is inside a cluster
@@ -137,8 +137,8 @@ class _Assembly:
             start = _outlet(body.name, joint, general[joint.parent])
             way_out = ExitKind(start, size(general[joint.parent]))
             parent = self._carriers[joint.parent][0]
-            nodes.append(_Node(body.name, parent, way_out, _NOWHERE, np.zeros(0), np.zeros(0)))
-            self._carriers[body.name] = len(nodes) - 1, _NOWHERE
+            nodes.append(_Node(body.name, parent, way_out, NOWHERE, np.zeros(0), np.zeros(0)))
+            self._carriers[body.name] = len(nodes) - 1, NOWHERE
             return
         carrier, at = self._carrier(joint.parent)
         placement = joint.placement
@@ -147,21 +147,21 @@ class _Assembly:
                 raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
             placed = _composed(at, placement)
             nodes.append(_Node(body.name, carrier, joint.node.kind, placed, joint.armature, joint.own))
-            self._carriers[body.name], general[body.name] = (len(nodes) - 1, _NOWHERE), joint.node
+            self._carriers[body.name], general[body.name] = (len(nodes) - 1, NOWHERE), joint.node
             return
         for name, stage, turn, armature, back in _stages(body.name, joint):
             kind = _kind(stage, bool(armature.any()))
             self._factors[len(nodes)] = at, placement, turn
-            nodes.append(_Node(name, carrier, kind, _NOWHERE, armature, joint.own))
-            carrier, at, placement = len(nodes) - 1, back, _NOWHERE
+            nodes.append(_Node(name, carrier, kind, NOWHERE, armature, joint.own))
+            carrier, at, placement = len(nodes) - 1, back, NOWHERE
         self._carriers[body.name] = carrier, _composed(at, placement)
 
     def _multiply(self) -> None:
         """Compute the poses of nodes from their factors."""
         if self._factors:
-            first, second, third = (np.array(factors) for factors in zip(*self._factors.values(), strict=True))
+            first, second, third = (_stacked(factors) for factors in zip(*self._factors.values(), strict=True))
             for k, at in zip(self._factors, product(product(first, second), third), strict=True):
-                self._nodes[k] = self._nodes[k]._replace(at=at)
+                self._nodes[k].at = at
 
     def _carrier(self, name: str) -> tuple[int, Array]:
         """The node that carries a body, and the pose of its link frame there; an exit for bodies inside clusters."""
@@ -170,7 +170,7 @@ class _Assembly:
         built, index, at = self._inside[name]
         if index not in built.exits:
             none = np.zeros(0)
-            self._nodes.append(_Node(built.stages[index].name, built.node, None, _NOWHERE, none, none))
+            self._nodes.append(_Node(built.stages[index].name, built.node, None, NOWHERE, none, none))
             built.exits[index] = len(self._nodes) - 1
         return built.exits[index], at
 
@@ -179,7 +179,7 @@ class _Assembly:
         parent, _ = self._carrier(cluster.carrier)
         shown = ", ".join(cluster.bodies[:4]) + (", …" if len(cluster.bodies) > 4 else "")
         none = np.zeros(0)
-        self._nodes.append(_Node(f"cluster of {shown}", parent, None, _NOWHERE, none, none))
+        self._nodes.append(_Node(f"cluster of {shown}", parent, None, NOWHERE, none, none))
         built = _Built(cluster, len(self._nodes) - 1)
         self._clusters.append(built)
         for name in group:
@@ -211,25 +211,27 @@ class _Assembly:
         """Move the frames of nodes to where their placements take few steps."""
         nodes, carrying_clusters = self._nodes, {self._nodes[built.node].parent for built in self._clusters}
         stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
-        poses = np.array([node.at for node in nodes]).reshape(-1, 4, 4)
+        poses = _stacked([node.at for node in nodes])
         changes, steps = framed([node.parent for node in nodes], poses, stages, carrying_clusters)
         moved = [k for k, change in enumerate(changes) if change is not UNCHANGED]
         here = dict(zip(moved, changed([changes[k] for k in moved])))
-        alike: dict[JointedBody, list[tuple[int, Steps]]] = {}
+        alike: dict[JointedBody, list[int]] = {}
         for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
             if own is not None and isinstance(node.kind, JointedBody):
-                alike.setdefault(node.kind, []).append((k, own))
-                nodes[k] = node._replace(steps=own)
+                alike.setdefault(node.kind, []).append(k)
+                node.steps = own
             elif k in here or node.parent in here:
                 at = product(here[node.parent], node.at) if node.parent in here else node.at
-                nodes[k] = node._replace(at=product(at, _inverse(here[k])) if k in here else at)
+                node.at = product(at, _inverse(here[k])) if k in here else at
         shapes = self._common_shapes({k: own.shape for k, own in enumerate(steps) if own is not None})
         for kind, group in alike.items():
-            for (k, _), shape in zip(group, shared([shapes[k] for k, _ in group]), strict=True):
-                nodes[k] = nodes[k]._replace(kind=_axial_kind(kind.joint, kind.has_armature, shape))
+            becomes = shared([shapes[k] for k in group])
+            kinds = {shape: _axial_kind(kind.joint, kind.has_armature, shape) for shape in set(becomes)}
+            for k, shape in zip(group, becomes, strict=True):
+                nodes[k].kind = kinds[shape]
         carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k in here]
         if carried:
-            poses = product(np.array([here[k] for _, k, _ in carried]), np.array([at for _, _, at in carried]))
+            poses = product(_stacked([here[k] for _, k, _ in carried]), _stacked([at for _, _, at in carried]))
             self._carriers.update({name: (k, at) for (name, k, _), at in zip(carried, poses)})
 
     def _common_shapes(self, shapes: dict[int, Shape]) -> dict[int, Shape]:
@@ -255,7 +257,7 @@ class _Assembly:
 
     def mechanism(self, gravity: Array) -> Mechanism:
         """The mechanism."""
-        nodes = list(self._nodes)
+        nodes = self._nodes
         # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
         firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
         first = dict(zip(self._clusters, firsts, strict=False))
@@ -268,9 +270,9 @@ class _Assembly:
                 holders.append(self._carriers[body.name])
         count = len(nodes) + sum(len(built.stages) for built in self._clusters)
         inertias = _inertias(count, self._bodies, holders)
-        for k, node in enumerate(nodes):
-            if isinstance(node.kind, ExitKind) and inertias[k].any():  # bodies are fixed to an outlet
-                nodes[k] = node._replace(kind=replace(node.kind, loaded=True))
+        for node, inertia in zip(nodes, inertias, strict=False):
+            if isinstance(node.kind, ExitKind) and inertia.any():  # bodies are fixed to an outlet
+                node.kind = replace(node.kind, loaded=True)
         constants: dict[int, Array] = {}
         alike: dict[ClusterKind, list[_Built]] = {}
         for built in self._clusters:
@@ -281,10 +283,10 @@ class _Assembly:
         for general, group in alike.items():
             kinds |= zip(group, general.specialized([constants[built.node] for built in group]), strict=True)
         for built, kind in kinds.items():
-            nodes[built.node] = nodes[built.node]._replace(kind=kind)
+            nodes[built.node].kind = kind
             for slot, index in enumerate(kind.outlets):
                 k = built.exits[index]
-                nodes[k] = nodes[k]._replace(kind=SlotKind(slot, len(kind.outlets), kind.nv))
+                nodes[k].kind = SlotKind(slot, len(kind.outlets), kind.nv)
                 constants[k] = np.zeros(0)
         return Mechanism(
             parents=tuple(node.parent for node in nodes),
@@ -426,7 +428,8 @@ def _objects(numbers: Array) -> Array:
 _kind, _axial_kind = cache(JointedBody), cache(AxialBody)
 
 
-class _Node(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Node:
     """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end.
 
     Those whose frame was chosen have their placement in `steps` instead.
@@ -460,7 +463,7 @@ def _stages(body: str, joint: Joint) -> Iterator[tuple[str, Stage, Array, Array,
         name = body if count == len(stages) else f"{body} (stage {count} of {joint.name})"
         armature = joint.armature[start : start + stage.nv]
         start += stage.nv
-        yield name, stage, turn, armature, turn if turn is _NOWHERE else turn.T
+        yield name, stage, turn, armature, turn if turn is NOWHERE else turn.T
 
 
 def _outlet(body: str, joint: Joint, node: Node) -> int:
@@ -479,33 +482,35 @@ def _no_body(name: str, node: Node) -> str:
 
 def _turn(joint: Joint, stage: int) -> Array:
     """The pose, in link axes, of the node frame whose z is the stage's axis."""
-    return _turned(*joint.axes[stage].tolist()) if len(joint.axes) else _NOWHERE
-
-
-_NOWHERE = np.eye(4)
+    return _turned(*joint.axes[stage].tolist()) if len(joint.axes) else NOWHERE
 
 
 @lru_cache(maxsize=4096)  # most axes are those of coordinates
 def _turned(x: float, y: float, z: float) -> Array:
     if x == y == 0.0 < z:
-        return _NOWHERE
-    turn = np.eye(4)
-    turn[:3, :3] = alignment(np.array([x, y, z]))
+        return NOWHERE
+    turn = NOWHERE.copy()
+    turn[:3, :3] = alignment((x, y, z))
     return turn
 
 
 def _composed(at: Array, pose: Array) -> Array:
-    if at is _NOWHERE:
+    if at is NOWHERE:
         return pose
-    return at if pose is _NOWHERE else product(at, pose)
+    return at if pose is NOWHERE else product(at, pose)
 
 
 # The following functions are vectorised over all bodies.
 
 
-def _transforms(poses: list[Array]) -> Array:
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """Matrices of equal shapes in one array, several times as fast as `np.array`."""
+    return np.concatenate(arrays).reshape(len(arrays), *arrays[0].shape) if arrays else np.zeros((0, 4, 4))
+
+
+def _transforms(poses: Sequence[Array]) -> Array:
     """The 12 numbers of `transform_of` for each pose, (n, 12), read-only."""
-    stacked = np.array(poses).reshape(-1, 4, 4)
+    stacked = _stacked(poses)
     turned = stacked[:, :3, :3].transpose(0, 2, 1).reshape(-1, 9)
     return _read_only(np.concatenate([turned, stacked[:, :3, 3]], axis=1))
 
@@ -516,29 +521,41 @@ def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, 
     carried = [(body, node, at) for body, (node, at) in zip(bodies, carriers) if node != WORLD]
     if not carried:
         return inertias
-    at = np.array([at for _, _, at in carried])
+    at = _stacked([at for _, _, at in carried])
     R = at[:, :3, :3]
     mass = np.array([body.mass for body, _, _ in carried])[:, None]
-    com = apply(R, np.array([body.com for body, _, _ in carried])) + at[:, :3, 3]
-    inertia = product(product(R, np.array([body.inertia for body, _, _ in carried])), R.transpose(0, 2, 1))
+    com = apply(R, _stacked([body.com for body, _, _ in carried])) + at[:, :3, 3]
+    inertia = product(product(R, _stacked([body.inertia for body, _, _ in carried])), R.transpose(0, 2, 1))
     about_origin = (inertia + mass[:, :, None] * spread(com))[:, _ROWS3, _COLUMNS3]
     np.add.at(inertias, [node for _, node, _ in carried], np.concatenate([mass, mass * com, about_origin], axis=1))
     return inertias
 
 
 def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, Array]) -> tuple[Array, ...]:
-    """Constants of each node; those of clusters and their exits are given."""
-    placements = _transforms([node.at for node in nodes])
-    found = []
-    for k, (node, placement, inertia) in enumerate(zip(nodes, placements, inertias, strict=False)):
-        if isinstance(node.kind, AxialBody) and node.steps is not None:
-            own = node.kind.parameters_in_steps(node.steps, RigidInertia(inertia), node.armature, node.own)
-        elif isinstance(node.kind, JointedBody | GeneralKind | ExitKind):
-            own = node.kind.parameters(Transform(placement), RigidInertia(inertia), node.armature, node.own)
+    """Constants of each node; those of clusters and their exits are given. Rigid bodies of a kind share their memory."""
+    alike: dict[JointedBody, list[int]] = {}
+    found: list[Array] = [_NONE] * len(nodes)
+    for k, node in enumerate(nodes):
+        if isinstance(node.kind, JointedBody):
+            alike.setdefault(node.kind, []).append(k)
+        elif isinstance(node.kind, GeneralKind | ExitKind):
+            inertia = RigidInertia(inertias[k])
+            found[k] = _read_only(node.kind.parameters(transform_of(node.at), inertia, node.armature, node.own))
         else:
-            own = clusters[k]
-        found.append(_read_only(own))
+            found[k] = _read_only(clusters[k])
+    for kind, group in alike.items():
+        if isinstance(kind, AxialBody):
+            steps = [node.steps for node in map(nodes.__getitem__, group) if node.steps is not None]
+            placements = numbers_in(kind.shape, kind.joint.rotates, steps)
+        else:
+            placements = _transforms([nodes[k].at for k in group])
+        armatures, own = _stacked([nodes[k].armature for k in group]), _stacked([nodes[k].own for k in group])
+        for k, numbers in zip(group, _read_only(kind.laid_out(placements, inertias[group], armatures, own))):
+            found[k] = numbers
     return tuple(found)
+
+
+_NONE = np.zeros(0)
 
 
 def _read_only(array: Array) -> Array:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ from kinetree.spatial.axial import ANY
 from kinetree.spatial.value import Array
 
 _Vector = tuple[float, float, float]
+#: The axis of a joint and a point on it: direction, then position.
+_Line = tuple[float, float, float, float, float, float]
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 #: Axes at smaller angles have a common normal too far away.
 _CLOSE = 0.25
@@ -41,6 +44,7 @@ _TRIED = 6
 #: Sine and cosine.
 _NO_TURN = (0.0, 1.0)
 _QUARTERS = {(0.0, 1.0): 0, (1.0, 0.0): 1, (0.0, -1.0): 2, (-1.0, 0.0): 3}
+_shape = cache(Shape)
 
 
 class Change(NamedTuple):
@@ -58,16 +62,13 @@ class Change(NamedTuple):
         x, y, z = _turn((self.x, self.y, self.z), sine, cosine)
         return Change(s * cosine - c * sine, c * cosine + s * sine, x, y, z)
 
-    def of(self, rows: list[list[float]]) -> list[list[float]]:
-        """A pose, given by its first three rows, in the node's frame."""
+    def of(self, line: _Line) -> _Line:
+        """A line in the node's frame."""
         if self is UNCHANGED:
-            return rows
-        s, c = self.sine, self.cosine
-        first, second, third = rows
-        one = [c * a - s * b for a, b in zip(first, second, strict=True)]
-        two = [s * a + c * b for a, b in zip(first, second, strict=True)]
-        one[3], two[3] = one[3] + self.x, two[3] + self.y
-        return [one, two, [*third[:3], third[3] + self.z]]
+            return line
+        s, c, x, y, z = self
+        a, b, d, px, py, pz = line
+        return c * a - s * b, s * a + c * b, d, c * px - s * py + x, s * px + c * py + y, pz + z
 
 
 UNCHANGED = Change()
@@ -87,112 +88,127 @@ def framed(
 ) -> tuple[list[Change], list[Steps | None]]:
     """The change of each node's frame, and its placement in steps if it has a joint along an axis on a node.
 
+    Plain numbers, since each frame depends on the one before.
+
     Args:
         parents: Parents of the nodes, −1 for the world.
         poses: The frame that each joint moves, in that of the parent, at neutral q, (n, 4, 4).
         stages: The joints; None for nodes without.
         fixed: Nodes whose frames must not change.
     """
-    count = len(parents)
-    children: list[list[int]] = [[] for _ in range(count)]
+    axial = [isinstance(stage, AxialStage) for stage in stages]
+    turning = [stage is None or stage.rotates for stage in stages]
+    children: list[list[int]] = [[] for _ in parents]
     for k, p in enumerate(parents):
-        if p != WORLD and isinstance(stages[k], AxialStage):
+        if p != WORLD and axial[k]:
             children[p].append(k)
+    # the axis of each joint and its origin, and the x axis of the frame that it moves
+    lines: list[_Line] = list(map(tuple, poses[:, :3, 2:].transpose(0, 2, 1).reshape(-1, 6).tolist()))
+    across: list[list[float]] = poses[:, :3, 0].tolist()
     changes: list[Change] = []
     steps: list[Steps | None] = []
     rotates: list[bool] = []
-    rows = poses[:, :3].tolist()
     for k, p in enumerate(parents):
-        stage, change, own = stages[k], UNCHANGED, None
-        if isinstance(stage, AxialStage) and k not in fixed:
+        change, own = UNCHANGED, None
+        if axial[k] and k not in fixed:
             if p != WORLD:
-                own, change = _placed(changes[p].of(rows[k]), stage, rotates[p])
-            if stage.rotates:
-                phase = _phase([(change.of(rows[c]), stages[c]) for c in children[k]])
+                own, change = _placed(changes[p], lines[k], across[k], turning[k], rotates[p])
+            if turning[k]:
+                phase = _phase([(change.of(lines[c]), turning[c]) for c in children[k]])
                 if phase != _NO_TURN:
                     change = change.turned(*phase)
-                    own = own and own._replace(phase=phase)
+                    own = own and Steps(own.shape, (*own.numbers[:7], *phase))
         changes.append(change)
         steps.append(own)
-        rotates.append(stage is None or stage.rotates or (p != WORLD and rotates[p]))
+        rotates.append(turning[k] or (p != WORLD and rotates[p]))
     return changes, steps
 
 
-def _placed(rows: list[list[float]], stage: AxialStage, movable: bool) -> tuple[Steps, Change]:
-    """The steps to a joint with a given pose, and the place of its frame behind them."""
-    a, b, d = rows[0][0], rows[1][0], rows[2][0]
-    steps, moved = _steps(rows, stage, movable)
-    (sx, cx), (sz, cz) = steps.about_x, steps.about_z
+def _placed(parent: Change, line: _Line, across: list[float], turns: bool, movable: bool) -> tuple[Steps, Change]:
+    """The steps to a joint with a given axis and x axis in its parent, and the place of its frame behind them."""
+    a, b, d = across
+    if parent is not UNCHANGED:
+        s, c = parent.sine, parent.cosine
+        a, b = c * a - s * b, s * a + c * b
+    line = parent.of(line)
+    steps = _steps(line, turns, movable)
+    sx, cx, sz, cz, rx, ry, rz, *_ = steps.numbers
     # the frame's x axis behind the steps
     cosine = a * cz + b * sz
     sine = (b * cz - a * sz) * cx + d * sx
     length = math.sqrt(cosine * cosine + sine * sine)
     sine, cosine = _direction(sine / length, cosine / length)
     # what the origin was shifted by: along the axis only, if the joint turns
-    x, y, z = _turn(moved, sz, cz)
-    x, y, z = (0.0 if stage.rotates else x), (0.0 if stage.rotates else y * cx + z * sx), z * cx - y * sx
+    x, y, z = _turn((line[3] - rx, line[4] - ry, line[5] - rz), sz, cz)
+    x, y, z = (0.0 if turns else x), (0.0 if turns else y * cx + z * sx), z * cx - y * sx
     if sine == 0.0 and cosine == 1.0 and x == y == z == 0.0:
         return steps, UNCHANGED
     return steps, Change(sine, cosine, x, y, z)
 
 
-def _steps(rows: list[list[float]], stage: Stage | None, movable: bool) -> tuple[Steps, _Vector]:
-    """The steps to a joint with a given pose, and how far it was from their end, in the parent's axes."""
-    u, p = _axis(rows), (rows[0][3], rows[1][3], rows[2][3])
-    across = math.sqrt(u[0] * u[0] + u[1] * u[1])
-    if across == 0.0:
-        about_x, about_z, sine_x, cosine_x, sine_z, cosine_z = (0 if u[2] > 0.0 else 2), 0, 0.0, u[2], 0.0, 1.0
+def _steps(line: _Line, turns: bool, movable: bool) -> Steps:
+    """The steps to a joint with a given axis, which turns or only slides, and whose origin may be moved or not."""
+    px, py, pz = line[3:]
+    ux, uy, uz = _axis(line)
+    if ux == uy == 0.0:
+        about_x, about_z, sine_x, cosine_x, sine_z, cosine_z = (0 if uz > 0.0 else 2), 0, 0.0, uz, 0.0, 1.0
     else:
-        sine_z, cosine_z = _direction(u[0] / across, -u[1] / across)
+        across = math.sqrt(ux * ux + uy * uy)
+        sine_z, cosine_z = _direction(ux / across, -uy / across)
         about_z = _QUARTERS.get((sine_z, cosine_z), ANY)
-        if u[2] == 0.0:
+        if uz == 0.0:
             about_x, sine_x, cosine_x = 1, 1.0, 0.0
         else:
-            about_x, sine_x, cosine_x = ANY, across, u[2]
-    r, offsets = p, 7
-    if movable and stage is not None and not stage.rotates:
-        r, offsets = (0.0, 0.0, 0.0), 0
-    elif movable and about_x in (0, 2):
-        aligned = abs(p[1]) <= _ROUNDING * max(abs(p[0]), abs(p[2]))
-        r, offsets = ((p[0], 0.0, 0.0), 1) if aligned else ((p[0], p[1], 0.0), 3)
-    elif movable and about_x == 1 and about_z in (0, 2):
-        r, offsets = (p[0], 0.0, p[2]), 5
-    elif movable and about_x == 1 and about_z in (1, 3):
-        r, offsets = (0.0, p[1], p[2]), 6
-    elif movable and about_z == 0 and sine_x >= _CLOSE:
-        r, offsets = (p[0], 0.0, p[2] + p[1] / sine_x * cosine_x), 5
-    moved = p[0] - r[0], p[1] - r[1], p[2] - r[2]
-    return Steps(Shape(about_x, about_z, offsets), (sine_x, cosine_x), (sine_z, cosine_z), r), moved
+            about_x, sine_x, cosine_x = ANY, across, uz
+    offsets = 7
+    if not movable:
+        pass
+    elif not turns:
+        px, py, pz, offsets = 0.0, 0.0, 0.0, 0
+    elif about_x in (0, 2):
+        aligned = abs(py) <= _ROUNDING * max(abs(px), abs(pz))
+        py, pz, offsets = (0.0, 0.0, 1) if aligned else (py, 0.0, 3)
+    elif about_x == 1 and about_z in (0, 2):
+        py, offsets = 0.0, 5
+    elif about_x == 1 and about_z in (1, 3):
+        px, offsets = 0.0, 6
+    elif about_z == 0 and sine_x >= _CLOSE:
+        py, pz, offsets = 0.0, pz + py / sine_x * cosine_x, 5
+    numbers = sine_x, cosine_x, sine_z, cosine_z, px, py, pz, *_NO_TURN
+    return Steps(_shape(about_x, about_z, offsets), numbers)
 
 
-def _phase(children: Sequence[tuple[list[list[float]], Stage | None]]) -> tuple[float, float]:
-    """Sine and cosine of the turn about z after which the children's placements cost least."""
-    tried = list(dict.fromkeys([*(_towards(rows) for rows, _ in children[:_TRIED]), _NO_TURN]))
+def _phase(children: Sequence[tuple[_Line, bool]]) -> tuple[float, float]:
+    """Sine and cosine of the turn about z after which the placements of children, which turn or not, cost least."""
+    tried = list(dict.fromkeys([*(_towards(line) for line, _ in children[:_TRIED]), _NO_TURN]))
     if tried == [_NO_TURN]:
         return _NO_TURN
     least, chosen = math.inf, _NO_TURN
     for phase in tried:
         turn = UNCHANGED if phase == _NO_TURN else UNCHANGED.turned(*phase)
-        cost = sum(_steps(turn.of(rows), stage, True)[0].shape.cost for rows, stage in children)
+        cost = sum([_steps(turn.of(line), turns, True).shape.cost for line, turns in children])
         if cost < least:
             least, chosen = cost, phase
     return chosen
 
 
-def _towards(rows: list[list[float]]) -> tuple[float, float]:
+def _towards(line: _Line) -> tuple[float, float]:
     """Sine and cosine of the turn about z that makes x the common normal with a child's axis."""
-    u = _axis(rows)
-    x, y = -u[1], u[0]
+    ux, uy, _ = _axis(line)
+    x, y = -uy, ux
     if x == y == 0.0:  # parallel: towards the child
-        x, y = rows[0][3], rows[1][3]
+        x, y = line[3:5]
     length = math.sqrt(x * x + y * y)
-    return _direction(y / length, x / length) if length > _ROUNDING * abs(rows[2][3]) else (0.0, 1.0)
+    return _direction(y / length, x / length) if length > _ROUNDING * abs(line[5]) else _NO_TURN
 
 
-def _axis(rows: list[list[float]]) -> _Vector:
-    """The z axis of a pose."""
-    x, y, z = [(0.0 if abs(row[2]) <= _ROUNDING else row[2]) for row in rows]
-    return (x, y, z) if x or y else (0.0, 0.0, math.copysign(1.0, z))
+def _axis(line: _Line) -> _Vector:
+    """The direction of a line."""
+    x, y, z, *_ = line
+    x, y = 0.0 if abs(x) <= _ROUNDING else x, 0.0 if abs(y) <= _ROUNDING else y
+    if x or y:
+        return x, y, 0.0 if abs(z) <= _ROUNDING else z
+    return 0.0, 0.0, math.copysign(1.0, z)
 
 
 def _direction(sine: float, cosine: float) -> tuple[float, float]:

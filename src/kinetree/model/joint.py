@@ -68,6 +68,9 @@ class Limits:
         return Limits(**full)
 
 
+_NONE = frozen(np.zeros(0), (0,))
+
+
 @dataclass(frozen=True, eq=False)
 class Joint(Record):
     """A joint between two bodies.
@@ -152,4 +155,4 @@ class Joint(Record):
         """The constants specific to its kind, such as the pitch of a helical joint."""
         if self.node is not None:
             return np.array(self.node.constants, dtype=float)
-        return np.array([self.pitch][: self.type.own])
+        return np.array([self.pitch]) if self.type.own else _NONE

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from kinetree.model.joints.base import AxialStage, Stage
-from kinetree.model.shape import GENERAL, Shape, Steps
+from kinetree.model.shape import GENERAL, Shape
 from kinetree.recursion.node import WORLD_PORT, Unconstrained
 from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.hinge import JointMap
@@ -80,11 +80,11 @@ class JointedBody(Unconstrained):
 
     def parameters(self, placement: Transform, inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node."""
-        return self._laid_out(placement.data, inertia, armature, own)
+        return self.laid_out(placement.data, inertia.data, armature, own)
 
-    def _laid_out(self, placement: Array, inertia: RigidInertia, armature: Array, own: Array) -> Array:
-        parts = [inertia.data, armature if self.has_armature else np.zeros(0), own, placement]
-        return np.concatenate(parts).astype(float)
+    def laid_out(self, placement: Array, inertia: Array, armature: Array, own: Array) -> Array:
+        """Lay out the constants of nodes, given in the last axis of arrays."""
+        return np.concatenate([inertia, *([armature] if self.has_armature else []), own, placement], axis=-1)
 
     def weight(self, parameters: Array, q: Array) -> Transform | AxialTransform:
         placement = Transform(parameters[self._placement_start :])
@@ -134,10 +134,6 @@ class AxialBody(JointedBody):
     @property
     def parameter_count(self) -> int:
         return self._placement_start + self.shape.size + 2 * self.joint.rotates
-
-    def parameters_in_steps(self, placement: Steps, inertia: RigidInertia, armature: Array, own: Array) -> Array:
-        """Lay out the constants of one node."""
-        return self._laid_out(placement.numbers(self.shape, self.joint.rotates), inertia, armature, own)
 
     def weight(self, parameters: Array, q: Array) -> AxialTransform:
         motion = self.joint.motion(self._own(parameters), q)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,9 @@ def _nearest_rotation(R: Array) -> Array:
     return R
 
 
-def alignment(axis: Array) -> Array:
+def alignment(axis: Iterable[float]) -> Array:
     """The smallest rotation whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
-    x, y, z = (float(part) for part in axis)
+    x, y, z = map(float, axis)
     # if z is negative, half a turn about x first, to avoid dividing by nearly zero
     side = -1.0 if z < 0.0 else 1.0
     x, y, z = side * x, side * y, side * z

@@ -79,24 +79,19 @@ class Steps(NamedTuple):
 
     Attributes:
         shape: Its smallest shape.
-        about_x: Sine and cosine of the angle between the two axes.
-        about_z: Those of the turn about the parent's axis before.
-        offset: r, (3,) [m].
-        phase: Sine and cosine of the joint's angle at neutral q.
+        numbers: Sine and cosine of the angle between the two axes, those of the turn about the parent's axis before,
+            the offset r [m], and sine and cosine of the joint's angle at neutral q: nine numbers.
     """
 
     shape: Shape
-    about_x: tuple[float, float]
-    about_z: tuple[float, float]
-    offset: tuple[float, float, float]
-    phase: tuple[float, float] = (0.0, 1.0)
+    numbers: tuple[float, ...]
 
-    def numbers(self, shape: Shape, turns: bool) -> Array:
-        """Its numbers in a shape that includes its own, for a joint that turns or does not."""
-        about_x = self.about_x if shape.about_x == ANY else ()
-        about_z = self.about_z if shape.about_z == ANY else ()
-        offset = (x for i, x in enumerate(self.offset) if shape.offsets >> i & 1)
-        return np.array([*about_x, *about_z, *offset, *(self.phase if turns else ())])
+
+def numbers_in(shape: Shape, turns: bool, steps: Sequence[Steps]) -> Array:
+    """The numbers of placements in a shape that includes theirs, (n, count), for joints that turn or do not."""
+    about_x, about_z = shape.about_x == ANY, shape.about_z == ANY
+    kept = [about_x, about_x, about_z, about_z, *(shape.offsets >> i & 1 for i in range(3)), turns, turns]
+    return np.array([own.numbers for own in steps]).reshape(-1, len(kept))[:, np.array(kept, dtype=bool)]
 
 
 def shared(shapes: Sequence[Shape]) -> list[Shape]:
