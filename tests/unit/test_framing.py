@@ -18,7 +18,7 @@ from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.model.framing import UNCHANGED, framed
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import AxialBody
-from kinetree.model.shape import GENERAL, Shape, Steps, shared
+from kinetree.model.shape import GENERAL, Shape, Steps, numbers_in, shared
 from kinetree.spatial.axial import ANY, AxialTransform, Form
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -196,10 +196,10 @@ def test_few_shapes_are_compiled() -> None:
 
 
 def test_numbers_of_a_wider_shape() -> None:
-    steps = Steps(QUARTER, (1.0, 0.0), (0.0, 1.0), (0.1, 0.0, 0.2), (0.6, 0.8))
-    np.testing.assert_array_equal(steps.numbers(QUARTER, turns=True), [0.1, 0.2, 0.6, 0.8])
-    np.testing.assert_array_equal(steps.numbers(QUARTER, turns=False), [0.1, 0.2])
-    np.testing.assert_array_equal(steps.numbers(GENERAL, turns=False), [1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2])
+    steps = [Steps(QUARTER, (1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2, 0.6, 0.8))] * 2
+    np.testing.assert_array_equal(numbers_in(QUARTER, True, steps), [[0.1, 0.2, 0.6, 0.8]] * 2)
+    np.testing.assert_array_equal(numbers_in(QUARTER, False, steps), [[0.1, 0.2]] * 2)
+    np.testing.assert_array_equal(numbers_in(GENERAL, False, steps), [[1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2]] * 2)
 
 
 def test_names_tell_shapes_apart() -> None:

@@ -489,7 +489,7 @@ def _turn(joint: Joint, stage: int) -> Array:
 def _turned(x: float, y: float, z: float) -> Array:
     if x == y == 0.0 < z:
         return NOWHERE
-    turn = NOWHERE.copy()
+    turn: Array = NOWHERE.copy()
     turn[:3, :3] = alignment((x, y, z))
     return turn
 
@@ -532,7 +532,7 @@ def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, 
 
 
 def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, Array]) -> tuple[Array, ...]:
-    """Constants of each node; those of clusters and their exits are given. Rigid bodies of a kind share their memory."""
+    """Constants of each node; those of clusters and their exits are given."""
     alike: dict[JointedBody, list[int]] = {}
     found: list[Array] = [_NONE] * len(nodes)
     for k, node in enumerate(nodes):

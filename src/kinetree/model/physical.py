@@ -78,7 +78,7 @@ def fault(mass: float, inertia: Array) -> str | None:
 def _clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> bool:
     """Whether an inertia meets all conditions of `fault` by a margin, so that its eigenvalues need not be computed.
 
-    It does if ½ tr(I) 1 − I, the second moments of the mass, is positive definite: if its pivots exceed rounding errors.
+    It does if ½ tr(I) 1 − I, the second moments of the mass, is positive definite, with pivots beyond rounding.
     """
     half = (xx + yy + zz) / 2.0
     least, first = 1e-9 * half, half - xx
