@@ -7,23 +7,30 @@ near π, and take any leading axes; a sample with NaN gives NaN and affects no o
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.poses import INTERPOLATIONS, POSE_ERRORS, exponential, inverse_pose, logarithm, pose_fault
 from kinetree.engines.arguments import refuse_lazy
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.spatial.rotation import exp_matrix, log_matrix, screw_displacement, screw_velocity
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
 #: Values of `pose_error(reference=…)`.
-REFERENCES = ("local", "local_world_aligned", "world")
+REFERENCES = tuple(POSE_ERRORS)
 
 #: Values of `interpolate(along=…)`.
-WAYS = ("line", "screw")
+WAYS = tuple(INTERPOLATIONS)
 
-# Tolerance on RᵀR of a rotation matrix: six digits are enough.
+# Tolerance on RᵀR of a rotation matrix: six digits are enough. Smaller faults are not looked at any closer.
 _REFUSED = 1e-6
+_UNSUSPECTED = 0.99 * _REFUSED
+_FLOAT64 = np.dtype(np.float64)
 
 
 def exp(twist: Any) -> Array:
@@ -33,9 +40,8 @@ def exp(twist: Any) -> Array:
         twist: Rotation vector (axis times angle), then the velocity of the moving frame's origin; both in the moving
             frame's axes.
     """
-    u = _array("twist", twist, (6,))
-    with np.errstate(all="ignore"):
-        return _pose(exp_matrix(u[..., :3]), screw_displacement(u[..., :3], u[..., 3:]))
+    found: Array = _EXP.run(_array("twist", twist, (6,)))
+    return found
 
 
 def log(pose: Any) -> Array:
@@ -46,10 +52,9 @@ def log(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is not a pose.
     """
-    T = checked_poses("pose", pose)
-    with np.errstate(all="ignore"):
-        angular = log_matrix(T[..., :3, :3])
-        return np.concatenate([angular, screw_velocity(angular, T[..., :3, 3])], axis=-1)
+    T = _array("pose", pose, (4, 4))
+    found, fault = _LOG.run(T)
+    return _unless(fault, found, pose=T)
 
 
 def inverse(pose: Any) -> Array:
@@ -58,9 +63,9 @@ def inverse(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is not a pose.
     """
-    T = checked_poses("pose", pose)
-    R = np.swapaxes(T[..., :3, :3], -1, -2)
-    return _pose(R, -_turned(R, T[..., :3, 3]))
+    T = _array("pose", pose, (4, 4))
+    found, fault = _INVERSE.run(T)
+    return _unless(fault, found, pose=T)
 
 
 def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -> Array:
@@ -81,19 +86,11 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     """
     if reference not in REFERENCES:
         raise UnknownNameError("reference", reference, REFERENCES)
-    start, end = _broadcast(pose=checked_poses("pose", pose), target=checked_poses("target", target))
-    R, p = start[..., :3, :3], start[..., :3, 3]
-    back = np.swapaxes(R, -1, -2)
-    with np.errstate(all="ignore"):
-        turn = log_matrix(_product(back, end[..., :3, :3]))  # in the frame's axes
-        way = end[..., :3, 3] - p
-        if reference == "local_world_aligned":
-            return np.concatenate([_turned(R, turn), way], axis=-1)
-        linear = screw_velocity(turn, _turned(back, way))
-        if reference == "local":
-            return np.concatenate([turn, linear], axis=-1)
-        angular = _turned(R, turn)
-        return np.concatenate([angular, _turned(R, linear) + _cross(p, angular)], axis=-1)
+    start, end = _array("pose", pose, (4, 4)), _array("target", target, (4, 4))
+    if start.shape != end.shape:
+        _require_broadcast(pose=start, target=end)
+    found, fault = _ERRORS[reference].run(start, end)
+    return _unless(fault, found, pose=start, target=end)
 
 
 def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
@@ -110,35 +107,41 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     """
     if along not in WAYS:
         raise UnknownNameError("way", along, WAYS)
-    first, last = checked_poses("start", start), checked_poses("end", end)
-    given = _array("share", share, ())
-    first, last = _broadcast(start=first, end=last)
+    first, last, given = _array("start", start, (4, 4)), _array("end", end, (4, 4)), _array("share", share, ())
+    if first.shape != last.shape:
+        _require_broadcast(start=first, end=last)
     try:
-        batch = np.broadcast_shapes(first.shape[:-2], given.shape)
-    except ValueError:
-        raise InputError(f"leading axes do not broadcast: poses {first.shape[:-2]}, share {given.shape}") from None
-    first, last = (np.broadcast_to(T, (*batch, 4, 4)) for T in (first, last))
-    s = np.broadcast_to(given, batch)[..., None]
-    R, p = first[..., :3, :3], first[..., :3, 3]
-    back = np.swapaxes(R, -1, -2)
-    way = last[..., :3, 3] - p
-    with np.errstate(all="ignore"):
-        turn = log_matrix(_product(back, last[..., :3, :3]))
-        between = _product(R, exp_matrix(s * turn))
-        if along == "line":
-            moved = p + s * way
-        else:
-            linear = screw_velocity(turn, _turned(back, way))
-            moved = p + _turned(R, screw_displacement(s * turn, s * linear))
-    # the ends are those that were given, to the last bit
-    result = np.where((s == 0.0)[..., None], first, _pose(between, moved))
-    return np.where((s == 1.0)[..., None], last, result)
+        found, fault = _BETWEEN[along].run(first, last, given)
+    except InputError:
+        batch = np.broadcast_shapes(first.shape[:-2], last.shape[:-2])
+        raise InputError(f"leading axes do not broadcast: poses {batch}, share {given.shape}") from None
+    return _unless(fault, found, start=first, end=last)
 
 
-# -- checks, and batch-independent products ----------------------------------------------------------------------------
+# -- kernels, and checks -----------------------------------------------------------------------------------------------
+
+
+class _Kernel:
+    """An algorithm that needs no robot, compiled when it is first used."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+
+    @cached_property
+    def run(self) -> Compiled:
+        nothing = Mechanism((), (), (), (), np.zeros(3))
+        return bind(self._algorithm, nothing, (), self._algorithm.name)
+
+
+_EXP, _LOG, _INVERSE, _FAULT = (_Kernel(each) for each in (exponential, logarithm, inverse_pose, pose_fault))
+_ERRORS = {reference: _Kernel(each) for reference, each in POSE_ERRORS.items()}
+_BETWEEN = {way: _Kernel(each) for way, each in INTERPOLATIONS.items()}
 
 
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
+    if type(values) is np.ndarray and values.dtype is _FLOAT64 and values.shape == trailing:
+        return values
+    rank = len(trailing)
     refuse_lazy(name, values)
     try:
         array = np.asarray(values)
@@ -146,7 +149,7 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
         raise InputError(f"{name} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} has dtype {array.dtype}; pass real numbers")
-    if trailing and array.shape[-len(trailing) :] != trailing:
+    if rank and array.shape[-rank:] != trailing:
         wanted = ", ".join(map(str, ("…", *trailing)))
         raise InputError(f"{name} has shape {array.shape}; pass ({wanted})")
     return array.astype(np.float64, copy=False)
@@ -155,10 +158,23 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
 def checked_poses(name: str, values: Any) -> Array:
     """Validated poses; samples with NaN or infinity pass, and give NaN."""
     T = _array(name, values, (4, 4))
+    return _unless(_FAULT.run(T), T, **{name: T})
+
+
+def _unless(fault: Array, result: Array, **poses: Array) -> Array:
+    """The result, unless a matrix that it was computed from is no pose."""
+    if np.any(fault > _UNSUSPECTED) if fault.ndim else fault.item() > _UNSUSPECTED:
+        for name, T in poses.items():
+            _require_poses(name, T)
+    return result
+
+
+def _require_poses(name: str, T: Array) -> None:
+    """Raise if some matrix is no pose, and say why."""
     R = T[..., :3, :3]
     with np.errstate(all="ignore"):
-        fault = np.max(np.abs(_product(np.swapaxes(R, -1, -2), R) - np.eye(3)), axis=(-1, -2))
-        mirrored = np.sum(_cross(R[..., 0], R[..., 1]) * R[..., 2], axis=-1) < 0.0
+        fault = np.max(np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)), axis=(-1, -2))
+        mirrored = np.linalg.det(R) < 0.0
         row = np.max(np.abs(T[..., 3, :] - [0.0, 0.0, 0.0, 1.0]), axis=-1)
     for bad, problem in (
         (fault > _REFUSED, "is no rotation: its columns are not orthonormal"),
@@ -169,37 +185,11 @@ def checked_poses(name: str, values: Any) -> Array:
             sample = tuple(int(i) for i in np.argwhere(bad)[0])
             where = f" of sample {sample[0] if len(sample) == 1 else sample}" if sample else ""
             raise InputError(f"{name}{where} {problem}")
-    return T
 
 
-def _broadcast(**poses: Array) -> list[Array]:
+def _require_broadcast(**poses: Array) -> None:
     try:
-        batch = np.broadcast_shapes(*(T.shape[:-2] for T in poses.values()))
+        np.broadcast_shapes(*(T.shape[:-2] for T in poses.values()))
     except ValueError:
         told = ", ".join(f"{name} {T.shape[:-2]}" for name, T in poses.items())
         raise InputError(f"leading axes do not broadcast: {told}") from None
-    return [np.broadcast_to(T, (*batch, 4, 4)) for T in poses.values()]
-
-
-def _pose(R: Array, p: Array) -> Array:
-    T = np.zeros((*p.shape[:-1], 4, 4))
-    T[..., :3, :3], T[..., :3, 3], T[..., 3, 3] = R, p, 1.0
-    return T
-
-
-def _product(a: Array, b: Array) -> Array:
-    """Products of 3×3 matrices, term by term: the summation order of a BLAS may depend on the batch."""
-    first, second, third = (a[..., :, i, None] * b[..., None, i, :] for i in range(3))
-    product: Array = first + second + third
-    return product
-
-
-def _turned(R: Array, x: Array) -> Array:
-    first, second, third = (R[..., :, i] * x[..., None, i] for i in range(3))
-    turned: Array = first + second + third
-    return turned
-
-
-def _cross(a: Array, b: Array) -> Array:
-    (ax, ay, az), (bx, by, bz) = np.moveaxis(a, -1, 0), np.moveaxis(b, -1, 0)
-    return np.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)

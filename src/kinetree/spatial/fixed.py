@@ -4,7 +4,7 @@ NumPy delegates `@` to a BLAS, and sines to vector libraries, whose summation or
 processor. Anything that ends up in a model's constants or in a result is computed here instead: every step is an
 addition, multiplication, division or square root of whole arrays, which IEEE 754 specifies to the last bit.
 
-Sines, cosines and arctangents are accurate to 2 ulp. Arguments other than float64, such as those of complex-step
+Sines and cosines are accurate to 1 ulp. Arguments other than float64, such as those of complex-step
 derivatives, are passed to NumPy.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.spatial import scalar
-from kinetree.spatial.arctangent import first_quadrant
 from kinetree.spatial.scalar import LARGEST_ANGLE
 from kinetree.spatial.value import Array
 
@@ -82,13 +81,6 @@ def _sincos_of_one(angle: np.float64) -> tuple[np.float64, np.float64]:
     """Makes joints locked by `Model.reduced` bitwise reproducible, too."""
     sin, cos = sincos(np.array(angle))
     return np.float64(sin), np.float64(cos)
-
-
-def arctan2(y: Array, x: Array) -> Array:
-    """Angles in [0, π/2] of points in the first quadrant, y ≥ 0 and x ≥ 0; NaN at the origin."""
-    if y.dtype != np.float64:
-        return np.asarray(np.arctan2(y, x))
-    return np.asarray(first_quadrant(y, x))
 
 
 def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.spatial.fixed import arctan2, sincos
+from kinetree.spatial.fixed import sincos
 from kinetree.spatial.value import Array
 
 # Below this squared angle, closed forms lose digits or divide by zero, while five-term series are exact to rounding.
@@ -96,29 +96,9 @@ def exp_quaternion(rotation_vector: Array) -> Array:
     return np.concatenate([cosine, rotation_vector * factor], axis=-1)
 
 
-def log_quaternion(q: Array) -> Array:
-    """Rotation vectors, at most π long, of any non-zero quaternions: (…, 4) to (…, 3) [rad]. Real input only."""
-    q = normalized(q)
-    w, vector = q[..., :1], q[..., 1:]
-    # q and −q are the same rotation: take the one with the smaller angle
-    vector = np.where(w < 0.0, -vector, vector)
-    cosine, square = np.abs(w), _square(vector)
-    small = ~(square > 1e-4)
-    sine = np.sqrt(np.where(small, 1.0, square))
-    with np.errstate(all="ignore"):
-        t = np.where(small, square / (cosine * cosine), 0.0)
-        series = 2.0 / cosine * (1.0 - t * (1.0 / 3.0 - t * (1.0 / 5.0 - t * (1.0 / 7.0 - t / 9.0))))
-    return vector * np.where(small, series, 2.0 * arctan2(sine, cosine) / sine)
-
-
 def exp_matrix(rotation_vector: Array) -> Array:
     """Rotation matrices of rotations by |r| radians about r: (…, 3) to (…, 3, 3). Analytic."""
     return matrix_of(exp_quaternion(rotation_vector))
-
-
-def log_matrix(matrix: Array) -> Array:
-    """Rotation vectors of rotation matrices: (…, 3, 3) to (…, 3) [rad]. Real input only."""
-    return log_quaternion(quaternion_of(matrix))
 
 
 def quaternion_of(matrix: Array) -> Array:
@@ -138,40 +118,6 @@ def quaternion_of(matrix: Array) -> Array:
     best = np.argmax(np.diagonal(outer, axis1=-2, axis2=-1), axis=-1)
     q = normalized(np.take_along_axis(outer, best[..., None, None], axis=-2)[..., 0, :])
     return np.where(q[..., :1] < 0.0, -q, q)
-
-
-def screw_displacement(angular: Array, linear: Array) -> Array:
-    """Displacement of a frame's origin, in the initial frame, by a constant body twist in unit time; (…, 3). Analytic.
-
-    Together with `exp_quaternion(angular)` this is the exponential map of SE(3).
-    """
-    square = _square(angular)
-    angle, small = _angle(square)
-    first_series = 0.5 - square / 24.0 * (1.0 - square / 30.0 * (1.0 - square / 56.0 * (1.0 - square / 90.0)))
-    second_series = (1.0 - square / 20.0 * (1.0 - square / 42.0 * (1.0 - square / 72.0 * (1.0 - square / 110.0)))) / 6.0
-    half = sincos(0.5 * angle)[0] / angle
-    first = np.where(small, first_series, 2.0 * half * half)
-    second = np.where(small, second_series, (angle - sincos(angle)[0]) / (angle * angle * angle))
-    turned = np.cross(angular, linear)
-    displacement: Array = linear + first * turned + second * np.cross(angular, turned)
-    return displacement
-
-
-def screw_velocity(angular: Array, displacement: Array) -> Array:
-    """Inverse of `screw_displacement`: the linear part of the twist, (…, 3), for |angular| < 2π. Analytic."""
-    factor = inverse_factor(_square(angular))
-    turned = np.cross(angular, displacement)
-    linear: Array = displacement - 0.5 * turned + factor * np.cross(angular, turned)
-    return linear
-
-
-def inverse_factor(square: Array) -> Array:
-    """(1 − ½θ cot ½θ)/θ² of squared angles θ²: coefficient of (θ×)² in the inverse Jacobian of SO(3). Analytic."""
-    angle, small = _angle(square)
-    series = 1.0 / 12.0 + square * (1.0 / 720.0 + square * (1.0 / 30240.0 + square / 1209600.0))
-    half = 0.5 * angle
-    sin, cos = sincos(half)
-    return np.where(small, series, (1.0 - half * cos / sin) / (angle * angle))
 
 
 def _square(x: Array) -> Array:
