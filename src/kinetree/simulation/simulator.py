@@ -106,7 +106,9 @@ class Simulator:
         require_double(robot.mechanism, "Simulator")
         self.robot, self.dt, self.method = robot, float(dt), method
         self._project = project
-        self._zero = np.zeros(robot.nv)
+        self._zero, self._nothing = np.zeros(robot.nv), _nothing((robot.nv,))
+        for array in self._nothing:  # shared by the results of all single steps
+            array.flags.writeable = False
         self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest, self._population)
         self.constraints = Constraints(plant.robot, given, at) if given else None
         if self.constraints is not None and not self.constraints.holds:
@@ -134,6 +136,11 @@ class Simulator:
             self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
         self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
+        # whether a step is a sequence of recursions, without Python in between
+        if self.constraints is not None:
+            self._is_compiled = self._contacts is None and recordable(self.constraints)
+        else:
+            self._is_compiled = self._contacts is None or self._contacts.is_compiled
         if varied and (given or not self._is_compiled):
             raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
 
@@ -159,18 +166,14 @@ class Simulator:
         tau = self._zero if tau is None else tau
         if self._is_compiled:
             sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
-            impulses = self._start(start)
-            after, rate, *results = self._steps.function(None, 1, False, sites)(
-                q, v, tau, *wrenches, *impulses, *self._steps.constants
+            after, rate, acceleration, *results = self._steps.function(None, 1, False, sites)(
+                q, v, tau, *wrenches, *self._start(start), *self._steps.constants
             )
             if self.constraints is None:
-                with standard_arithmetic():
-                    mean = (rate - np.asarray(v)) / self.dt
-                    return after, rate, self._info(mean, self._touched(rate, results))
-            ended, force, doubts = results
+                return after, rate, self._info(acceleration, self._touched(rate, results))
+            force, doubts = results
             if not doubts.any():
-                with standard_arithmetic():
-                    info = self._info((ended - np.asarray(v)) / self.dt, None)
+                info = self._info(acceleration, None)
                 return after, rate, info._replace(constraint_forces=self.constraints.split(force))
         q, v, tau = self._state("step", q, v, tau)
         with standard_arithmetic():
@@ -194,13 +197,6 @@ class Simulator:
         batch = arguments.common_batch(function, ("q", "v", "tau"), [array.shape[:-1] for array in arrays])
         q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
         return q, v, tau
-
-    @property
-    def _is_compiled(self) -> bool:
-        """Whether a step is a sequence of recursions, without Python in between."""
-        if self.constraints is not None:
-            return self._contacts is None and recordable(self.constraints)
-        return self._contacts is None or self._contacts.is_compiled
 
     def _step(
         self, q: Array, v: Array, tau: Array, f_ext: Any, start: tuple[Array, ...]
@@ -235,11 +231,14 @@ class Simulator:
         return after, rate, info
 
     def _info(self, acceleration: Array, touched: Impulses | None) -> StepInfo:
-        none = np.zeros(acceleration.shape[:-1])
-        still = np.zeros(acceleration.shape)
-        info = StepInfo(acceleration, {}, np.zeros((*none.shape, 0, 3)), none, none, still, np.zeros((*none.shape, 0)))
+        nothing = self._nothing if acceleration.ndim == 1 else _nothing(acceleration.shape)
+        info = StepInfo(acceleration, {}, *nothing)
         if self._contacts is None or touched is None:
             return info
+        with standard_arithmetic():
+            return self._with_impulses(info, touched)
+
+    def _with_impulses(self, info: StepInfo, touched: Impulses) -> StepInfo:
         info = info._replace(impulses=touched.impulses)
         if isinstance(self._contacts, Contacts):
             largest = np.maximum(np.abs(touched.impulses[..., : self._contacts.rows]).max(axis=-1), SMALLEST)
@@ -394,6 +393,12 @@ class Simulator:
         times, qs, vs, taus, commands = zip(*kept, strict=True)
         q, v, tau = (np.stack(x, axis=-2) for x in (qs, vs, taus))
         return Film(np.array(times), q, v, tau, felt, list(commands))
+
+
+def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]:
+    """Forces and residuals without contacts, friction and stops, for accelerations of a shape: see `StepInfo`."""
+    *batch, _ = shape
+    return np.zeros((*batch, 0, 3)), np.zeros(batch), np.zeros(batch), np.zeros(shape), np.zeros((*batch, 0))
 
 
 def _make(robot: Model | Population, options: dict[str, Any]) -> Simulator:

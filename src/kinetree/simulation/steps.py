@@ -62,10 +62,10 @@ class Steps:
     def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
-        With impulses it also takes the impulses to start from. A single step has the fields of
-        `Impulses` as further results, several steps with a warm start the last impulses. With constraints, a single
-        step has the velocity before the projection and the constraint forces as further results, and the last result
-        is how often the law had doubts.
+        With impulses it also takes the impulses to start from. A single step has the mean accelerations (before a
+        projection) and the fields of `Impulses` as further results, several steps with a warm start the last impulses.
+        With constraints, a single step has their forces as a further result, and the last result is how often the law
+        had doubts.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -154,6 +154,7 @@ class Steps:
         inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (count * every, nv) if series else (nv,))]
         inputs += [Operand("wrench", (len(sites), 6))] if sites else []
         outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
+        outputs += [Operand("acceleration", (nv,))] if records is None else []
         contacts = self._contacts
         if contacts is not None:
             inputs.append(Operand("start", (contacts.size,)))
@@ -162,7 +163,7 @@ class Steps:
             outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
         constraints = self._constraints
         if constraints is not None and records is None:
-            outputs += [Operand("rate", (nv,)), Operand("constraint_forces", (constraints.rows,))]
+            outputs.append(Operand("constraint_forces", (constraints.rows,)))
         outputs += [] if constraints is None else [Operand("doubts", ())]
         population = plant.population
         inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
@@ -225,8 +226,9 @@ class Steps:
                 sequence.copy(place, result.at(record, place.size))
         of_held = {} if held is None else {"constraint_forces": held.force, "doubts": held.doubts}
         for operand, result in zip(outputs[2 + measured :], sequence.outputs[2 + measured :], strict=True):
-            if operand.name == "rate":
-                sequence.copy(projected[-1], result)
+            if operand.name == "acceleration":
+                rates = sequence.inputs[1], projected[-1] if projected else state[1]
+                sequence.call(plant.recursion(time_step.mean_acceleration), *rates, plant.dt, into=[result])
             else:
                 sequence.copy(of_held.get(operand.name) or getattr(touched[-1], operand.name), result)
         return sequence.finish()
