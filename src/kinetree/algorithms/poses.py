@@ -143,7 +143,8 @@ def _between(name: str, move: Callable[..., Array]) -> Algorithm:
 
 
 def _line(_R: Array, p: Array, _turn: Array, _angle: Angle, way: Array, s: Any) -> Array:
-    return p + s * way
+    moved: Array = p + s * way
+    return moved
 
 
 def _screw(R: Array, p: Array, turn: Array, angle: Angle, way: Array, s: Any) -> Array:

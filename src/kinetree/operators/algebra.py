@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,6 +62,17 @@ class Expression:
             return self.parts[0]
         return self if self.kind == "identity" else Expression("transpose", "", self.columns, self.rows, (self,))
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.name, self.rows, self.columns, self.parts, self.factors))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without the hash, which is another one in other processes
+        return Expression, (self.kind, self.name, self.rows, self.columns, self.parts, self.factors)
+
     def names(self) -> set[str]:
         """Names of its quantities."""
         return {self.name} if self.name else set().union(*(part.names() for part in self.parts))
@@ -71,6 +83,12 @@ def product(*parts: Expression) -> Expression:
     flat = [one for part in parts for one in (part.parts if part.kind == "product" else (part,))]
     kept = [one for one in flat if one.kind != "identity"] or flat[:1]
     return kept[0] if len(kept) == 1 else Expression("product", "", kept[0].rows, kept[-1].columns, tuple(kept))
+
+
+def total(*terms: tuple[float, Expression]) -> Expression:
+    """Sum of operators between the same spaces, each times a factor."""
+    factors, parts = zip(*terms, strict=True)
+    return Expression("sum", "", parts[0].rows, parts[0].columns, parts, factors)
 
 
 class Owner(Protocol):
@@ -178,8 +196,7 @@ class Operator:
             self._require_same(other)
             if (other._expression.rows, other._expression.columns) != (rows, columns):
                 raise InputError(f"{self} and {other} act between different spaces and cannot be added")
-        parts = tuple(other._expression for _, other in terms)
-        return Operator(self._owner, Expression("sum", "", rows, columns, parts, tuple(float(f) for f, _ in terms)))
+        return Operator(self._owner, total(*((float(factor), other._expression) for factor, other in terms)))
 
     def _require_same(self, other: Operator) -> None:
         if self._owner is not other._owner and self._owner.key != other._owner.key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,32 @@ from kinetree.engines.formats import format_of
 from kinetree.engines.function import Function
 from kinetree.errors import InputError
 from kinetree.operators import structure
-from kinetree.operators.algebra import Expression, Operator
+from kinetree.operators.algebra import Expression, Operator, product, total
 from kinetree.operators.plan import FACTORED, Plan
 from kinetree.operators.sweeps import algorithm_of
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
-#: Kind and spaces of the elementary operators.
-_PRIMITIVES = {
-    "H": ("diagonal", "v", "m"),
-    "M": ("diagonal", "m", "m"),
-    "P": ("diagonal", "m", "m"),
-    "R": ("diagonal", "m", "m"),
-    "D": ("diagonal", "v", "v"),
-    "D⁻¹": ("diagonal", "v", "v"),
-    "G": ("diagonal", "m", "v"),
-    "J": ("diagonal", "v", "v"),
-    "E_A": ("shift", "m", "m"),
-    "A": ("resolvent", "m", "m"),
-    "E_ψ": ("shift", "m", "m"),
-    "ψ": ("resolvent", "m", "m"),
-}
+
+def _named(expression: Expression) -> cached_property[Operator]:
+    """An attribute for an operator, made when it is first read."""
+    return cached_property(lambda operators: Operator(operators, expression))
+
+
+def _diagonal(name: str, rows: str, columns: str) -> Expression:
+    return Expression("diagonal", name, rows, columns)
+
+
+_I, _I_DOF = Expression("identity", "I", "m", "m"), Expression("identity", "I", "v", "v")
+_H, _G = _diagonal("H", "v", "m"), _diagonal("G", "m", "v")
+_M, _P, _R = (_diagonal(name, "m", "m") for name in ("M", "P", "R"))
+_D, _D_INVERSE, _ARMATURE = (_diagonal(name, "v", "v") for name in ("D", "D⁻¹", "J"))
+_E_A, _E_PSI = (Expression("shift", name, "m", "m") for name in ("E_A", "E_ψ"))
+_A, _PSI = (Expression("resolvent", name, "m", "m") for name in ("A", "ψ"))
+_K, _TAU = product(_E_A, _G), product(_G, _H)
+_INNOVATIONS = total((1.0, _I_DOF), (1.0, product(_H, _A, _K)))
+_INNOVATIONS_INVERSE = total((1.0, _I_DOF), (-1.0, product(_H, _PSI, _K)))
+_MASS = product(_H, _A, _M, _A.T, _H.T)
 
 
 class Operators:
@@ -67,6 +72,32 @@ class Operators:
         Omega: ψᵀ Hᵀ D⁻¹ H ψ, so that J M⁻¹ Jᵀ = Bᵀ Ω B for J = Bᵀ Aᵀ Hᵀ. Eqs. 59, 60.
     """
 
+    I = _named(_I)
+    I_dof = _named(_I_DOF)
+    E_A = _named(_E_A)
+    A = _named(_A)
+    E_psi = _named(_E_PSI)
+    psi = _named(_PSI)
+    H = _named(_H)
+    M = _named(_M)
+    R = _named(_R)
+    P = _named(_P)
+    D = _named(_D)
+    D_inverse = _named(_D_INVERSE)
+    G = _named(_G)
+    K = _named(_K)
+    tau = _named(_TAU)
+    tau_bar = _named(total((1.0, _I), (-1.0, _TAU)))
+    armature = _named(_ARMATURE)
+    innovations = _named(_INNOVATIONS)
+    innovations_inverse = _named(_INNOVATIONS_INVERSE)
+    mass_inverse = _named(product(_INNOVATIONS_INVERSE.T, _D_INVERSE, _INNOVATIONS_INVERSE))
+    Omega = _named(product(_PSI.T, _H.T, _D_INVERSE, _H, _PSI))
+
+    @cached_property
+    def mass(self) -> Operator:
+        return Operator(self, total((1.0, _MASS), (1.0, _ARMATURE)) if self._mechanism.has_rotors else _MASS)
+
     def __init__(
         self,
         robot: Any,
@@ -95,24 +126,6 @@ class Operators:
         q.flags.writeable = False
         self._robot, self._q, self._functions, self._guard = robot, q, functions, guard
         self._mechanism: Mechanism = robot.mechanism
-        made = {
-            name: Operator(self, Expression(kind, name, rows, columns))
-            for name, (kind, rows, columns) in _PRIMITIVES.items()
-        }
-        self.I = Operator(self, Expression("identity", "I", "m", "m"))
-        self.I_dof = Operator(self, Expression("identity", "I", "v", "v"))
-        self.H, self.M, self.R, self.P, self.D, self.G = (made[name] for name in ("H", "M", "R", "P", "D", "G"))
-        self.D_inverse, self.armature = made["D⁻¹"], made["J"]
-        self.E_A, self.A, self.E_psi, self.psi = made["E_A"], made["A"], made["E_ψ"], made["ψ"]
-        self.K: Operator = self.E_A @ self.G
-        self.tau: Operator = self.G @ self.H
-        self.tau_bar = self.I - self.tau
-        self.innovations = self.I_dof + self.H @ self.A @ self.K
-        self.innovations_inverse = self.I_dof - self.H @ self.psi @ self.K
-        inertia: Operator = self.H @ self.A @ self.M @ self.A.T @ self.H.T
-        self.mass = inertia + self.armature if _has_rotors(self._mechanism) else inertia
-        self.mass_inverse: Operator = self.innovations_inverse.T @ self.D_inverse @ self.innovations_inverse
-        self.Omega: Operator = self.psi.T @ self.H.T @ self.D_inverse @ self.H @ self.psi
 
     @property
     def key(self) -> object:
@@ -162,13 +175,6 @@ class Operators:
 
     def __repr__(self) -> str:
         return f"<Operators of {self._robot.name!r}, {self.size('m')} node and {self.size('v')} joint velocities>"
-
-
-def _has_rotors(mechanism: Mechanism) -> bool:
-    return any(
-        np.any(kind.armature(parameters))
-        for kind, parameters in zip(mechanism.kinds, mechanism.parameters, strict=True)
-    )
 
 
 def _again(robot: Any, q: Array, engine: str) -> Operators:

@@ -86,6 +86,11 @@ class Mechanism:
         return Topology(self.parents)
 
     @cached_property
+    def has_rotors(self) -> bool:
+        """Whether any node has armature."""
+        return any(np.any(kind.armature(own)) for kind, own in zip(self.kinds, self.parameters, strict=True))
+
+    @cached_property
     def q_starts(self) -> tuple[int, ...]:
         """Index at which each node's configuration starts in q, followed by nq."""
         return tuple(accumulate((kind.nq for kind in self.kinds), initial=0))
