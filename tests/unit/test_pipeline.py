@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import pickle
 import pkgutil
 from dataclasses import replace
 from typing import Any
@@ -21,11 +22,14 @@ from kinetree.algorithms.operational_space import (
     task_residual,
 )
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.engines import pipeline
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
+from kinetree.engines.kept import LIVE, PACKED, Kept
 from kinetree.engines.layout import Layout
+from kinetree.engines.llvm.printer import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.native import libraries
 from kinetree.engines.pipeline import is_own, lowered, variants_of
@@ -103,6 +107,7 @@ def _check(one: Algorithm, sites: tuple[Site, ...], mechanism: Mechanism = ROBOT
     made = lower(program, one, variants, Layout.of(program, variants))
     verify(made.program)
     verify(hoist(made.program))
+    assert emit(pickle.loads(pickle.dumps(made)), 2, 2) == emit(made, 2, 2)  # as programs are kept for other widths
 
 
 def test_algorithms_of_others_are_checked() -> None:
@@ -197,3 +202,53 @@ def test_the_collector_is_paused_and_resumes() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_kept_is_made_once() -> None:
+    made: list[int] = []
+
+    def make(number: int) -> list[int]:
+        made.append(number)
+        return [number]
+
+    kept = Kept(make)
+    first = kept.get(0)
+    assert kept.get(0) is first
+    for _ in range(2):
+        for number in range(LIVE + PACKED):
+            assert kept.get(number) == [number]
+    assert made == list(range(LIVE + PACKED))
+    assert kept.get(-1) == [-1]
+    kept.get(0)  # the one that was used longest ago
+    assert made[-2:] == [-1, 0]
+
+
+def test_what_cannot_be_pickled_is_made_again() -> None:
+    made: list[int] = []
+
+    def make(number: int) -> Any:
+        made.append(number)
+        return lambda: number
+
+    kept = Kept(make)
+    for number in (*range(LIVE + 1), 0):
+        assert kept.get(number)() == number
+    assert made == [*range(LIVE + 1), 0]
+
+
+def test_a_program_is_traced_once_for_all_widths_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    traced: list[str] = []
+    original = pipeline.trace
+
+    def noting(one: Algorithm, *rest: Any, **options: Any) -> Program:
+        traced.append(one.name)
+        return original(one, *rest, **options)
+
+    monkeypatch.setattr(pipeline, "trace", noting)
+    robot = kt.zoo.random_tree(3, kinds=("helical", "translational"), seed=2)
+    names = ("mass_matrix", "gravity_forces", "center_of_mass")
+    for chosen, batch in ((robot, ()), (robot, (9,)), (robot.astype("float32"), (9,))):
+        for name in names:
+            getattr(chosen, name)(chosen.random_configuration(0, batch))
+    assert sorted(traced) == sorted(names)

@@ -10,6 +10,7 @@ from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Program
+from kinetree.engines.kept import Kept
 from kinetree.engines.layout import Layout
 from kinetree.engines.lower import Lowered, lower
 from kinetree.engines.simplify import fuse, simplify
@@ -58,10 +59,10 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
         variants: The variants of loop bodies.
         known: Sizes of the mechanism, to specialise code for one mechanism.
     """
-    return _lowered(algorithm, variants) if known is None else _lower(algorithm, variants, known)
+    return _lower(algorithm, variants, known) if known is not None else _lowered.get(algorithm, variants)
 
 
-def _lower(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None) -> Lowered:
+def _lower(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None) -> Lowered:
     with paused():
         program = fused(algorithm, variants)
         made = lower(program, algorithm, variants, Layout.of(program, variants), known)
@@ -70,7 +71,5 @@ def _lower(algorithm: Algorithm, variants: Variants, known: Callable[[str], int]
     return made
 
 
-@lru_cache(maxsize=2)
-def _lowered(algorithm: Algorithm, variants: Variants) -> Lowered:
-    """The same for all lane widths."""
-    return _lower(algorithm, variants, None)
+# The same for all lane widths and formats, which are often needed one after another with other functions in between.
+_lowered: Kept[Lowered] = Kept(_lower)
