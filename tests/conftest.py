@@ -1,7 +1,8 @@
-"""What all tests share: one BLAS thread, and the way to ask for an oracle."""
+"""What all tests share: one BLAS thread, and a garbage collector that is seldom needed."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -12,3 +13,11 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 # A run in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays to the end: the garbage collector need not traverse it again and again."""
+    gc.collect()
+    gc.freeze()
+    # Traced programs are many objects without cycles, and models are small: there is little to find.
+    gc.set_threshold(100_000, 10, 10)

@@ -9,10 +9,12 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target, host, llvm
+from kinetree.engines.locks import Lock
 from kinetree.engines.native import cache
 from kinetree.engines.native.claims import claimed
 
@@ -90,24 +92,38 @@ class Library:
     """
 
     def __init__(self, code: bytes, *symbols: str) -> None:
-        jit = llvm().create_lljit_compiler(host().machine(), use_jit_link=True)
         builder = llvm().JITLibraryBuilder().add_object_img(code)
         for name, address in _externals().items():
             builder.import_symbol(name, address)
         for name in symbols:
             builder.export_symbol(name)
-        tracker = builder.link(jit, "code")
+        with _linking:
+            tracker = builder.link(*_linker())
         self._addresses = {name: int(tracker[name]) for name in symbols}
-        weakref.finalize(self, _unload, tracker, jit).atexit = False
+        weakref.finalize(self, tracker.close).atexit = False
 
     def address(self, symbol: str) -> int:
         """The address of a function, valid as long as this object is alive."""
         return self._addresses[symbol]
 
 
-def _unload(tracker: llvmlite.binding.ResourceTracker, jit: llvmlite.binding.LLJIT) -> None:
-    tracker.close()
-    jit.close()
+_linking = Lock()
+_linked = count()
+
+
+def _linker() -> tuple[llvmlite.binding.LLJIT, str]:
+    """A linker for the next library, and a name for it there.
+
+    A linker takes ten times the memory of a kernel, so 32 libraries share one. It keeps a few kilobytes of each that is
+    unloaded, until all of them are: code that comes and goes does not accumulate.
+    """
+    number = next(_linked)
+    return _generation(number // 32), f"code{number}"
+
+
+@lru_cache(maxsize=1)
+def _generation(_: int) -> llvmlite.binding.LLJIT:
+    return llvm().create_lljit_compiler(host().machine(), use_jit_link=True)
 
 
 @lru_cache(maxsize=1)
