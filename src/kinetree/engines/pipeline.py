@@ -46,7 +46,7 @@ def simplified(algorithm: Algorithm, variants: Variants) -> Program:
 
 @lru_cache(maxsize=2)
 def fused(algorithm: Algorithm, variants: Variants) -> Program:
-    """The simplified program with fused multiply-adds: the same for all back ends."""
+    """The simplified program with fused multiply-adds: the same for all mechanisms."""
     with paused():
         return fuse(simplified(algorithm, variants))
 
@@ -59,17 +59,28 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
         variants: The variants of loop bodies.
         known: Sizes of the mechanism, to specialise code for one mechanism.
     """
-    return _lower(algorithm, variants, known) if known is not None else _lowered.get(algorithm, variants)
-
-
-def _lower(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None) -> Lowered:
+    if known is None:
+        return _lowered.get(algorithm, variants)
     with paused():
-        program = fused(algorithm, variants)
-        made = lower(program, algorithm, variants, Layout.of(program, variants), known)
-        hoist(made.program)
-        verify(made.program)
+        return _lower(fused(algorithm, variants), algorithm, variants, known)
+
+
+def _lower(
+    program: Program, algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None
+) -> Lowered:
+    made = lower(program, algorithm, variants, Layout.of(program, variants), known)
+    hoist(made.program)
+    verify(made.program)
+    return made
+
+
+def _for_all(algorithm: Algorithm, variants: Variants) -> Lowered:
+    with paused():
+        program = fuse(simplified(algorithm, variants))
+        made = _lower(program, algorithm, variants)
+        program.discard()
     return made
 
 
 # The same for all lane widths and formats, which are often needed one after another with other functions in between.
-_lowered: Kept[Lowered] = Kept(_lower)
+_lowered: Kept[Lowered] = Kept(_for_all)

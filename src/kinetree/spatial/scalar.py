@@ -36,8 +36,8 @@ class Constant(float):
         made.single = float(np.float32(single))
         return made
 
-    def __getnewargs__(self) -> tuple[float, float]:
-        return float(self), self.single
+    def __reduce__(self) -> tuple[type[Constant], tuple[float, float]]:
+        return Constant, (float(self), self.single)
 
     def __eq__(self, other: object) -> bool:
         return float.__eq__(self, other) is True and self.single == getattr(other, "single", other)
