@@ -1,7 +1,8 @@
 """Joint-space inertia M and its inverse for nodes of any kind. Cost O(n·d) and O(n²).
 
 `mass_matrix.py` and `mass_matrix_inverse.py` work in the frame of the tree, where columns need no propagation; here
-they are propagated by the weights of [J11], in each node's own coordinates.
+they are propagated by the weights of [J11], in each node's own coordinates. That is faster for most robots, too; only
+long chains pass columns through so many nodes that the frame of the tree pays (`kinetree.model.propagation`).
 
 [C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.

@@ -64,6 +64,7 @@ def quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     any_node: Algorithm | None = None,
+    prefer: Callable[[Mechanism], bool] | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
 
@@ -72,13 +73,16 @@ def quantity(
         guard: Refuses mechanisms.
         bundle: What several results come in.
         any_node: The recursion used where there are nodes that are not rigid bodies.
+        prefer: Tells whether that recursion is faster for a mechanism of rigid bodies, too.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         options = {"guard": guard, "bundle": bundle, **_described(declared)}
 
         def make(o: Any) -> Function[P, R]:
-            chosen = algorithm if any_node is None or o.mechanism.first_general is None else any_node
+            chosen = algorithm
+            if any_node is not None and (o.mechanism.first_general is not None or (prefer and prefer(o.mechanism))):
+                chosen = any_node
             return Function(declared.__name__, o.mechanism, chosen, **options)
 
         return _quantity(declared, make)

@@ -61,6 +61,7 @@ from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
 from kinetree.model.manifold import Manifold
+from kinetree.model.propagation import passes_few_nodes
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -156,7 +157,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix, any_node=mass_matrix_by_weights)
+    @quantity(mass_matrix, any_node=mass_matrix_by_weights, prefer=passes_few_nodes)
     def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Joint-space inertia matrix M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
@@ -165,7 +166,12 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix_inverse, guard=require_invertible, any_node=mass_matrix_inverse_by_weights)
+    @quantity(
+        mass_matrix_inverse,
+        guard=require_invertible,
+        any_node=mass_matrix_inverse_by_weights,
+        prefer=passes_few_nodes,
+    )
     def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 

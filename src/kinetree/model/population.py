@@ -21,7 +21,6 @@ import numpy as np
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
-from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.time_step import midpoint, semi_implicit_euler
 from kinetree.engines import arguments
 from kinetree.engines.formats import format_of, rounded
@@ -98,7 +97,7 @@ class Population:
 
     def mass_matrix(self, q: Any) -> Array:
         """Joint-space inertia, (…, nv, nv), as `robot.mass_matrix`."""
-        return self._array(mass_matrix, q)
+        return self._array(self.robot.mass_matrix.algorithm, q)
 
     def bias_forces(self, q: Any, v: Any) -> Array:
         """Coriolis, centrifugal and gravity forces, (…, nv), as `robot.bias_forces`."""
