@@ -1,4 +1,7 @@
-"""Links and joints as described in a file, with their line numbers, before they form a tree."""
+"""Links and joints as described in a file, with their line numbers, before they form a tree.
+
+Their numbers are plain tuples, row by row: NumPy takes long for a few, so arrays are made for all bodies at once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from typing import NamedTuple
 
 from kinetree.model.joint import Limits
 from kinetree.spatial.value import Array
+
+#: Numbers of a link without mass.
+NO_COM, NO_INERTIA = (0.0,) * 3, (0.0,) * 9
 
 
 class Link(NamedTuple):
@@ -15,15 +21,15 @@ class Link(NamedTuple):
         name: Unique among links.
         line: Line in the file; None for formats without lines.
         mass: [kg].
-        com: In the link frame, (3,) [m].
-        inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
+        com: In the link frame, 3 numbers [m].
+        inertia: About the centre of mass, in link axes, 9 numbers [kg m²].
     """
 
     name: str
     line: int | None
     mass: float
     com: tuple[float, ...]
-    inertia: Array
+    inertia: tuple[float, ...]
 
 
 class Mimic(NamedTuple):
@@ -43,8 +49,8 @@ class Hinge(NamedTuple):
         kind: Kinetree's name of its kind.
         parent: Parent link.
         child: Child link.
-        placement: Pose of the child's link frame in the parent's at neutral q, (4, 4).
-        axes: Unit axes in the child's link frame, (count, 3).
+        placement: Pose of the child's link frame in the parent's at neutral q, 16 numbers.
+        axes: Unit axes in the child's link frame, 3 numbers each.
         limits: One number per coordinate.
         damping: Viscous damping [N m s/rad or N s/m].
         friction: Dry friction [N m or N].
@@ -56,9 +62,14 @@ class Hinge(NamedTuple):
     kind: str
     parent: str
     child: str
-    placement: Array
-    axes: Array
+    placement: tuple[float, ...]
+    axes: tuple[float, ...]
     limits: Limits
     damping: float
     friction: float
     mimic: Mimic | None
+
+
+def flat(array: Array) -> tuple[float, ...]:
+    """The numbers of an array, row by row."""
+    return tuple(array.ravel().tolist())

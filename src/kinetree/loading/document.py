@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kinetree.errors import LoadError
@@ -19,6 +18,9 @@ _HUGE = 1e100
 
 # longest attribute with numbers [characters]
 _LONGEST = 1000
+
+# numbers of so few digits, and without exponents, are not too large
+_SHORT, _DIGITS = 100, "0123456789.+- "
 
 # parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
@@ -47,6 +49,11 @@ class Document:
         self.snap_angles = snap_angles
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
+        # by the strings that they were read from: a file has thousands, many of them the same
+        self._numbers: dict[str, float] = {}
+        self._vectors: dict[str, tuple[float, ...]] = {}
+        #: Rotations, likewise.
+        self.rotations: dict[str, Any] = {}
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.text)
@@ -62,6 +69,7 @@ class Document:
             huge_tree=False,  # keeps limits on depth and on the length of names and attributes
             remove_comments=True,
             remove_pis=True,
+            remove_blank_text=True,
             collect_ids=False,
         )
         if declaration := _DECLARATION.match(text):
@@ -102,7 +110,7 @@ class Document:
             passed_over: Names of elements irrelevant to the dynamics; others are reported as unread.
         """
         found: dict[str, Element] = {}
-        for child in element:
+        for child in element[:]:
             tag = child.tag
             if tag in read:
                 if tag in found:
@@ -149,30 +157,39 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        # fast path, since a file has thousands of these
-        try:
-            number = float(value) if _plain(value) else math.nan
-        except ValueError:
-            number = math.nan
-        return number if -_HUGE <= number <= _HUGE else self._numbers(element, name, value, 1, infinite)[0]
+        number = self._numbers.get(value)
+        if number is None:
+            found = _finite((value,))
+            if not found:
+                return self.values(element, _written(element, name, value), value, 1, infinite)[0]
+            number = self._numbers[value] = found[0]
+        return number
+
+    def numbers(self, element: Element, defaults: Mapping[str, float | None]) -> Sequence[float]:
+        """The numbers of all attributes that an element may have.
+
+        Args:
+            element: The element.
+            defaults: Names of the attributes in the usual order, with their defaults; None for required ones.
+        """
+        if element.keys() == [*defaults]:
+            found = _finite(element.values())
+            if found:
+                return found
+        self.known(element)
+        return [self.number(element, name, default) for name, default in defaults.items()]
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
         value: str | None = element.get(name)
         if value is None:
             return default
-        try:
-            numbers = tuple(map(float, value.split())) if _plain(value) else ()
-        except ValueError:
-            numbers = ()
-        # minima and maxima may overlook what is not a number, sums do not
-        fits = len(numbers) == len(default) and -_HUGE <= min(numbers) <= max(numbers) <= _HUGE
-        return numbers if fits and not math.isnan(sum(numbers)) else self._numbers(element, name, value, len(default))
-
-    def _numbers(
-        self, element: Element, name: str, value: str, count: int, infinite: bool = False
-    ) -> tuple[float, ...]:
-        return self.values(element, f"{name}={clipped(value)} of <{element.tag}>", value, count, infinite)
+        found = self._vectors.get(value)
+        if found is None:
+            found = self._vectors[value] = _finite(value.split())
+        if len(found) != len(default):
+            return self.values(element, _written(element, name, value), value, len(default))
+        return found
 
     def values(self, element: Element, where: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
         """Numbers separated by whitespace.
@@ -184,10 +201,7 @@ class Document:
             count: Required number of them.
             infinite: Whether they may be infinite.
         """
-        try:
-            numbers = tuple(map(float, value.split())) if _plain(value) else ()
-        except ValueError:
-            numbers = ()
+        numbers = _floats(value.split(), value)
         if len(numbers) != count:
             raise self._no_number(element, where, value, count, "is not")
         for number in numbers:
@@ -203,6 +217,28 @@ class Document:
         return self.error(element, f"{shown} {fault} {wanted}; correct it")
 
 
-def _plain(value: str) -> bool:
-    """Whether a string is short, and has no digits of other scripts or underscores, which `float` would accept."""
-    return len(value) <= _LONGEST and value.isascii() and "_" not in value
+def _written(element: Element, name: str, value: str) -> str:
+    """An attribute, for messages."""
+    return f"{name}={clipped(value)} of <{element.tag}>"
+
+
+def _finite(words: Sequence[str]) -> tuple[float, ...]:
+    """One number from each string; empty unless all of them are finite, and not too large."""
+    text = "".join(words)
+    numbers = _floats(words, text)
+    if len(text) < _SHORT and not text.strip(_DIGITS):  # then they cannot be large
+        return numbers
+    return numbers if all(-_HUGE <= number <= _HUGE for number in numbers) else ()
+
+
+def _floats(words: Sequence[str], text: str) -> tuple[float, ...]:
+    """One number from each string; empty if one of them is anything else.
+
+    Strings that are long, or have underscores or digits of other scripts, which `float` accepts, are not numbers.
+    """
+    if len(text) > _LONGEST or not text.isascii() or "_" in text:
+        return ()
+    try:
+        return tuple(map(float, words))
+    except ValueError:
+        return ()

@@ -15,7 +15,7 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import Hinge, Link, Mimic
+from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, Mimic, flat
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
@@ -136,7 +136,7 @@ def _link(document: Document, element: Element) -> Link:
             "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
             element.sourceline,
         )  # fmt: skip
-        return Link(name, element.sourceline, 1.0, (0.0, 0.0, 0.0), np.eye(3))
+        return Link(name, element.sourceline, 1.0, NO_COM, flat(np.eye(3)))
     if inertial.get("auto") in ("true", "1"):
         raise document.error(inertial, f"<inertial auto=…> of link {clipped(name)} is not computed; write its numbers")
     inside = document.parts(inertial, ("pose", "mass", "inertia"), ("density",))
@@ -151,7 +151,7 @@ def _link(document: Document, element: Element) -> Link:
     R = at[:3, :3]
     if not np.array_equal(R, np.eye(3)):
         tensor = product(product(R, tensor), R.T)
-    return Link(name, inertial.sourceline, _number(document, inertial, "mass", 1.0), tuple(at[:3, 3]), tensor)
+    return Link(name, inertial.sourceline, _number(document, inertial, "mass", 1.0), flat(at[:3, 3]), flat(tensor))
 
 
 def _add_joint(
@@ -180,21 +180,21 @@ def _add_joint(
     chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
     if len(chosen) < KINDS[kind].axes:
         raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
-    axes = np.array([_axis(document, axis, frames, below) for axis in chosen]).reshape(-1, 3)
+    axes = flat(np.array([_axis(document, axis, frames, below) for axis in chosen]))
     limits, damping, friction = _bounds(document, chosen, given, name)
     mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
     centred = kind in ("fixed", "prismatic") or not off[:3, 3].any()
     line = element.sourceline
     if centred:
-        placement = product(inverse(above), below)
+        placement = flat(product(inverse(above), below))
         joints[name] = Hinge(name, line, kind, parent, child, placement, axes, limits, damping, friction, mimic)
         return
     carrier = _free(f"{child} ({name})", links)
-    links[carrier] = Link(carrier, line, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    links[carrier] = Link(carrier, line, 0.0, NO_COM, NO_INERTIA)
     # a frame at the joint with the child's axes
     at = below.copy()
     at[:3, 3] = here[:3, 3]
-    placement = product(inverse(above), at)
+    placement = flat(product(inverse(above), at))
     joints[name] = Hinge(name, line, kind, parent, carrier, placement, axes, limits, damping, friction, mimic)
     _fix(joints, f"{child}_joint", line, carrier, child, product(inverse(at), below))
 
@@ -202,7 +202,7 @@ def _add_joint(
 def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Array) -> None:
     name = _free(name, joints)
     free = Limits().expanded(KINDS["fixed"])
-    joints[name] = Hinge(name, line, "fixed", parent, child, placement, np.zeros((0, 3)), free, 0.0, 0.0, None)
+    joints[name] = Hinge(name, line, "fixed", parent, child, flat(placement), (), free, 0.0, 0.0, None)
 
 
 def _axis(document: Document, axis: Element, frames: Frames, child: Array) -> Array:
@@ -286,7 +286,7 @@ def _add_frame(
     document.parts(element, ("pose",))
     body = frames.body(name, element)
     placement = product(inverse(frames.pose(body, element)), frames.pose(name, element))
-    links[name] = Link(name, element.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    links[name] = Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
     _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
 
 
@@ -317,10 +317,10 @@ def _place_roots(
     at = read_pose(document, placed)
     if model.get("placement_frame"):
         at = product(at, inverse(frames.pose(model.get("placement_frame"), model)))
-    links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+    links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, NO_COM, NO_INERTIA)
     for name, joint in list(joints.items()):
         if joint.parent == WORLD_NAME:
-            joints[name] = joint._replace(placement=product(at, joint.placement))
+            joints[name] = joint._replace(placement=flat(product(at, np.reshape(joint.placement, (4, 4)))))
     for root in roots:
         name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
         _fix(joints, name, links[root].line, WORLD_NAME, root, product(at, frames.pose(root, model)))

@@ -36,14 +36,19 @@ class Source:
     Attributes:
         text: The decoded content, without a byte order mark.
         file: The path, or "<string>", for messages.
-        path: The path; None for content given as a string.
+        name: The path; None for content given as a string.
         root: Name of the XML root element, including its prefix.
     """
 
     text: str
     file: str
-    path: Path | None
+    name: str | None
     root: str
+
+    @property
+    def path(self) -> Path | None:
+        """The path; None for content given as a string."""
+        return None if self.name is None else Path(self.name)
 
     @classmethod
     def of(cls, given: Any) -> Source:
@@ -53,13 +58,19 @@ class Source:
             given: A path, or the content of a file as a string or bytes.
         """
         if isinstance(given, str) and (given.lstrip("\ufeff \t\r\n").startswith("<") or not given.strip()):
+            try:
+                given.encode()
+            except UnicodeEncodeError as error:
+                line = given.count("\n", 0, error.start) + 1
+                problem = "the content has a lone surrogate, which is not valid Unicode; decode it again"
+                raise LoadError(problem, "<string>", line) from None
             return cls._checked(given, "<string>", None)
         if isinstance(given, (bytes, bytearray, memoryview)):
             return cls._checked(_decoded(bytes(given), "<string>"), "<string>", None)
         if not isinstance(given, (str, os.PathLike)):
             raise InputError(f"load() needs a path or the content of a file, got {type(given).__name__}")
         file = os.fsdecode(given)
-        return cls._checked(_decoded(content(file), file), file, Path(file))
+        return cls._checked(_decoded(content(file), file), file, file)
 
     @classmethod
     def expanded(cls, data: bytes, source: Source) -> Source:
@@ -70,25 +81,18 @@ class Source:
             source: The file.
         """
         file = f"{source.file} (expanded)"
-        return cls._checked(_decoded(data, file), file, source.path)
+        return cls._checked(_decoded(data, file), file, source.name)
 
     @classmethod
-    def _checked(cls, text: str, file: str, path: Path | None) -> Source:
+    def _checked(cls, text: str, file: str, name: str | None) -> Source:
         text = text.removeprefix("\ufeff")
-        if not text.strip():
+        if not text or text.isspace():
             raise LoadError("is empty; give a URDF or MJCF file", file)
         if len(text) > LARGEST:
             raise LoadError(f"has more than {LARGEST} characters; is it the description of a robot?", file)
-        if max(text.count("<"), text.count("=")) > _MOST_TAGS:
+        if len(text) > _MOST_TAGS and max(text.count("<"), text.count("=")) > _MOST_TAGS:
             raise LoadError(f"has more than {_MOST_TAGS} elements or attributes; split it", file)
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            line = text.count("\n", 0, error.start) + 1
-            raise LoadError(
-                "the content has a lone surrogate, which is not valid Unicode; decode it again", file, line
-            ) from None
-        return cls(text, file, path, _root(text, file))
+        return cls(text, file, name, _root(text, file))
 
 
 def usd_file(given: Any) -> Path | None:
@@ -100,8 +104,8 @@ def usd_file(given: Any) -> Path | None:
     if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("<")):
         return None
     if isinstance(given, (str, os.PathLike)):
-        path = Path(os.fsdecode(given))
-        return path if path.suffix.lower() in (".usd", ".usda", ".usdc", ".usdz") else None
+        path = os.fsdecode(given)
+        return Path(path) if path.lower().endswith((".usd", ".usda", ".usdc", ".usdz")) else None
     return None
 
 
@@ -117,9 +121,12 @@ def content(file: str) -> bytes:
                 raise LoadError("is not a regular file; save its content in one, or pass the content to load()", file)
             if state.st_size > LARGEST:
                 raise LoadError(f"has {state.st_size} bytes, more than {LARGEST}; is it the right file?", file)
+            data = os.read(descriptor, state.st_size + 1)
+            if len(data) == state.st_size:
+                return data
+            # a file that grows, or reports no size: one more than allowed
             with open(descriptor, "rb", closefd=False) as opened:
-                # one more than allowed, for files that grow or report no size
-                return opened.read(LARGEST + 1)
+                return data + opened.read(LARGEST + 1 - len(data))
         finally:
             os.close(descriptor)
     except LoadError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
-from kinetree.loading.description import Hinge, Link
+from kinetree.loading.description import Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.mimic import mimicked
 from kinetree.loading.options import Options
@@ -17,14 +18,29 @@ from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.physical import doubtful, fault
-from kinetree.model.record import frozen
+from kinetree.model.physical import clearly_possible, fault
+from kinetree.model.record import frozen, frozen_tables
 from kinetree.recursion.topology import depth_first
+from kinetree.spatial.value import Array
 
-_GRAVITY = (0.0, 0.0, -9.81)
+_GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
 _FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
-_NONE = [frozen(np.zeros(nv), (nv,)) for nv in range(7)]
+_NOWHERE = flat(np.eye(4))
+
+
+@lru_cache(maxsize=4096)  # joints of one robot often have the same damping
+def _everywhere(value: float, count: int) -> Array:
+    return frozen(np.full(count, value), (count,))
+
+
+@lru_cache(maxsize=4096)
+def _several(axes: tuple[float, ...]) -> Array:
+    """The axes of a joint with none or two of them."""
+    return frozen(axes, (len(axes) // 3, 3))
+
+
+_NONE = [_everywhere(0.0, nv) for nv in range(7)]
 
 
 def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
@@ -44,33 +60,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     bases = _bases(roots, joints, options)
     hinges = [above[link] if link in above and link not in bases else bases[link] for link in order]
     names = _names(order, bases, options, findings)
-
-    bodies, moves, q_start, v_start = [], [], 0, 0
-    for link, hinge in zip(order, hinges):
-        if link not in names:
-            continue
-        kind = KINDS[hinge.kind]
-        body, parent = names[link], names.get(hinge.parent, WORLD_NAME)
-        own = links[link]
-        bodies.append(Body(body, parent, hinge.name, own.mass, np.array(own.com), own.inertia))
-        moves.append(
-            Joint(
-                name=hinge.name,
-                kind=hinge.kind,
-                parent=parent,
-                child=body,
-                placement=hinge.placement,
-                axes=hinge.axes,
-                pitch=0.0,
-                armature=_NONE[kind.nv],
-                limits=hinge.limits,
-                damping=np.full(kind.nv, hinge.damping) if hinge.damping else _NONE[kind.nv],
-                friction=np.full(kind.nv, hinge.friction) if hinge.friction else _NONE[kind.nv],
-                q_start=q_start,
-                v_start=v_start,
-            )
-        )
-        q_start, v_start = q_start + kind.nq, v_start + kind.nv
+    bodies, moves = _records(names, links, [hinge for hinge, link in zip(hinges, order) if link in names])
     _note_inertias(order, hinges, links, findings)
     gravity = _GRAVITY if options.gravity is None else options.gravity
     couplings, locks = mimicked({hinge.name: hinge for hinge in hinges}, joints, options, findings)
@@ -81,6 +71,53 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model
+
+
+def _records(
+    names: Mapping[str, str], links: Mapping[str, Link], hinges: Sequence[Hinge]
+) -> tuple[list[Body], list[Joint]]:
+    """Bodies and their joints, numbered in this order.
+
+    Args:
+        names: The name of the body of each link that becomes one.
+        links: By name.
+        hinges: The joint above each of these.
+    """
+    own = [links[link] for link in names]
+    coms, inertias, placements, axes = frozen_tables(
+        ([link.com for link in own], (3,)),
+        ([link.inertia for link in own], (3, 3)),
+        ([hinge.placement for hinge in hinges], (4, 4)),
+        ([hinge.axes for hinge in hinges if len(hinge.axes) == 3], (1, 3)),
+    )
+    along = iter(axes)
+    bodies, joints = [], []
+    q_start = v_start = 0
+    for link, hinge, com, inertia, placement in zip(own, hinges, coms, inertias, placements, strict=True):
+        kind = KINDS[hinge.kind]
+        body, parent, none = names[link.name], names.get(hinge.parent, WORLD_NAME), _NONE[kind.nv]
+        bodies.append(
+            Body.trusted(name=body, parent=parent, joint=hinge.name, mass=link.mass, com=com, inertia=inertia)
+        )
+        joints.append(
+            Joint.trusted(
+                name=hinge.name,
+                kind=hinge.kind,
+                parent=parent,
+                child=body,
+                placement=placement,
+                axes=next(along) if kind.axes == 1 else _several(hinge.axes),
+                pitch=0.0,
+                armature=none,
+                limits=hinge.limits,
+                damping=_everywhere(hinge.damping, kind.nv) if hinge.damping else none,
+                friction=_everywhere(hinge.friction, kind.nv) if hinge.friction else none,
+                q_start=q_start,
+                v_start=v_start,
+            )
+        )
+        q_start, v_start = q_start + kind.nq, v_start + kind.nv
+    return bodies, joints
 
 
 def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: str) -> dict[str, Hinge]:
@@ -168,7 +205,7 @@ def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) 
         while name in taken:
             name += "_"
         taken.add(name)
-        bases[root] = Hinge(name, 0, kind, "", root, np.eye(4), np.zeros((0, 3)), _FREE[kind], 0.0, 0.0, None)
+        bases[root] = Hinge(name, 0, kind, "", root, _NOWHERE, (), _FREE[kind], 0.0, 0.0, None)
     return bases
 
 
@@ -192,15 +229,16 @@ def _note_inertias(
     order: Sequence[str], hinges: Sequence[Hinge], links: Mapping[str, Link], findings: Findings
 ) -> None:
     """Note what no body can have, and bodies that move without mass, with all that is fixed to them."""
-    own = [links[link] for link in order]
-    masses = np.array([link.mass for link in own])
-    inertias = np.array([link.inertia for link in own]).reshape(-1, 3, 3)
-    for i in np.flatnonzero(doubtful(masses, inertias)):
-        problem = fault(own[i].mass, own[i].inertia)
+    for link in order:
+        own = links[link]
+        xx, xy, xz, _, yy, yz, _, _, zz = own.inertia
+        if own.mass > 0.0 and clearly_possible(xx, yy, zz, xy, xz, yz):
+            continue
+        problem = fault(own.mass, np.reshape(own.inertia, (3, 3)))
         if problem is not None:
-            findings.add("unphysical inertias", f"link {own[i].name!r}: {problem}", own[i].line)
-        elif own[i].mass > 0.0:
-            findings.add("mass without rotational inertia (a point mass)", f"link {own[i].name!r}", own[i].line)
+            findings.add("unphysical inertias", f"link {link!r}: {problem}", own.line)
+        elif own.mass > 0.0 and not any(own.inertia):
+            findings.add("mass without rotational inertia (a point mass)", f"link {link!r}", own.line)
     carrier: dict[str, str] = {}
     heavy: dict[str, bool] = {}
     for link, hinge in zip(order, hinges):
@@ -208,7 +246,7 @@ def _note_inertias(
         carrier[link] = link if moving or hinge.parent not in carrier else carrier[hinge.parent]
         if moving:
             heavy[link] = False
-        if carrier[link] in heavy and (links[link].mass != 0.0 or links[link].inertia.any()):
+        if carrier[link] in heavy and (links[link].mass != 0.0 or any(links[link].inertia)):
             heavy[carrier[link]] = True
     for link, has_mass in heavy.items():
         if not has_mass:

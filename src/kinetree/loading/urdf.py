@@ -10,13 +10,13 @@ it may be misspelt.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from kinetree.loading.angles import report_snapped, snapped
-from kinetree.loading.description import Hinge, Link, Mimic
+from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, Mimic
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
@@ -25,10 +25,8 @@ from kinetree.loading.tree import grow
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.record import frozen
 from kinetree.spatial.fixed import product, sincos
 from kinetree.spatial.scalar import LARGEST_ANGLE
-from kinetree.spatial.value import Array
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
 TYPES = {
@@ -68,10 +66,12 @@ _ATTRIBUTES = {
     "mimic": frozenset(("joint", "multiplier", "offset")),
 }
 _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"))
+_LINK_PARTS = frozenset(("inertial",))
+_INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
+_MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
 _ZERO = (0.0, 0.0, 0.0)
 _X = (1.0, 0.0, 0.0)
-_NO_AXES = frozen(np.zeros((0, 3)), (0, 3))
-_NO_INERTIA = frozen(np.zeros((3, 3)), (3, 3))
+_Rotation = tuple[tuple[float, ...], ...]
 _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
 
@@ -88,52 +88,65 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
     document.known(robot)
     links: dict[str, Link] = {}
     joints: dict[str, Hinge] = {}
-    lines: dict[tuple[str, str], int] = {}
+    turns: dict[str, _Rotation] = {}
+    lines: dict[str, dict[str, int]] = {"link": {}, "joint": {}}
     for element in robot:
-        if element.tag in ("link", "joint"):
+        tag = element.tag
+        if tag in lines:
             name, line = document.text(element, "name"), element.sourceline
-            first = lines.setdefault((element.tag, name), line)
-            if name in (links if element.tag == "link" else joints):
+            first = lines[tag].setdefault(name, line)
+            if name in (links if tag == "link" else joints):
                 raise document.error(
-                    element,
-                    f"{element.tag} {clipped(name)} is defined twice, in line {first} and in line {line}; rename one",
+                    element, f"{tag} {clipped(name)} is defined twice, in line {first} and in line {line}; rename one"
                 )
-            if element.tag == "link":
-                links[name] = _link(document, element, name)
+            if tag == "link":
+                links[name] = _link(document, element, name, turns)
             else:
                 joints[name] = _joint(document, element, name)
-            if len(lines) > 2 * _MOST:
+            if len(links) + len(joints) > 2 * _MOST:
                 raise document.error(element, f"more than {2 * _MOST} links and joints; split the file")
-        elif element.tag not in _PASSED_OVER["robot"]:
+        elif tag not in _PASSED_OVER["robot"]:
             document.unread(element)
     name = robot.get("name") or (source.path.stem if source.path else "robot")
     report_snapped(document)
+    if turns:
+        _turned(links, turns)
     return grow(name, links, joints, options, findings)
 
 
-def _link(document: Document, element: Element, name: str) -> Link:
+def _turned(links: dict[str, Link], turns: Mapping[str, _Rotation]) -> None:
+    """Express the inertias of links in their own axes.
+
+    Args:
+        links: By name.
+        turns: The axes in which inertias are written, for links where these are not the link's own.
+    """
+    R = np.array(list(turns.values()))
+    written = np.array([links[name].inertia for name in turns]).reshape(-1, 3, 3)
+    inertias = product(product(R, written), R.transpose(0, 2, 1)).reshape(-1, 9)
+    for name, inertia in zip(turns, inertias.tolist(), strict=True):
+        links[name] = links[name]._replace(inertia=tuple(inertia))
+
+
+def _link(document: Document, element: Element, name: str, turns: dict[str, _Rotation]) -> Link:
+    """A link. If its inertia is written in other axes than its own, these are added to `turns`."""
     document.known(element)
-    inertial = document.parts(element, ("inertial",), _PASSED_OVER["link"]).get("inertial")
+    inertial = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"]).get("inertial")
     if inertial is None:
-        return Link(name, element.sourceline, 0.0, _ZERO, _NO_INERTIA)
-    parts = document.parts(inertial, ("origin", "mass", "inertia"))
+        return Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
+    parts = document.parts(inertial, _INERTIAL_PARTS)
     for wanted in ("mass", "inertia"):
         if wanted not in parts:
             raise document.error(
                 inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
             )
-    mass, inertia = parts["mass"], parts["inertia"]
-    document.known(mass)
-    document.known(inertia)
-    number = document.number
-    xx, yy, zz = number(inertia, "ixx"), number(inertia, "iyy"), number(inertia, "izz")
-    xy, xz, yz = number(inertia, "ixy", 0.0), number(inertia, "ixz", 0.0), number(inertia, "iyz", 0.0)
-    tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    document.known(parts["mass"])
+    xx, xy, xz, yy, yz, zz = document.numbers(parts["inertia"], _MOMENTS)
     R, com = origin(document, parts.get("origin"))
+    mass = document.number(parts["mass"], "value")
     if R is not None:
-        turn = np.array(R)
-        tensor = product(product(turn, tensor), turn.T)
-    return Link(name, inertial.sourceline, document.number(mass, "value"), com, tensor)
+        turns[name] = R
+    return Link(name, inertial.sourceline, mass, com, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
 
 
 def _joint(document: Document, element: Element, name: str) -> Hinge:
@@ -152,15 +165,13 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
             raise document.error(element, f"joint {clipped(name)} has no <{end} link=…/>; add it")
         document.known(parts[end])
         ends.append(document.text(parts[end], "link"))
-    R, p = origin(document, parts.get("origin"))
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R or _IDENTITY
-    placement = np.array(
-        [[xx, xy, xz, p[0]], [yx, yy, yz, p[1]], [zx, zy, zz, p[2]], [0.0, 0.0, 0.0, 1.0]], dtype=float
-    )
+    R, (x, y, z) = origin(document, parts.get("origin"))
+    first, second, third = R or _IDENTITY
     damping = friction = 0.0
-    if "dynamics" in parts and kind != "fixed":
-        document.known(parts["dynamics"])
-        damping, friction = (_magnitude(document, parts["dynamics"], key, 0.0) for key in ("damping", "friction"))
+    if kind != "fixed" and (dynamics := parts.get("dynamics")) is not None:
+        document.known(dynamics)
+        damping = _magnitude(document, dynamics, "damping", 0.0)
+        friction = _magnitude(document, dynamics, "friction", 0.0)
     single = KINDS[kind].nv == 1
     if kind not in ("fixed", "revolute", "prismatic"):
         for unread in ("limit", "mimic"):
@@ -172,8 +183,8 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
         kind=kind,
         parent=ends[0],
         child=ends[1],
-        placement=placement,
-        axes=_axis(document, parts.get("axis"), name) if KINDS[kind].axes else _NO_AXES,
+        placement=(*first, x, *second, y, *third, z, 0.0, 0.0, 0.0, 1.0),
+        axes=_axis(document, parts.get("axis"), name) if KINDS[kind].axes else (),
         limits=_limits(document, parts.get("limit"), given, element) if single else _UNLIMITED[kind],
         damping=damping,
         friction=friction,
@@ -182,7 +193,6 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
 
 
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-_Rotation = tuple[tuple[float, ...], ...]
 
 
 def origin(document: Document, element: Element | None) -> tuple[_Rotation | None, tuple[float, ...]]:
@@ -195,8 +205,16 @@ def origin(document: Document, element: Element | None) -> tuple[_Rotation | Non
         if element.get("rpy") is not None:
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
+    written = element.get("rpy")
+    if written is None:
+        return None, p
+    if written in document.rotations:
+        return document.rotations[written], p
     rpy = document.vector(element, "rpy", _ZERO)
-    return (angles_rotation(document, element, element.get("rpy").split(), rpy) if any(rpy) else None), p
+    R = angles_rotation(document, element, written.split(), rpy) if any(rpy) else None
+    if not document.snap_angles:  # angles that are changed are counted
+        document.rotations[written] = R
+    return R, p
 
 
 def angles_rotation(document: Document, element: Element, words: Sequence[str], angles: Sequence[float]) -> _Rotation:
@@ -234,23 +252,24 @@ def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> _Rotation:
     )
 
 
-def _axis(document: Document, element: Element | None, joint: str) -> Array:
-    """The unit axis of a joint, (1, 3); x if the file has none."""
+def _axis(document: Document, element: Element | None, joint: str) -> tuple[float, ...]:
+    """The unit axis of a joint; x if the file has none."""
     if element is None:
-        return np.array([_X])
+        return _X
     document.known(element)
     axis = document.vector(element, "xyz", _X)
     if not any(axis):
         raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
-    return np.array([_unit(*axis)])
+    return _unit(*axis)
 
 
-def _unit(*x: float) -> list[float]:
+@lru_cache(maxsize=4096)  # most are those of coordinates
+def _unit(*x: float) -> tuple[float, ...]:
     """A nonzero vector, normalised."""
     scale = max(map(abs, x))
     scaled = [part / scale for part in x]
     size = math.sqrt(sum(part * part for part in scaled))
-    return [part / size for part in scaled]
+    return tuple(part / size for part in scaled)
 
 
 def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:
@@ -262,24 +281,22 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
             )
         return _UNLIMITED["revolute"]
     document.known(element)
-    velocity, effort = (_magnitude(document, element, key, math.inf) for key in ("velocity", "effort"))
+    velocity = _magnitude(document, element, "velocity", math.inf)
+    effort = _magnitude(document, element, "effort", math.inf)
     if given == "continuous":
-        return Limits(-math.inf, math.inf, velocity, effort)
-    lower, upper = (document.number(element, key, 0.0, infinite=True) for key in ("lower", "upper"))
+        return Limits.of_one(-math.inf, math.inf, velocity, effort)
+    lower, upper = document.number(element, "lower", 0.0, True), document.number(element, "upper", 0.0, True)
     if lower > upper:
         raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
-    return Limits(_unbounded(lower), _unbounded(upper), velocity, effort)
+    lower, upper = (lower if lower > -_NO_LIMIT else -math.inf), (upper if upper < _NO_LIMIT else math.inf)
+    return Limits.of_one(lower, upper, velocity, effort)
 
 
 def _magnitude(document: Document, element: Element, name: str, default: float) -> float:
-    value = document.number(element, name, default, infinite=default == math.inf)
+    value = document.number(element, name, default, default == math.inf)
     if value < 0.0:
         raise document.error(element, f"{name}={value:g} of <{element.tag}> is negative; write its magnitude")
-    return _unbounded(value)
-
-
-def _unbounded(value: float) -> float:
-    return value if abs(value) < _NO_LIMIT else math.copysign(math.inf, value)
+    return value if value < _NO_LIMIT else math.inf
 
 
 def _mimic(document: Document, element: Element) -> Mimic:

@@ -24,7 +24,7 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading import usd_reader
-from kinetree.loading.description import Hinge, Link
+from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.sdf_frames import inverse, product
@@ -190,7 +190,7 @@ class _Stage:
         R = self._rotation(path, "physics:principalAxes", quaternion)
         inertia = product(product(R, np.diag(body["diagonalInertia"])), R.T) * self.kilograms * self.metres**2
         com = tuple(x * self.metres for x in body["centerOfMass"])
-        return Link(name, None, body["mass"] * self.kilograms, com, inertia)
+        return Link(name, None, body["mass"] * self.kilograms, com, flat(inertia))
 
     @staticmethod
     def _given(body: dict[str, Any], what: str) -> bool:
@@ -228,12 +228,12 @@ class _Stage:
         if child == WORLD_NAME:
             raise self.error(path, "connects no rigid body: physics:body0 and physics:body1 are missing")
         first, second = frames
-        axes = np.zeros((0, 3))
+        axes: tuple[float, ...] = ()
         if KINDS[kind].axes:
             axis = joint["axis"]
             if axis not in _AXES:
                 raise self.error(path, f"has the axis {axis!r}; it is X, Y or Z")
-            axes = product(second[:3, :3], np.array(_AXES[axis]))[None]
+            axes = flat(product(second[:3, :3], np.array(_AXES[axis])))
         limits = self._limits(joint, path, kind)
         friction = joint["physxJoint:jointFriction"]
         if friction:
@@ -249,17 +249,17 @@ class _Stage:
                 self.findings.add("not read, so the joint is independent", f"{schema} of joint {path}")
         placement = product(first, inverse(second))
         if kind in ("fixed", "prismatic") or not second[:3, 3].any():
-            joints[name] = Hinge(name, None, kind, parent, child, placement, axes, limits, 0.0, 0.0, None)
+            joints[name] = Hinge(name, None, kind, parent, child, flat(placement), axes, limits, 0.0, 0.0, None)
             return
         carrier = f"{child} ({name})"
         while carrier in links:
             carrier += "_"
-        links[carrier] = Link(carrier, None, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+        links[carrier] = Link(carrier, None, 0.0, NO_COM, NO_INERTIA)
         # a frame at the joint with the child's axes
         offset = np.eye(4)
         offset[:3, 3] = second[:3, 3]
         joints[name] = Hinge(
-            name, None, kind, parent, carrier, product(placement, offset), axes, limits, 0.0, 0.0, None
+            name, None, kind, parent, carrier, flat(product(placement, offset)), axes, limits, 0.0, 0.0, None
         )
         self._fix(joints, f"{child}_joint", carrier, child, inverse(offset))
 
@@ -326,7 +326,7 @@ class _Stage:
             return
         if options.root is not None and not attached:
             return
-        links[WORLD_NAME] = Link(WORLD_NAME, None, 0.0, (0.0, 0.0, 0.0), np.zeros((3, 3)))
+        links[WORLD_NAME] = Link(WORLD_NAME, None, 0.0, NO_COM, NO_INERTIA)
         for path, name in roots:
             title = "root_joint" if len(roots) == 1 else f"{name}_root_joint"
             self._fix(joints, title, WORLD_NAME, name, self.poses[path])
@@ -335,7 +335,7 @@ class _Stage:
         while name in joints:
             name += "_"
         free = Limits().expanded(KINDS["fixed"])
-        joints[name] = Hinge(name, None, "fixed", parent, child, placement, np.zeros((0, 3)), free, 0.0, 0.0, None)
+        joints[name] = Hinge(name, None, "fixed", parent, child, flat(placement), (), free, 0.0, 0.0, None)
 
     def _rotation(self, path: str, what: str, quaternion: Any) -> Array:
         """A rotation matrix from a quaternion w, x, y, z of about unit length."""

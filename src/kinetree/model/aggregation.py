@@ -69,13 +69,16 @@ class Linkage:
             self.hub[body.name] = body.name if moves else self.hub[body.parent]
         self.parent = {name: self.hub[joints[name].parent] for name in self.rank if self.hub[name] == name}
         self.by_name = {joint.name: joint for joint in joints.values()}
+        self._ways: dict[str, list[str]] = {}
 
     def way(self, hub: str) -> list[str]:
         """A moving body and its ancestors, up to the world."""
-        found = [hub]
-        while found[-1] != "world":
-            found.append(self.parent[found[-1]])
-        return found
+        if hub not in self._ways:
+            found = [hub]
+            while found[-1] != "world":
+                found.append(self.parent[found[-1]])
+            self._ways[hub] = found
+        return self._ways[hub]
 
 
 def aggregate(
@@ -103,11 +106,11 @@ def aggregate(
             joined = [*other[1], *joined]
         merged = inside, joined
         sets.update(dict.fromkeys(inside, merged))
-    clusters = []
+    clusters, rank = [], {id(constraint): i for i, constraint in enumerate(constraints)}
     chosen = {name for name, _ in independent}
     for inside, joined in {id(each): each for each in sets.values()}.values():
         bodies = tuple(sorted(inside, key=linkage.rank.__getitem__))
-        joined.sort(key=lambda constraint: constraints.index(constraint))
+        joined.sort(key=lambda constraint: rank[id(constraint)])
         if len(bodies) > _MOST_BODIES:
             raise ModelError(
                 f"couplings or loops join {len(bodies)} bodies, from {bodies[0]!r} to {bodies[-1]!r}, into a cluster; "

@@ -50,6 +50,13 @@ class Limits:
                     raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
             object.__setattr__(self, name, values)
 
+    @classmethod
+    def of_one(cls, lower: float, upper: float, velocity: float, effort: float) -> Limits:
+        """Limits of one coordinate, of numbers that need no check."""
+        made = object.__new__(cls)
+        made.__dict__.update(lower=(lower,), upper=(upper,), velocity=(velocity,), effort=(effort,))
+        return made
+
     def expanded(self, kind: JointKind) -> Limits:
         """The same limits with one number per coordinate of a joint."""
         if not kind.limited and (max(self.lower) > -math.inf or min(self.upper) < math.inf):

@@ -109,23 +109,24 @@ class Model(Dynamics, Operational, Loops, Editing):
             for owner, component in cluster.independent:
                 chosen[owner] = (*chosen[owner], component)
         numbered: dict[str, Joint] = {}
-        nq = nv = 0
+        moving, nq, nv = [], 0, 0
         for joint in order:
-            place = nq, nv, joint.name in follows, chosen.get(joint.name)
-            if place[3] == tuple(range(joint.type.nv)):
-                place = *place[:3], None
-            if (joint.q_start, joint.v_start, joint.coupled, joint.independent) != place:
-                joint = joint.numbered(*place)
+            coupled, rates, free = joint.name in follows, chosen.get(joint.name), joint.type.nv
+            if rates == tuple(range(free)):
+                rates = None
+            if (joint.q_start, joint.v_start, joint.coupled, joint.independent) != (nq, nv, coupled, rates):
+                joint = joint.numbered(nq, nv, coupled, rates)
             numbered[joint.child] = joint
-            nq, nv = nq + joint.nq, nv + joint.nv
-        moving = tuple(joint for joint in numbered.values() if joint.type.nv)
+            if free:
+                moving.append(joint)
+                nq, nv = nq + joint.nq, nv + joint.nv
         every = tuple(numbered[body.name] for body in bodies)
         scalar = format_named(dtype)
         self.__dict__.update(
             name=name,
             gravity=frozen(gravity, (3,)),
             bodies=tuple(bodies),
-            joints=moving,
+            joints=tuple(moving),
             fixed_joints=tuple(joint for joint in every if not joint.type.nv),
             extra_frames=tuple(frames),
             joint_constraints=tuple(constraints),

@@ -30,21 +30,6 @@ def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[floa
     return float(checked[0]), checked[1], checked[2]
 
 
-def doubtful(masses: Array, inertias: Array) -> Array:
-    """Which of many bodies `fault` must examine, or have mass but no inertia, (n,).
-
-    Args:
-        masses: (n,) [kg].
-        inertias: About the centres of mass, symmetric, (n, 3, 3) [kg m²].
-    """
-    moments = np.linalg.eigvalsh(inertias)
-    low, middle, high = moments[:, 0], moments[:, 1], moments[:, 2]
-    empty = ~inertias.any(axis=(1, 2))
-    sound = (masses > 0.0) & (low >= 0.0) & (low + middle >= high) & ~empty
-    doubts: Array = ~sound & ~((masses == 0.0) & empty)
-    return doubts
-
-
 def fault(mass: float, inertia: Array) -> str | None:
     """Why a mass [kg] and an inertia about the centre of mass [kg m²] are impossible, and the fix; else None.
 
@@ -63,26 +48,32 @@ def fault(mass: float, inertia: Array) -> str | None:
         return "inertia is not symmetric; give the full 3×3 matrix about the centre of mass"
     if xy == yx == xz == zx == yz == zy == 0.0:
         low, middle, high = sorted((xx, yy, zz))
-    elif _clearly_possible(xx, yy, zz, (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0):
+    elif clearly_possible(xx, yy, zz, (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0):
         return None
     else:
         low, middle, high = np.linalg.eigvalsh((inertia + inertia.T) / 2.0).tolist()
-    moments = f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
     if low < -_NEGATIVE * high or not math.isfinite(high):
-        return f"inertia is not positive definite ({moments}); is it about the centre of mass?"
+        return f"inertia is not positive definite ({_moments(low, middle, high)}); is it about the centre of mass?"
     if low + middle < high * (1.0 - _TRIANGLE):
-        return f"inertia violates the triangle inequality ({moments}): no mass distribution has such moments"
+        return (
+            f"inertia violates the triangle inequality ({_moments(low, middle, high)}): no mass distribution has such "
+            "moments"
+        )
     return None
 
 
-def _clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> bool:
+def _moments(low: float, middle: float, high: float) -> str:
+    return f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
+
+
+def clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> bool:
     """Whether an inertia meets all conditions of `fault` by a margin, so that its eigenvalues need not be computed.
 
     It does if ½ tr(I) 1 − I, the second moments of the mass, is positive definite, with pivots beyond rounding.
     """
     half = (xx + yy + zz) / 2.0
     least, first = 1e-9 * half, half - xx
-    if not least < first:
+    if not 0.0 < least < first:
         return False
     second, third, between = half - yy - xy * xy / first, half - zz - xz * xz / first, -yz - xy * xz / first
     return least < second and least < third - between * between / second < math.inf

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +29,32 @@ def frozen(values: Any, shape: tuple[int, ...]) -> Array:
     return fixed
 
 
+def frozen_tables(*tables: tuple[Sequence[tuple[float, ...]], tuple[int, ...]]) -> list[list[Array]]:
+    """Many `frozen` arrays at once: from each table of their numbers and shape, one for each row.
+
+    NumPy takes as long for a thousand numbers as for ten, so all of them share memory.
+    """
+    numbers = np.fromiter(chain.from_iterable(chain.from_iterable(rows for rows, _ in tables)), float) + 0.0
+    memory, start, found = numbers.tobytes(), 0, []
+    for rows, shape in tables:
+        table: Array = np.ndarray((len(rows), *shape), np.float64, memory, start)
+        start += table.nbytes
+        found.append(list(table))
+    return found
+
+
+_Own = TypeVar("_Own", bound="Record")
+
+
 class Record:
     """Base of frozen dataclasses declared with `eq=False`, whose arrays are read-only."""
+
+    @classmethod
+    def trusted(cls: type[_Own], **contents: Any) -> _Own:
+        """A record of contents that need no check, with `frozen` arrays; those with a default may be missing."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "__dict__", contents)
+        return made
 
     def _contents(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
