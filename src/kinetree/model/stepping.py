@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
 from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.time_step_derivatives import (
+    first_stage_derivatives,
+    first_stage_derivatives_by_weights,
     midpoint_derivatives,
     rk4_derivatives,
+    second_stage_derivatives,
     stage_derivatives,
     stage_derivatives_by_weights,
     step_derivatives,
@@ -121,39 +123,46 @@ class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives}
+    first: ClassVar[Algorithm] = first_stage_derivatives
     stage: ClassVar[Algorithm] = stage_derivatives
 
     @property
     def parts(self) -> dict[str, dict[Algorithm, int]]:  # type: ignore[override]
         """The recursions of methods that need several, with how often each runs."""
-        return {"midpoint": {self.stage: 2, midpoint_derivatives: 1}, "rk4": {self.stage: 4, rk4_derivatives: 1}}
+        return {
+            "midpoint": {self.first: 2, midpoint_derivatives: 1},
+            "rk4": {self.first: 2, second_stage_derivatives: 1, self.stage: 2, rk4_derivatives: 1},
+        }
 
     def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
+        def first(a: Any, ahead: float) -> Any:
+            return run(self.first, q, v, tau, a, dt, ahead, *wrenches)[:3]
+
         n = self.mechanism.nv
-        still, constant = np.zeros(n), np.zeros((n, 3, n))
-
-        def stage(ahead: float, rates: Several[Any]) -> Any:
-            xi_rate, a, *derivatives = rates
-            return run(self.stage, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4]
-
+        still = np.zeros(n)
         if method == "midpoint":
-            by_v = constant.copy()
-            by_v[:, 1] = np.eye(n)
-            _, a, _, d_a = stage(0.5, (v, still, by_v, constant))
-            _, a, _, d_a = stage(0.5, (v, a, by_v, d_a))
-            return run(midpoint_derivatives, v, a, dt, d_a)
-        rates, stages = (still, still, constant, constant), []
-        for ahead in STAGES:
-            rates = stage(ahead, rates)
-            stages.append(rates)
-        xi_rates, _, *derivatives = zip(*stages, strict=True)
-        return run(rk4_derivatives, dt, *xi_rates, *derivatives[0], *derivatives[1])
+            a, d_a, _ = first(still, 0.5)
+            a, direct, dv = first(a, 0.5)
+            return run(midpoint_derivatives, v, a, dt, d_a, direct, dv)
+        by_v = np.zeros((n, 3, n))
+        by_v[:, 1] = np.eye(n)
+        start, half, *later = STAGES
+        a, d_a, _ = first(still, start)
+        a_there, direct, dv = first(a, half)
+        xi_rate, d_xi_rate, d_a_there = run(second_stage_derivatives, v, a, dt, half, direct, dv, d_a)
+        stages = [(v, a, by_v, d_a), (xi_rate, a_there, d_xi_rate, d_a_there)]
+        for ahead in later:
+            xi_rate, a, *derivatives = stages[-1]
+            stages.append(run(self.stage, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4])
+        xi_rates, _, *both = zip(*stages, strict=True)
+        return run(rk4_derivatives, dt, *xi_rates, *both[0], *both[1])
 
 
 class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
     """The same on nodes of any kind."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives_by_weights}
+    first: ClassVar[Algorithm] = first_stage_derivatives_by_weights
     stage: ClassVar[Algorithm] = stage_derivatives_by_weights
 
 

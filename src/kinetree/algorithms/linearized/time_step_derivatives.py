@@ -7,7 +7,9 @@ Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n
     step        scatter, columns    rows of v′, scaled; rows of q′: those of v′ times the right Jacobian of ⊕
 
 Source of the first pass: `forward_dynamics_derivatives.py`, and `by_weights/` for nodes of any kind. The other methods
-are stages of the chain rule and an end; a stage multiplies matrices, in O(n³).
+are stages of the chain rule and an end. A first stage looks ahead along v itself, so that derivatives of its
+configuration are block-diagonal, in O(n²). Products of full matrices, in O(n³), take them from stage to stage: one for
+the midpoint method, five for rk4.
 """
 
 from __future__ import annotations
@@ -74,6 +76,119 @@ def _step(
         lower[1][k, k] = lower[1][k, k] + np.eye(len(step))
         upper[0][k, k] = upper[0][k, k] + k.manifold.transport(step)
         upper[1][k, k] = upper[1][k, k] + end
+
+
+_FIRST: Any = {
+    "q": ("q",), "v": ("v",), "tau": ("v",), "a": ("v",), "dt": (), "ahead": (), "wrench": ("frames", 6),
+    "a_there": ("v",), "direct": ("v", 3, "v"), "dv": ("v", "v"), "dq": ("v", "v"), "Minv": ("v", "v"),
+    "outputs": ("a_there", "direct", "dv", "dq", "Minv"), "sparse": ("direct", "dv", "dq", "Minv"),
+}  # fmt: skip
+
+
+@algorithm(**_FIRST)
+def first_stage_derivatives(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
+    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
+) -> None:  # fmt: skip
+    """Accelerations at q ⊕ v s and v + a s, s seconds ahead, and their derivatives for a given a. Cost O(n²).
+
+    Args:
+        tree: The mechanism.
+        q: Configuration at the start, (nq,).
+        v: Joint velocities at the start, (nv,).
+        tau: Joint forces, (nv,).
+        a: Joint accelerations of the stage before, (nv,).
+        dt: Length of the step, seconds.
+        ahead: How far the stage looks ahead, in steps.
+        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
+        a_there: Joint accelerations there, (nv,).
+        direct: Their derivatives with respect to q, v and τ at the start, for constant a, (nv, 3, nv).
+        dv: Their derivatives with respect to velocities there, (nv, nv).
+        dq: ∂a/∂q there, (nv, nv).
+        Minv: M⁻¹ there, (nv, nv).
+    """
+    _first_stage(
+        forward_dynamics_derivatives, tree, q, v, tau, a, dt, ahead, wrench, a_there, direct, dv, dq, Minv
+    )  # fmt: skip
+
+
+@algorithm(**_FIRST, any_node=True)
+def first_stage_derivatives_by_weights(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
+    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
+) -> None:  # fmt: skip
+    """The same for nodes of any kind."""
+    _first_stage(
+        forward_dynamics_derivatives_by_weights, tree, q, v, tau, a, dt, ahead, wrench, a_there, direct, dv, dq, Minv
+    )  # fmt: skip
+
+
+def _first_stage(
+    linearized: Algorithm,
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
+    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
+) -> None:  # fmt: skip
+    seconds = dt[...] * ahead[...]
+    for k, _ in tree.scatter():
+        k.q_there, k.v_there = k.manifold.integrate(q[k], v[k] * seconds), v[k] + a[k] * seconds
+
+    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
+
+    for k, _ in tree.scatter():
+        a_there[k] = k.acceleration
+        step = v[k] * seconds
+        start, end = k.manifold.transport(step), k.manifold.right_jacobian(step) * seconds
+        for c in tree.columns():
+            by_q = dq[c, k]
+            direct.block(0)[c, k] = by_q @ start
+            direct.block(1)[c, k] = by_q @ end + dv[c, k]
+            direct.block(2)[c, k] = Minv[c, k]
+
+
+@algorithm(
+    v=("v",), a=("v",), dt=(), ahead=(), direct=("v", 3, "v"), dv=("v", "v"), d_a=("v", 3, "v"),
+    xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
+    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"), any_node=True,
+)  # fmt: skip
+def second_stage_derivatives(
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, direct: Indexed, dv: Indexed, d_a: Indexed,
+    xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
+) -> None:  # fmt: skip
+    """What `first_stage_derivatives` leaves to do where a depends on the start, too; and ξ̇. Arguments as of `_stage`.
+
+    Args:
+        tree: The mechanism.
+        v: Joint velocities at the start, (nv,).
+        a: Joint accelerations of the stage before, (nv,).
+        dt: Length of the step, seconds.
+        ahead: How far the stage looks ahead, in steps.
+        direct: From `first_stage_derivatives`, (nv, 3, nv).
+        dv: From `first_stage_derivatives`, (nv, nv).
+        d_a: Derivatives of `a`, (nv, 3, nv).
+        xi_rate_there: ξ̇ at the stage, (nv,).
+        d_xi_rate_there: Its derivatives, (nv, 3, nv).
+        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
+    """
+    seconds = dt[...] * ahead[...]
+    for k, _ in tree.scatter():
+        there = v[k] + a[k] * seconds
+        by_xi, by_v = _rate(k, v[k] * seconds, there)
+        xi_rate_there[k] = by_v @ there
+        for c in tree.columns():
+            d_xi_rate_there[k, c] = by_v @ (d_a[k, c] * seconds)
+            d_a_there[k, c] = direct[k, c]
+        d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v + by_xi * seconds
+        for j in tree.columns():
+            by = dv[k, j] * seconds
+            for c in tree.columns():
+                d_a_there[k, c] = d_a_there[k, c] + np.outer(by, d_a[j, c])
+
+
+def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
+    """Derivatives of ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v) with respect to ξ and v."""
+    X, V = k.manifold.bracket(xi), k.manifold.bracket(v)
+    by_v = np.eye(len(xi)) + X * 0.5 + (X @ X) * (1.0 / 12.0)
+    return V * -0.5 - (k.manifold.bracket(X @ v) + X @ V) * (1.0 / 12.0), by_v
 
 
 _STAGE: Any = {
@@ -151,11 +266,7 @@ def _stage(
         xi = xi_rate[k] * seconds
         there = v[k] + a[k] * seconds
         k.q_there, k.v_there = k.manifold.integrate(q[k], xi), there
-        # ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v)
-        X, one = k.manifold.bracket(xi), np.eye(len(xi))
-        by_v = one + X * 0.5 + (X @ X) * (1.0 / 12.0)
-        V = k.manifold.bracket(there)
-        by_xi = V * -0.5 - (k.manifold.bracket(X @ there) + X @ V) * (1.0 / 12.0)
+        by_xi, by_v = _rate(k, xi, there)
         xi_rate_there[k] = by_v @ there
         end = k.manifold.right_jacobian(xi)
         for c in tree.columns():
@@ -163,7 +274,7 @@ def _stage(
             d_q[k, c], d_v[k, c] = end @ d_xi, d_there
             d_xi_rate_there[k, c] = by_xi @ d_xi + by_v @ d_there
         d_q.block(0)[k, k] = d_q.block(0)[k, k] + k.manifold.transport(xi)
-        d_v.block(1)[k, k] = d_v.block(1)[k, k] + one
+        d_v.block(1)[k, k] = d_v.block(1)[k, k] + np.eye(len(xi))
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v
 
     linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
@@ -179,29 +290,42 @@ def _stage(
 
 
 @algorithm(
-    v=("v",), a=("v",), dt=(), d_a=("v", 3, "v"), A=(2, "v", 2, "v"), B=(2, "v", "v"),
-    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
+    v=("v",), a=("v",), dt=(), d_a=("v", 3, "v"), direct=("v", 3, "v"), dv=("v", "v"),
+    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
 )  # fmt: skip
 def midpoint_derivatives(
-    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Indexed, A: Entries, B: Entries
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Indexed, direct: Indexed, dv: Indexed, A: Entries, B: Entries
 ) -> None:  # fmt: skip
-    """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt.
+    """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt. Cost O(n³).
 
     Args:
         tree: The mechanism.
         v: Joint velocities at the start, (nv,).
         a: Joint accelerations in the middle, (nv,).
         dt: Seconds.
-        d_a: Their derivatives, (nv, 3, nv).
+        d_a: Derivatives of the accelerations that predict the velocities there, (nv, 3, nv).
+        direct: Derivatives of `a` for given predictions, (nv, 3, nv).
+        dv: Derivatives of `a` with respect to velocities there, (nv, nv).
         A: (2 nv, 2 nv).
         B: (2 nv, nv).
     """
     half = dt[...] * 0.5
+    lower = A.block(1, 0), A.block(1, 1), B.block(1)
+    for k, _ in tree.scatter():
+        for c in tree.columns():
+            for block, rows in zip(lower, direct[k, c].T, strict=True):
+                block[k, c] = rows
+        for j in tree.columns():
+            by = dv[k, j] * half
+            for c in tree.columns():
+                for block, entry in zip(lower, d_a[j, c], strict=True):
+                    block[k, c] = block[k, c] + by * entry
+
     for k, _ in tree.scatter():
         first, second = v[k] * half, (v[k] + a[k] * dt[...]) * half
         start, end = k.manifold.transport(second), k.manifold.right_jacobian(second) * half
         for c in tree.columns():
-            d_v = d_a[k, c] * dt[...]
+            d_v = np.stack([block[k, c] for block in lower], axis=-1) * dt[...]
             _put(A, B, k, c, end @ d_v, d_v)
         A.block(1, 1)[k, k] = A.block(1, 1)[k, k] + np.eye(len(first))
         A.block(0, 0)[k, k] = A.block(0, 0)[k, k] + start @ k.manifold.transport(first)
