@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Several
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
 from kinetree.algorithms.kinematics_by_weights import JACOBIAN_RATES as JACOBIAN_RATES_BY_WEIGHTS
+from kinetree.algorithms.operational_space.dense import inverse_inertia_rate
 from kinetree.engines import arguments
 from kinetree.engines.function import Function
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.functions import PreparedFunction
-from kinetree.operational_space.products import product
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.spatial.value import Array
@@ -60,22 +59,33 @@ class InverseInertiaDerivative(PreparedFunction):
         if arguments.is_lazy(q) or arguments.is_lazy(dq):
             lazy: Array = self._lazily(out, q=q, dq=dq)
             return lazy
-        rates, frames = self._rates(q, dq), self._frames
-        J_rate = np.concatenate([rates[..., i, list(rows), :] for i, rows in enumerate(frames)], axis=-2)
-        response, C = self.core.recursions.response(q), self._coriolis(q, dq)
-        with standard_arithmetic():
-            one_sided = product(J_rate, response) - product(np.swapaxes(response, -1, -2), product(C, response))
-            found: Array = self._put(one_sided + np.swapaxes(one_sided, -1, -2), out)
+        self._require_frames()
+        found: Array = self._computed(q, dq, out=out)
         return found
 
-    @property
-    def _frames(self) -> list[tuple[int, ...]]:
-        sites = self.core.recursions.sites
-        if self.core.held or any(site.part != "frame" for site in sites):
+    def _require_frames(self) -> None:
+        if self.core.held or any(site.part != "frame" for site in self.core.recursions.sites):
             raise InputError(
                 f"{self.name} is available only for tasks of single frames without contacts, not for {self.tasks!r}"
             )
-        return [site.rows for site in sites]
+
+    @cached_property
+    def _computed(self) -> Callable[..., Array]:
+        """All of it; on the native engine as one compiled function."""
+        recursions, kernels = self.core.recursions, self._kernels()
+        if recursions.engine != "native":
+            return self._step_by_step
+        rates, response, coriolis, combined = (kernel.bound() for kernel in kernels)
+        sequence = Sequence(self.name, rates.binding.inputs, combined.binding.outputs)
+        q, dq = sequence.inputs
+        found = [sequence.call(rates, q, dq), sequence.call(response, q), sequence.call(coriolis, q, dq)]
+        sequence.call(combined, *found, into=sequence.outputs)
+        return sequence.finish()
+
+    def _step_by_step(self, q: Any, dq: Any, out: Any = None) -> Array:
+        rates, response, coriolis, combined = self._kernels()
+        found: Array = self._put(combined(rates(q, dq), response(q), coriolis(q, dq)), out)
+        return found
 
     @cached_property
     def _rates(self) -> TaskFunction:
@@ -90,5 +100,11 @@ class InverseInertiaDerivative(PreparedFunction):
         algorithm = coriolis_matrix_by_weights if recursions.by_weights else coriolis_matrix
         return Function("coriolis_matrix", recursions.robot.mechanism, algorithm).engine(recursions.engine)
 
-    def _kernels(self) -> Sequence[Any]:
-        return self._rates, self.core.recursions.response, self._coriolis
+    @cached_property
+    def _combined(self) -> TaskFunction:
+        recursions = self.core.recursions
+        mechanism = recursions.robot.mechanism.at(recursions.sites)
+        return TaskFunction(self.name, mechanism, inverse_inertia_rate, recursions.sites).engine(recursions.engine)
+
+    def _kernels(self) -> Several[Any]:
+        return self._rates, self.core.recursions.response, self._coriolis, self._combined

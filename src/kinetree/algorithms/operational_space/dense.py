@@ -1,4 +1,4 @@
-"""Products with a matrix Λ that is given, of tasks that may be singular. Cost O(n²r)."""
+"""Products of matrices that are given, such as Λ of tasks that may be singular. Cost O(n²r)."""
 
 from __future__ import annotations
 
@@ -67,3 +67,48 @@ def projections(
                 N[c, o] = N[c, o] - entry * jacobian[row, o]
         for o in tree.columns():
             nullspace[c, o] = N[c, o]
+
+
+@algorithm(
+    jacobian_rate=("frames", 6, "v"),
+    response=("v", "rows"),
+    coriolis=("v", "v"),
+    rate=("rows", "rows"),
+    outputs=("rate",),
+    symmetric=("rate",),
+    any_node=True,
+)
+def inverse_inertia_rate(
+    tree: Tree, jacobian_rate: Indexed, response: Indexed, coriolis: Indexed, rate: Indexed
+) -> None:
+    """The rate of Λ⁻¹ = J M⁻¹Jᵀ: J̇ M⁻¹Jᵀ − J M⁻¹ C M⁻¹Jᵀ plus its transpose, since Ṁ = C + Cᵀ.
+
+    Args:
+        tree: Provides frames, rows and columns.
+        jacobian_rate: J̇ of all components of the frames, (m, 6, nv).
+        response: M⁻¹Jᵀ, (nv, r).
+        coriolis: C, (nv, nv).
+        rate: (r, r).
+    """
+    left, half = tree.array("rows", "v"), tree.array("rows", "rows")  # J̇ − J M⁻¹ C, and that times M⁻¹Jᵀ
+    for frame, _ in tree.frames():
+        for c in tree.columns():
+            components = jacobian_rate[frame, c]
+            for row in frame.rows():
+                left[row, c] = components[row.component]
+    for c in tree.columns():
+        for row in tree.task_rows():
+            entry = response[c, row]
+            for o in tree.columns():
+                left[row, o] = left[row, o] - entry * coriolis[c, o]
+    for one in tree.task_rows():
+        for other in tree.task_rows():
+            half[one, other] = 0.0
+    for c in tree.columns():
+        for one in tree.task_rows():
+            entry = left[one, c]
+            for other in tree.task_rows():
+                half[one, other] = half[one, other] + entry * response[c, other]
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
+            rate[one, other] = half[one, other] + half[other, one]
