@@ -19,8 +19,8 @@ _HUGE = 1e100
 # longest attribute with numbers [characters]
 _LONGEST = 1000
 
-# numbers of so few digits, and without exponents, are not too large
-_SHORT, _DIGITS = 100, "0123456789.+- "
+# what decimal numbers consist of
+_DECIMAL = "0123456789.+-eE "
 
 # parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
@@ -201,7 +201,10 @@ class Document:
             count: Required number of them.
             infinite: Whether they may be infinite.
         """
-        numbers = _floats(value.split(), value)
+        try:
+            numbers = tuple(map(float, value.split())) if _plain(value) else ()
+        except ValueError:
+            numbers = ()
         if len(numbers) != count:
             raise self._no_number(element, where, value, count, "is not")
         for number in numbers:
@@ -223,22 +226,17 @@ def _written(element: Element, name: str, value: str) -> str:
 
 
 def _finite(words: Sequence[str]) -> tuple[float, ...]:
-    """One number from each string; empty unless all of them are finite, and not too large."""
+    """One number from each string; empty unless all of them are decimal, finite and not too large."""
     text = "".join(words)
-    numbers = _floats(words, text)
-    if len(text) < _SHORT and not text.strip(_DIGITS):  # then they cannot be large
-        return numbers
-    return numbers if all(-_HUGE <= number <= _HUGE for number in numbers) else ()
-
-
-def _floats(words: Sequence[str], text: str) -> tuple[float, ...]:
-    """One number from each string; empty if one of them is anything else.
-
-    Strings that are long, or have underscores or digits of other scripts, which `float` accepts, are not numbers.
-    """
-    if len(text) > _LONGEST or not text.isascii() or "_" in text:
+    if len(text) > _LONGEST or text.strip(_DECIMAL):
         return ()
     try:
-        return tuple(map(float, words))
+        numbers = tuple(map(float, words))
     except ValueError:
         return ()
+    return numbers if numbers and -_HUGE <= min(numbers) <= max(numbers) <= _HUGE else ()
+
+
+def _plain(text: str) -> bool:
+    """Whether a string is short, and has no digits of other scripts or underscores, which `float` would accept."""
+    return len(text) <= _LONGEST and text.isascii() and "_" not in text

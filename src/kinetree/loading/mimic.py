@@ -13,6 +13,7 @@ from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
 from kinetree.model.coupling import LinearCoupling
+from kinetree.model.record import frozen
 
 
 def mimicked(
@@ -33,11 +34,11 @@ def mimicked(
         mimic = hinge.mimic
         if mimic is None or hinge.name in options.lock:
             continue
-        rule = f"{hinge.name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
         if mimic.joint not in joints:
-            findings.add("joints that mimic a joint that is not in the file", rule, hinge.line)
+            findings.add("joints that mimic a joint that is not in the file", _rule(hinge.name, mimic), hinge.line)
         elif options.mimic == "independent":
-            findings.add('mimic joints have independent coordinates (load with mimic="couple")', rule, hinge.line)
+            problem = 'mimic joints have independent coordinates (load with mimic="couple")'
+            findings.add(problem, _rule(hinge.name, mimic), hinge.line)
         if options.mimic == "lock":
             locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
         elif options.mimic == "couple" and mimic.joint in joints:
@@ -54,9 +55,14 @@ def mimicked(
                     hinge.line,
                 )
             else:
-                slopes = np.array([1.0, -mimic.multiplier])
-                couplings.append(LinearCoupling((hinge.name, mimic.joint), slopes, mimic.offset))
+                ends, slopes = (hinge.name, mimic.joint), frozen((1.0, -mimic.multiplier), (2,))
+                couplings.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=mimic.offset))
     return couplings, locks
+
+
+def _rule(name: str, mimic: Mimic) -> str:
+    """How a joint mimics another one, for messages."""
+    return f"{name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
 
 
 def _require_end(name: str, joints: Mapping[str, Hinge], file: str) -> None:

@@ -232,7 +232,8 @@ def _note_inertias(
     for link in order:
         own = links[link]
         xx, xy, xz, _, yy, yz, _, _, zz = own.inertia
-        if own.mass > 0.0 and clearly_possible(xx, yy, zz, xy, xz, yz):
+        nothing = own.mass == 0.0 and not any(own.inertia)
+        if nothing or (own.mass > 0.0 and clearly_possible(xx, yy, zz, xy, xz, yz)):
             continue
         problem = fault(own.mass, np.reshape(own.inertia, (3, 3)))
         if problem is not None:
