@@ -7,9 +7,10 @@ so seeds are chosen such that the sets are the same; `test_mechanisms_share_thei
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,14 @@ class Case:
 
     def on(self, function: str, *arguments: Any, **options: Any) -> Any:
         """Call a function of the robot on this case's engine."""
+        if self.engine == "reference":
+            return self.exact(function, *arguments, **options)
         return getattr(self.robot, function).engine(self.engine)(*arguments, **options)
 
     def exact(self, function: str, *arguments: Any, **options: Any) -> Any:
-        """Call a function on the reference engine, which also takes complex numbers."""
-        return getattr(self.robot, function).engine("reference")(*arguments, **options)
+        """Call a function on the reference engine, which also takes complex numbers; once for all laws that need it."""
+        call = pickle.dumps((arguments, options))
+        return pickle.loads(_on_reference(self.name, function, call))
 
     @cached_property
     def state(self) -> tuple[Array, Array, Array]:
@@ -110,6 +114,12 @@ class Case:
     def solving_tolerance(self) -> float:
         """Relative error that rounding explains where a mass matrix is inverted."""
         return bound(self.robot.nv, _condition(self.name, self.shape))
+
+
+@lru_cache(maxsize=4096)
+def _on_reference(name: str, function: str, call: bytes) -> bytes:
+    arguments, options = pickle.loads(call)
+    return pickle.dumps(getattr(model(name), function).engine("reference")(*arguments, **options))
 
 
 @cache
