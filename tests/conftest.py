@@ -19,5 +19,5 @@ def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not traverse it again and again."""
     gc.collect()
     gc.freeze()
-    # Traced programs are many objects without cycles, and models are small: there is little to find.
-    gc.set_threshold(100_000, 10, 10)
+    # Programs are many objects without cycles: there is little to find.
+    gc.set_threshold(10_000, 10, 10)

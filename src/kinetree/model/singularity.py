@@ -49,9 +49,20 @@ def require_invertible(mechanism: Mechanism) -> None:
     Raises:
         SingularMechanismError: The message names the body.
     """
+    if mechanism in _invertible:
+        return
     if mechanism.first_general is not None:
         _require_definite(mechanism)
-        return
+    else:
+        _require_pivots(mechanism)
+    _invertible.add(mechanism)
+
+
+# mechanisms that have passed
+_invertible: WeakSet[Mechanism] = WeakSet()
+
+
+def _require_pivots(mechanism: Mechanism) -> None:
     doubtful = _doubtful(mechanism)
     topology = mechanism.topology
     for node in doubtful:
@@ -72,8 +83,6 @@ def _require_definite(mechanism: Mechanism) -> None:
 
     Scaled to a unit diagonal, M has eigenvalues that do not depend on units; those of a singular one are rounding.
     """
-    if mechanism in _definite:
-        return
     q = _configuration(mechanism, np.random.default_rng(1), 1.0)
     if mechanism.nv * len(mechanism.kinds) < _SMALL:
         (M,) = run(mass_matrix_product, mechanism, (), (q, np.eye(mechanism.nv)))
@@ -87,11 +96,9 @@ def _require_definite(mechanism: Mechanism) -> None:
         column = int(np.argmin(scale)) if not scale.all() else int(np.argmax(np.abs(vectors[:, 0])))
         node = next(k for k in range(len(mechanism.kinds)) if mechanism.v_starts[k + 1] > column)
         raise SingularMechanismError(_message(mechanism, node))
-    _definite.add(mechanism)
 
 
-# mechanisms that have passed; and the number of products of M with a node that take as long as compiling them
-_definite: WeakSet[Mechanism] = WeakSet()
+# number of products of M with a node that take as long as compiling them
 _SMALL = 400
 
 
