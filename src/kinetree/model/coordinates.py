@@ -64,6 +64,10 @@ class Coordinates:
         self._groups = [_group(kind, members[kind]) for kind in order if kind in members]
 
     def neutral(self) -> Array:
+        return self._neutral.copy()
+
+    @cached_property
+    def _neutral(self) -> Array:
         q = np.zeros(self.nq)
         for group in self._groups:
             q[group.q] = group.kind.neutral()

@@ -71,6 +71,8 @@ class Algorithm:
     outputs: tuple[Argument, ...]
     #: Whether it runs on nodes of any kind, not just on rigid bodies.
     any_node: bool = False
+    #: Whether results are declared to depend on the nodes that support the frames, and on no others.
+    local: bool = False
 
     def require(self, mechanism: Mechanism, name: str = "") -> None:
         """Raise unless the recursion runs on all kinds of nodes in a mechanism.
@@ -94,8 +96,8 @@ class Algorithm:
 
     @property
     def local_to_frames(self) -> bool:
-        """Whether every output is indexed by frames, so that only the nodes supporting these frames matter."""
-        return all("frames" in argument.dimensions for argument in self.outputs)
+        """Whether only the nodes supporting the frames matter: as declared, or if every output is indexed by frames."""
+        return self.local or all("frames" in argument.dimensions for argument in self.outputs)
 
     @staticmethod
     def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
@@ -147,6 +149,7 @@ def algorithm(
     stacked: tuple[str, ...] = (),
     outputs: tuple[str, ...],
     any_node: bool = False,
+    local: bool = False,
     **dimensions: Dimensions,
 ) -> Callable[[Callable[..., None]], Algorithm]:
     """Declare the dimensions of a recursion's arguments.
@@ -157,6 +160,7 @@ def algorithm(
         stacked: Outputs that are block matrices; see `Argument`.
         outputs: Names of the arguments that are filled.
         any_node: Whether it runs on nodes of any kind, propagating by weights rather than in the tree's frame.
+        local: Whether nodes matter only if they support one of the frames.
         **dimensions: For each argument after `tree`, the dimensions of its axes.
     """
 
@@ -175,6 +179,7 @@ def algorithm(
             inputs=tuple(arguments[n] for n in names if n not in outputs),
             outputs=tuple(arguments[n] for n in outputs),
             any_node=any_node,
+            local=local,
         )
 
     return declare

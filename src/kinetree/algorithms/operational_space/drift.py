@@ -84,7 +84,7 @@ def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
         accelerations(tree, q, v, None, drift)
 
     drift.__name__ = f"task_drift_{reference}{parts.suffix}"
-    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",))(drift)
+    return algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), local=not parts.mass)(drift)
 
 
 @cache
@@ -92,4 +92,5 @@ def task_acceleration(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """J a + J̇v of all task rows, (r,), in a given reference."""
     run = _accelerations(reference, parts)
     run.__name__ = f"task_acceleration_{reference}{parts.suffix}"
-    return algorithm(q=("q",), v=("v",), a=("v",), result=("rows",), outputs=("result",))(run)
+    dimensions: Any = {"q": ("q",), "v": ("v",), "a": ("v",), "result": ("rows",)}
+    return algorithm(**dimensions, outputs=("result",), local=not parts.mass)(run)

@@ -130,5 +130,5 @@ def response(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) 
 def task_jacobian(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
     """Jacobian of all task rows, (r, nv), in a given reference."""
     make = jacobian_by_weights if by_weights else jacobian_rows
-    dimensions = {"q": ("q",), "J": ("rows", "v")}
+    dimensions: dict[str, Any] = {"q": ("q",), "J": ("rows", "v"), "local": not (by_weights or parts.mass)}
     return _declared(make, reference, parts, by_weights, **dimensions, outputs=("J",), sparse=("J",))
