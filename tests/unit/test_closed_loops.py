@@ -226,6 +226,8 @@ def test_loops_that_cannot_close_name_loop_residual_and_samples(bar: kt.Model) -
         bar.close(q[0], hold=["ghost"])
     with pytest.raises(InputError, match="hold is a list of joint names"):
         bar.close(q[0], hold="crank")
+    with pytest.raises(UnknownNameError, match="no moving joint is called 'ghost'"):
+        bar.spanning_tree.close(q[0], hold=["ghost"])  # although it has no loops
 
 
 def test_both_branches_are_told_apart(bar: kt.Model) -> None:

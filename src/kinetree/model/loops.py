@@ -164,9 +164,10 @@ class Loops:
         precise = self.astype("float64")
         if precise is not self:
             return self._rounded(precise.close(q, hold))
+        held = self._held(hold)
         if not self.mechanism.loop_starts[-1]:
             return q
-        q, residual = self._closed(q, self._held(hold), _ROUNDS)
+        q, residual = self._closed(q, held, _ROUNDS)
         if not (np.abs(residual) <= CLOSED).all():
             raise self._open(residual, "another guess, or hold=() to let all joints move")
         return q
