@@ -64,7 +64,8 @@ class Coordinates:
         self._groups = [_group(kind, members[kind]) for kind in order if kind in members]
 
     def neutral(self) -> Array:
-        return self._neutral.copy()
+        q: Array = self._neutral.copy()
+        return q
 
     @cached_property
     def _neutral(self) -> Array:

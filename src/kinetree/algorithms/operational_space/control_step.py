@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.control_law import answer, law_by
@@ -76,7 +77,7 @@ def control_step(method: str, parts: Parts, error: str = "sine", *, moving: bool
         fault       sum of squares of what should be zero of the targets, if they are poses
         a           joint accelerations, (nv,)
     """
-    results = {"a": ("v",)} if moving else {}
+    results: dict[str, Any] = {"a": ("v",)} if moving else {}
     declare = algorithm(
         q=("q",),
         v=("v",),
