@@ -178,7 +178,7 @@ class Tables:
     def _column(self, loop: Table[Any], rows: Sequence[Sequence[int]], column: str) -> list[int]:
         if column == "variant":
             numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
-            return [numbers[loop.variant(self.setup, row)] for row in rows]
+            return [numbers[variant] for variant in loop.variants(self.setup, rows)]
         position, _, what = column.partition(".")
         place, entity = int(position), loop.roles[int(position)].entity
         if what == "record":

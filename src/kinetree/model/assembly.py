@@ -150,7 +150,7 @@ class _Assembly:
             self._carriers[body.name], general[body.name] = (len(nodes) - 1, NOWHERE), joint.node
             return
         for name, stage, turn, armature, back in _stages(body.name, joint):
-            kind = _kind(stage, bool(armature.any()))
+            kind = _kind(stage, any(armature.tolist()))
             self._factors[len(nodes)] = at, placement, turn
             nodes.append(_Node(name, carrier, kind, NOWHERE, armature, joint.own))
             carrier, at, placement = len(nodes) - 1, back, NOWHERE
@@ -213,25 +213,25 @@ class _Assembly:
         stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
         poses = _stacked([node.at for node in nodes])
         changes, steps = framed([node.parent for node in nodes], poses, stages, carrying_clusters)
-        moved = [k for k, change in enumerate(changes) if change is not UNCHANGED]
-        here = dict(zip(moved, changed([changes[k] for k in moved])))
-        alike: dict[JointedBody, list[int]] = {}
+        here, moved = changed(changes), [change is not UNCHANGED for change in changes]
+        alike: dict[int, list[int]] = {}
         for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
-            if own is not None and isinstance(node.kind, JointedBody):
-                alike.setdefault(node.kind, []).append(k)
+            if own is not None:
+                alike.setdefault(id(node.kind), []).append(k)
                 node.steps = own
-            elif k in here or node.parent in here:
-                at = product(here[node.parent], node.at) if node.parent in here else node.at
-                node.at = product(at, _inverse(here[k])) if k in here else at
+            else:
+                at = product(here[node.parent], node.at) if node.parent != WORLD and moved[node.parent] else node.at
+                node.at = product(at, _inverse(here[k])) if moved[k] else at
         shapes = self._common_shapes({k: own.shape for k, own in enumerate(steps) if own is not None})
-        for kind, group in alike.items():
-            becomes = shared([shapes[k] for k in group])
-            kinds = {shape: _axial_kind(kind.joint, kind.has_armature, shape) for shape in set(becomes)}
-            for k, shape in zip(group, becomes, strict=True):
-                nodes[k].kind = kinds[shape]
-        carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k in here]
+        for group in alike.values():
+            kind, becomes = nodes[group[0]].kind, shared([shapes[k] for k in group])
+            if isinstance(kind, JointedBody):
+                kinds = {shape: _axial_kind(kind.joint, kind.has_armature, shape) for shape in set(becomes)}
+                for k, shape in zip(group, becomes, strict=True):
+                    nodes[k].kind = kinds[shape]
+        carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k != WORLD and moved[k]]
         if carried:
-            poses = product(_stacked([here[k] for _, k, _ in carried]), _stacked([at for _, _, at in carried]))
+            poses = product(here[[k for _, k, _ in carried]], _stacked([at for _, _, at in carried]))
             self._carriers.update({name: (k, at) for (name, k, _), at in zip(carried, poses)})
 
     def _common_shapes(self, shapes: dict[int, Shape]) -> dict[int, Shape]:
@@ -461,7 +461,7 @@ def _stages(body: str, joint: Joint) -> Iterator[tuple[str, Stage, Array, Array,
     for count, stage in enumerate(stages, start=1):
         turn = _turn(joint, count - 1)
         name = body if count == len(stages) else f"{body} (stage {count} of {joint.name})"
-        armature = joint.armature[start : start + stage.nv]
+        armature = joint.armature if len(stages) == 1 else joint.armature[start : start + stage.nv]
         start += stage.nv
         yield name, stage, turn, armature, turn if turn is NOWHERE else turn.T
 
@@ -533,24 +533,25 @@ def _inertias(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, 
 
 def _parameters(nodes: Sequence[_Node], inertias: Array, clusters: Mapping[int, Array]) -> tuple[Array, ...]:
     """Constants of each node; those of clusters and their exits are given."""
-    alike: dict[JointedBody, list[int]] = {}
+    alike: dict[int, list[int]] = {}
     found: list[Array] = [_NONE] * len(nodes)
     for k, node in enumerate(nodes):
         if isinstance(node.kind, JointedBody):
-            alike.setdefault(node.kind, []).append(k)
+            alike.setdefault(id(node.kind), []).append(k)
         elif isinstance(node.kind, GeneralKind | ExitKind):
             inertia = RigidInertia(inertias[k])
             found[k] = _read_only(node.kind.parameters(transform_of(node.at), inertia, node.armature, node.own))
         else:
             found[k] = _read_only(clusters[k])
-    for kind, group in alike.items():
+    for group in alike.values():
+        own = [nodes[k] for k in group]
+        kind: Any = own[0].kind
         if isinstance(kind, AxialBody):
-            steps = [node.steps for node in map(nodes.__getitem__, group) if node.steps is not None]
-            placements = numbers_in(kind.shape, kind.joint.rotates, steps)
+            placements = numbers_in(kind.shape, kind.joint.rotates, [node.steps for node in own if node.steps])
         else:
-            placements = _transforms([nodes[k].at for k in group])
-        armatures, own = _stacked([nodes[k].armature for k in group]), _stacked([nodes[k].own for k in group])
-        for k, numbers in zip(group, _read_only(kind.laid_out(placements, inertias[group], armatures, own))):
+            placements = _transforms([node.at for node in own])
+        last = _stacked([node.armature for node in own]), _stacked([node.own for node in own])
+        for k, numbers in zip(group, _read_only(kind.laid_out(placements, inertias[group], *last)), strict=True):
             found[k] = numbers
     return tuple(found)
 

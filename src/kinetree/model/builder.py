@@ -11,19 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines.collector import paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model.body import Body, Frame
+from kinetree.model.body import Frame
 from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
+from kinetree.model.draft import Draft, finished
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
-from kinetree.model.joint import Joint, Limits
+from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.plain import plain
 from kinetree.model.loop import Loop
 from kinetree.model.loops import rates_of
 from kinetree.model.model import Model
-from kinetree.model.physical import checked_inertia, fault
-from kinetree.model.placement import checked_axis, checked_placement
+from kinetree.model.physical import fault_in, inertial_numbers
+from kinetree.model.placement import checked_axis, checked_placement, direction, pose_numbers
 from kinetree.model.record import frozen
 from kinetree.recursion.topology import depth_first
 from kinetree.spatial.fixed import length, product
@@ -33,6 +35,7 @@ from kinetree.spatial.value import Array
 WORLD_NAME = "world"
 
 _Z = (0.0, 0.0, 1.0)
+_NO_INERTIA = np.zeros((3, 3))
 
 
 class Builder:
@@ -50,8 +53,7 @@ class Builder:
         self.name = name
         self.gravity = _numbers(gravity, 3, "gravity")
         self.strict = strict
-        self._bodies: dict[str, Body] = {}
-        self._joints: dict[str, Joint] = {}
+        self._drafts: dict[str, Draft] = {}
         self._children: dict[str, str] = {}
         self._frames: dict[str, Frame] = {}
         self._couplings: list[Coupling] = []
@@ -114,31 +116,31 @@ class Builder:
         if joint not in KINDS:
             raise UnknownNameError("kind of joint", joint, tuple(KINDS))
         kind = KINDS[joint]
-        mass, com, inertia = checked_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
-        self._judge(owner, fault(mass, inertia))
-        body = Body(name, parent, joint_name, mass, com, (inertia + inertia.T) / 2.0)
+        mass, center, rows = inertial_numbers(owner, mass, com, _NO_INERTIA if inertia is None else inertia)
+        self._judge(owner, fault_in(mass, rows))
 
         owner = f"joint {joint_name!r} of body {name!r}"
         try:
             expanded = _unlimited(kind) if limits is None else limits.expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        self._joints[name] = Joint(
-            name=joint_name,
-            kind=joint,
+        self._drafts[name] = Draft(
+            name=name,
             parent=parent,
-            child=name,
-            placement=checked_placement(placement, owner),
+            joint=joint_name,
+            type=kind,
+            mass=mass,
+            com=center,
+            inertia=[*rows[0], *rows[1], *rows[2]],
+            placement=pose_numbers(placement, owner),
             axes=_axes(kind, axis, axes, owner),
             pitch=_pitch(kind, pitch, owner),
-            armature=_non_negative(armature, kind.nv, f"{owner}: armature"),
+            armature=_non_negative(armature, kind.nv, owner, "armature"),
             limits=expanded,
-            damping=_non_negative(damping, kind.nv, f"{owner}: damping"),
-            friction=_non_negative(friction, kind.nv, f"{owner}: friction"),
-            q_start=0,
-            v_start=0,
+            damping=_non_negative(damping, kind.nv, owner, "damping"),
+            friction=_non_negative(friction, kind.nv, owner, "friction"),
         )
-        self._bodies[name], self._children[joint_name] = body, name
+        self._children[joint_name] = name
         return self
 
     def add_frame(self, name: str, *, body: str = WORLD_NAME, placement: Any = None) -> Builder:
@@ -195,23 +197,17 @@ class Builder:
         for joint in bodies:
             if joint in self._children:
                 raise ModelError(f"{owner}: a joint {joint!r} exists already, in front of {self._children[joint]!r}")
-        kind, none = plain(node.nv), np.zeros(0)
+        kind, fixed = plain(node.nv), KINDS["fixed"]
         try:
             expanded = (limits or Limits()).expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        rotors = _non_negative(armature, kind.nv, f"{owner}: armature")
-        settings = checked_placement(placement, owner), np.zeros((0, 3)), 0.0, rotors, expanded
-        zero = np.zeros(kind.nv)
-        own = Joint(name, "node", parent, name, *settings, zero, zero, 0, 0, node)
-        unlimited = Limits().expanded(KINDS["fixed"])
-        self._joints[name] = own
+        rotors = _non_negative(armature, kind.nv, owner, "armature")
+        self._drafts[name] = _massless(name, parent, kind, pose_numbers(placement, owner), rotors, expanded, node)
         for body in bodies[1:]:
-            fixed = np.eye(4), np.zeros((0, 3)), 0.0, none, unlimited, none, none, 0, 0
-            self._joints[body] = Joint(body, "fixed", name, body, *fixed)
-        for body in bodies:
-            self._bodies[body] = Body(body, self._joints[body].parent, body, 0.0, np.zeros(3), np.zeros((3, 3)))
-            self._children[body] = body
+            here, none = pose_numbers(None, owner), _constant(0.0, 0)
+            self._drafts[body] = _massless(body, name, fixed, here, none, _unlimited(fixed))
+        self._children.update(zip(bodies, bodies, strict=True))
         return self
 
     def add_flexible(
@@ -377,10 +373,10 @@ class Builder:
         for name in loop.bodies:
             if name in self._frames:
                 ends.append((self._frames[name].body, self._frames[name].placement))
-            elif name == WORLD_NAME or name in self._bodies:
+            elif name == WORLD_NAME or name in self._drafts:
                 ends.append((name, np.eye(4)))
             else:
-                raise UnknownNameError(f"frame (needed for {loop})", name, (*self._frames, *self._bodies))
+                raise UnknownNameError(f"frame (needed for {loop})", name, (*self._frames, *self._drafts))
         (a, first), (b, second) = ends
         return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))
 
@@ -421,25 +417,25 @@ class Builder:
             body,
             parent=driven.parent,
             joint="revolute",
-            placement=driven.placement if placement is None else placement,
-            axis=driven.axes[0] if axis is None else axis,
+            placement=np.reshape(driven.placement, (4, 4)) if placement is None else placement,
+            axis=driven.axes if axis is None else axis,
             mass=mass,
             com=com,
             inertia=inertia,
         )
         return self.couple(body, to=joint, ratio=ratio)
 
-    def _named_joint(self, name: str, what: str) -> Joint:
+    def _named_joint(self, name: str, what: str) -> Draft:
         """A joint by its own name or its body's."""
         if name in self._children:
-            return self._joints[self._children[name]]
-        if name in self._joints:
-            return self._joints[name]
-        raise UnknownNameError(f"joint (needed for {what})", name, (*self._children, *self._joints))
+            return self._drafts[self._children[name]]
+        if name in self._drafts:
+            return self._drafts[name]
+        raise UnknownNameError(f"joint (needed for {what})", name, (*self._children, *self._drafts))
 
     def _resolved(self, coupling: Coupling) -> Coupling:
         """A coupling that names joints by their own names."""
-        names = tuple(self._named_joint(name, f"the coupling {coupling}").name for name in coupling.joints)
+        names = tuple(self._named_joint(name, f"the coupling {coupling}").joint for name in coupling.joints)
         return replace(coupling, joints=names)
 
     def build(self, near: Mapping[str, Any] | None = None, *, loops: str = "embed") -> Model:
@@ -456,14 +452,16 @@ class Builder:
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
             LoopError: If a loop cannot be closed.
         """
-        if not self._bodies:
+        if not self._drafts:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
-        for body in self._bodies.values():
-            self._require_body(body.parent, f"parent of body {body.name!r}")
+        for draft in self._drafts.values():
+            if draft.parent not in self._drafts:
+                self._require_body(draft.parent, f"parent of body {draft.name!r}")
         for frame in self._frames.values():
             self._require_body(frame.body, f"body of frame {frame.name!r}")
         order = self._depth_first()
-        bodies, joints = [self._bodies[name] for name in order], [self._joints[name] for name in order]
+        with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
+            bodies, joints = finished([self._drafts[name] for name in order])
         constraints = [*map(self._resolved, self._couplings), *map(self._placed, self._loops)]
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
         start = [self._near(name, values) for name, values in (near or {}).items()]
@@ -478,38 +476,38 @@ class Builder:
     def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
         joint = self._named_joint(name, "build(near=…)")
         numbers = _numbers(values, joint.type.nq, f"near: joint {name!r}")
-        return joint.name, tuple(numbers.tolist())
+        return joint.joint, tuple(numbers.tolist())
 
     def _depth_first(self) -> list[str]:
-        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._bodies)}
-        for body in self._bodies.values():
-            children[body.parent].append(body.name)
+        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._drafts)}
+        for draft in self._drafts.values():
+            children[draft.parent].append(draft.name)
         order = depth_first(children[WORLD_NAME], children)
-        if len(order) < len(self._bodies):
+        if len(order) < len(self._drafts):
             cycle = " → ".join(self._cycle(set(order)))
             raise ModelError(f"bodies form a cycle, each carried by the next: {cycle}; attach one of them to the world")
         return order
 
     def _cycle(self, reached: set[str]) -> list[str]:
         """The bodies of one cycle, each followed by its parent, the first one repeated."""
-        name = next(name for name in self._bodies if name not in reached)
+        name = next(name for name in self._drafts if name not in reached)
         path: list[str] = []
         while name not in path:
             path.append(name)
-            name = self._bodies[name].parent
+            name = self._drafts[name].parent
         return [*path[path.index(name) :], name]
 
     def _require_body(self, name: str, role: str) -> None:
-        if name != WORLD_NAME and name not in self._bodies:
-            raise UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self._bodies))
+        if name != WORLD_NAME and name not in self._drafts:
+            raise UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self._drafts))
 
     def _refuse_taken(self, name: str, what: str) -> None:
         if not isinstance(name, str) or not name:
             raise ModelError(f"a {what} needs a name, which must be a non-empty string; got {name!r}")
         if name == WORLD_NAME:
             raise ModelError(f"no {what} may be called {WORLD_NAME!r}, the name of the inertial frame")
-        if name in self._bodies or name in self._frames:
-            taken = "body" if name in self._bodies else "frame"
+        if name in self._drafts or name in self._frames:
+            taken = "body" if name in self._drafts else "frame"
             raise ModelError(
                 f"{what} {name!r}: a {taken} has that name already; names of bodies and frames must differ"
             )
@@ -520,6 +518,22 @@ class Builder:
         if self.strict:
             raise ModelError(f"{owner}: {problem}")
         warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=3)
+
+
+def _massless(
+    name: str,
+    parent: str,
+    kind: JointKind,
+    placement: Sequence[float],
+    armature: Array,
+    limits: Limits,
+    node: Node | None = None,
+) -> Draft:
+    """A node or an outlet: what is in front of it has its name."""
+    zeros, point = _constant(0.0, kind.nv), (0.0, 0.0, 0.0)
+    return Draft(
+        name, parent, name, kind, 0.0, point, 3 * point, placement, (), 0.0, armature, limits, zeros, zeros, node
+    )
 
 
 def _coupling(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, function: Any) -> Coupling:
@@ -563,17 +577,17 @@ def _coupling(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, function:
     return LinearCoupling((joint, *leaders), np.array([1.0, -slope]), float(_numbers(offset, 1, f"{what}: offset")[0]))
 
 
-def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:
-    """Unit axes, (kind.axes, 3)."""
+def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[float, ...]:
+    """Unit axes, one after the other."""
     if axis is not None and kind.axes != 1:
         fix = "pass axes=(first, second)" if kind.axes == 2 else "leave it out"
         raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
     if axes is not None and kind.axes != 2:
         raise ModelError(f"{owner}: only a universal joint takes axes=; this one is {kind.name}")
     if kind.axes == 0:
-        return np.zeros((0, 3))
+        return ()
     if kind.axes == 1:
-        return checked_axis(_Z if axis is None else axis, owner)[None]
+        return _Z if axis is None else direction(axis, owner)
     if axes is not None and not isinstance(axes, (Sequence, np.ndarray)):
         raise ModelError(f"{owner}: axes is a pair of directions, (first, second); got {axes!r}")
     given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
@@ -582,7 +596,7 @@ def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> Array:
     first, second = (checked_axis(one, owner) for one in given)
     if length(np.cross(first, second)) < 1e-6:
         raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
-    return np.array([first, second])
+    return *first.tolist(), *second.tolist()
 
 
 def _pitch(kind: JointKind, pitch: Any, owner: str) -> float:
@@ -618,10 +632,11 @@ def _numbers(values: Any, count: int, what: str) -> Array:
     return np.full(count, array)
 
 
-def _non_negative(values: Any, count: int, what: str) -> Array:
+def _non_negative(values: Any, count: int, owner: str, name: str) -> Array:
     if isinstance(values, float) and 0.0 <= values < math.inf:
         return _constant(float(values) + 0.0, count)  # many joints have the same
+    what = f"{owner}: {name}"
     array = _numbers(values, count, what)
     if (array < 0.0).any():
         raise ModelError(f"{what} {values!r} is negative")
-    return array
+    return frozen(array, (count,))

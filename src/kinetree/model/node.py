@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -35,8 +36,12 @@ class JointedBody(Unconstrained):
 
     bodily: ClassVar[bool] = True
 
-    @property
+    @cached_property
     def name(self) -> str:
+        return self._joint_name
+
+    @property
+    def _joint_name(self) -> str:
         return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
@@ -102,6 +107,18 @@ class JointedBody(Unconstrained):
     def armature(self, parameters: Array) -> Array:
         return parameters[RigidInertia.size : self._own_start] if self.has_armature else np.zeros(self.nv)
 
+    def joint_maps(self, parameters: Array) -> Array:
+        """The matrices H of nodes with given constants, (n, count) to (n, 6, nv)."""
+        distinct = parameters if self.joint.own else parameters[:1]
+        columns = range(self.nv)
+        matrices = [[self.joint_map(own).column(i).data for i in columns] for own in distinct]
+        return np.broadcast_to(np.array(matrices).transpose(0, 2, 1), (len(parameters), 6, self.nv))
+
+    def armatures(self, parameters: Array) -> Array:
+        """The armatures of nodes with given constants, (n, count) to (n, nv)."""
+        armatures: Array = parameters[:, RigidInertia.size : self._own_start]
+        return armatures if self.has_armature else np.zeros((len(parameters), self.nv))
+
     def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
         # H is constant in the node's coordinates, so its rate of change is that of the rotating frame
         return velocity.cross(self.joint_map(parameters) @ v)
@@ -127,9 +144,9 @@ class AxialBody(JointedBody):
     joint: AxialStage
     shape: Shape = GENERAL
 
-    @property
+    @cached_property
     def name(self) -> str:
-        return f"{super().name}_{self.shape.name}"
+        return f"{self._joint_name}_{self.shape.name}"
 
     @property
     def parameter_count(self) -> int:

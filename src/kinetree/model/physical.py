@@ -14,9 +14,19 @@ from kinetree.spatial.value import Array
 _ASYMMETRY, _NEGATIVE, _TRIANGLE = 1e-6, 1e-9, 1e-6
 
 
+#: The rows of a matrix.
+Rows = list[list[float]]
+
+
 def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
     """Mass, centre of mass and inertia as float64; raises unless they have shapes (), (3,), (3, 3) and are finite."""
-    checked = []
+    mass, point, rows = inertial_numbers(owner, mass, com, inertia)
+    return mass, np.array(point), np.array(rows)
+
+
+def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, list[float], Rows]:
+    """Those of `checked_inertia` as plain numbers."""
+    checked: list[Any] = []
     for what, given, shape in (("mass", mass, ()), ("com", com, (3,)), ("inertia", inertia, (3, 3))):
         try:
             array = np.asarray(given, dtype=float)
@@ -26,11 +36,16 @@ def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[floa
             raise ModelError(f"{owner}: {what} has shape {array.shape}, must be {shape}")
         if not all(map(math.isfinite, array.ravel().tolist())):
             raise ModelError(f"{owner}: {what} has NaN or infinite entries")
-        checked.append(array)
-    return float(checked[0]), checked[1], checked[2]
+        checked.append(array.tolist())
+    return checked[0], checked[1], checked[2]
 
 
 def fault(mass: float, inertia: Array) -> str | None:
+    """`fault_in` for an inertia as an array, (3, 3)."""
+    return fault_in(mass, inertia.tolist())
+
+
+def fault_in(mass: float, inertia: Rows) -> str | None:
     """Why a mass [kg] and an inertia about the centre of mass [kg m²] are impossible, and the fix; else None.
 
     Point masses and thin rods are accepted: their inertia is singular but possible.
@@ -38,7 +53,7 @@ def fault(mass: float, inertia: Array) -> str | None:
     if mass < 0.0:
         return f"mass {mass:g} kg is negative"
     # plain numbers: NumPy would take ten times as long for so few
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = inertia.tolist()
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = inertia
     scale = max(map(abs, (xx, xy, xz, yx, yy, yz, zx, zy, zz)))
     if scale == 0.0:
         return None
@@ -51,7 +66,8 @@ def fault(mass: float, inertia: Array) -> str | None:
     elif clearly_possible(xx, yy, zz, (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0):
         return None
     else:
-        low, middle, high = np.linalg.eigvalsh((inertia + inertia.T) / 2.0).tolist()
+        symmetric = (np.array(inertia) + np.transpose(inertia)) / 2.0
+        low, middle, high = np.linalg.eigvalsh(symmetric).tolist()
     if low < -_NEGATIVE * high or not math.isfinite(high):
         return f"inertia is not positive definite ({_moments(low, middle, high)}); is it about the centre of mass?"
     if low + middle < high * (1.0 - _TRIANGLE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from kinetree.spatial.value import Array
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
 #: The pose of a frame in itself.
 NOWHERE = frozen(np.eye(4), (4, 4))
+_NOWHERE_NUMBERS = tuple(NOWHERE.ravel().tolist())
 _EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
 
 
@@ -40,8 +41,13 @@ def pose_of(transform: Transform) -> Array:
 
 def checked_placement(placement: Any, owner: str) -> Array:
     """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
+    return np.array(pose_numbers(placement, owner)).reshape(4, 4)
+
+
+def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
+    """The sixteen numbers of `checked_placement`."""
     if placement is None:
-        return NOWHERE
+        return _NOWHERE_NUMBERS
     try:
         if isinstance(placement, (tuple, list)) and len(placement) == 2:
             R, p = (np.asarray(part, dtype=float) for part in placement)
@@ -71,8 +77,9 @@ def checked_placement(placement: Any, owner: str) -> Array:
     if _determinant(rows) < 0.0:
         raise ModelError(f"{owner}: the rotation of the placement is a reflection (determinant −1); flip one axis")
     if fault > _ORTHONORMAL:
-        R = _nearest_rotation(R)
-    return pose(R, p)
+        rows = _nearest_rotation(R).tolist()
+    x, y, z = p.tolist()
+    return [*rows[0], x, *rows[1], y, *rows[2], z, 0.0, 0.0, 0.0, 1.0]
 
 
 def _from_orthonormal(rows: list[list[float]]) -> float:
@@ -95,6 +102,11 @@ def _determinant(rows: list[list[float]]) -> float:
 
 def checked_axis(axis: Any, owner: str) -> Array:
     """A unit vector along a given direction. `owner` is named in errors."""
+    return np.array(direction(axis, owner))
+
+
+def direction(axis: Any, owner: str) -> tuple[float, float, float]:
+    """The numbers of `checked_axis`."""
     try:
         vector = np.asarray(axis, dtype=float)
     except (TypeError, ValueError):
@@ -109,7 +121,7 @@ def checked_axis(axis: Any, owner: str) -> Array:
         raise ModelError(f"{owner}: the axis is zero; give a direction, such as (0, 0, 1)")
     x, y, z = x / largest, y / largest, z / largest
     norm = math.sqrt(x * x + y * y + z * z)
-    return np.array([x / norm, y / norm, z / norm])
+    return x / norm, y / norm, z / norm
 
 
 def _nearest_rotation(R: Array) -> Array:

@@ -9,8 +9,7 @@ articulated inertia, in units of the machine precision: a running error analysis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -20,8 +19,8 @@ from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
+from kinetree.model.node import INERTIA, JointedBody
 from kinetree.recursion.mechanism import Mechanism
-from kinetree.recursion.node import WORLD_PORT
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
 
@@ -111,18 +110,19 @@ class _Bounded(NamedTuple):
 
 def _doubtful(mechanism: Mechanism) -> list[int]:
     """The rigid bodies whose own inertia and armature do not resist all motions of their joint."""
-    members: dict[Any, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for node, kind in enumerate(mechanism.kinds):
-        if kind.port == WORLD_PORT:
-            members.setdefault(kind, []).append(node)
+        members.setdefault(id(kind), []).append(node)
     doubtful: list[int] = []
     for nodes in members.values():
-        M = _inertias(mechanism, nodes)
-        H = np.array([_joint_map(mechanism, node) for node in nodes])
-        armature = np.array([_armature(mechanism, node) for node in nodes])
+        kind = mechanism.kinds[nodes[0]]
+        if not isinstance(kind, JointedBody):
+            continue
+        parameters = np.concatenate([mechanism.parameters[node] for node in nodes]).reshape(len(nodes), -1)
         with np.errstate(all="ignore"):
-            definite, _ = _hinge(_own(M), H, armature)
-        doubtful += [node for node, is_definite in zip(nodes, definite, strict=True) if not is_definite]
+            M = _own(_matrices(parameters[:, INERTIA]))
+            definite, _ = _hinge(M, kind.joint_maps(parameters), kind.armatures(parameters))
+        doubtful += np.array(nodes)[~definite].tolist()
     return sorted(doubtful)
 
 
@@ -138,7 +138,7 @@ def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Ar
     carried: dict[int, _Bounded] = {}
     for node in needed:
         kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-        P = _own(_inertias(mechanism, [node])[0])
+        P = _own(_matrices(kind.inertia(parameters).data))
         if node in carried:
             P = _Bounded(P.value + carried[node].value, P.error + carried[node].error)
         definite, P_plus = _hinge(P, _joint_map(mechanism, node), _armature(mechanism, node))
@@ -223,9 +223,8 @@ def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float
 _OF_NUMBERS = np.array([RigidInertia(unit).matrix() for unit in np.eye(RigidInertia.size)])
 
 
-def _inertias(mechanism: Mechanism, nodes: Sequence[int]) -> Array:
-    """(len(nodes), 6, 6)."""
-    numbers = np.array([mechanism.kinds[node].inertia(mechanism.parameters[node]).data for node in nodes])
+def _matrices(numbers: Array) -> Array:
+    """Inertias as matrices, (…, 10) to (…, 6, 6)."""
     return np.tensordot(numbers, _OF_NUMBERS, axes=1)
 
 

@@ -161,6 +161,11 @@ class Table(Loop[_T]):
         """The variant of a row."""
         return tuple(role.key(setup, n) for role, n in zip(self.roles, row, strict=True))
 
+    def variants(self, setup: Setup, rows: Sequence[Sequence[int]]) -> list[tuple[Any, ...]]:
+        """The variants of rows."""
+        columns = zip(self.roles, zip(*rows, strict=True), strict=True) if rows else ()
+        return list(zip(*([role.key(setup, n) for n in numbers] for role, numbers in columns), strict=True))
+
     def rows(self, setup: Setup) -> Sequence[tuple[int, ...]]:
         """All rows."""
         if self.source._rows is None:
