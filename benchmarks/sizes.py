@@ -12,6 +12,8 @@ from benchmarks.table import Table
 from benchmarks.timing import race
 
 SIZES = (100, 1000, 10_000, 100_000)
+#: Samples of a batch.
+BATCH = 16
 #: The number of the parent of body i, by the shape of the tree.
 SHAPES: dict[str, Callable[[int], int]] = {"chain": lambda i: i - 1, "binary tree": lambda i: (i - 1) // 2}
 
@@ -34,14 +36,16 @@ def builder(shape: str, size: int) -> kt.Builder:
 
 
 def table(seconds: float) -> Table:
-    """Seconds to describe and build a tree, the first call with code from the cache, and single calls per body.
+    """Seconds to describe and build a tree, the first call with code from the cache, and later calls per body.
+
+    The first call includes assembling the tree's nodes.
 
     Args:
         seconds: How long to go on calling.
     """
     found = Table(
         "Size of a tree: building it, and forward dynamics",
-        ["tree", "bodies", "add_body", "build", "first call", "per body", "against 100"],
+        ["tree", "bodies", "add_body", "build", "first call", "per body", "against 100", f"batch of {BATCH}"],
     )
     for shape in SHAPES:
         smallest = None
@@ -54,8 +58,10 @@ def table(seconds: float) -> Table:
             q, v = robot.neutral(), np.zeros(robot.nv)
             robot.forward_dynamics(q, v, v)
             called = time.perf_counter()
-            times = race({"Kinetree": (robot.forward_dynamics, [(q, v, v)])}, seconds)
-            each = times["Kinetree"] / size
+            batch = np.tile(q, (BATCH, 1)), *np.zeros((2, BATCH, robot.nv))
+            calls = {"single": [(q, v, v)], "batch": [batch]}
+            times = race({name: (robot.forward_dynamics, given) for name, given in calls.items()}, seconds)
+            each = times["single"] / size
             smallest = smallest or each
             found.add(
                 shape,
@@ -65,5 +71,6 @@ def table(seconds: float) -> Table:
                 f"{called - built:.3g} s",
                 f"{each * 1e9:.1f} ns",
                 f"{each / smallest:.2f}",
+                f"{times['batch'] / size / BATCH * 1e9:.1f} ns",
             )
     return found

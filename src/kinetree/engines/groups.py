@@ -20,8 +20,8 @@ LANES = 4
 
 #: Groups must cost at most this fraction of single nodes.
 WORTH = 0.8
-#: Larger mechanisms would take as long to group as for thousands of calls.
-_MOST_NODES = 10_000
+#: Sweeps over larger mechanisms wait for memory (600 bytes of a node for forward dynamics), and lanes gain nothing.
+_MOST_NODES = 20_000
 
 Group = tuple[int, ...]
 

@@ -38,6 +38,8 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 _ROWS3, _COLUMNS3 = np.triu_indices(3)
+#: In larger trees, nodes of each shape suffice to fill lanes.
+_MOST_ALIKE = 10_000
 
 
 def assemble(
@@ -238,7 +240,7 @@ class _Assembly:
         """The same shape for nodes that a single sample can compute at once, one per lane."""
         nodes, numbers = self._nodes, dict[Any, int]()
         topology = Topology(tuple(node.parent for node in nodes))
-        if not may_pay(topology):
+        if len(nodes) > _MOST_ALIKE or not may_pay(topology):
             return shapes
         variants = [numbers.setdefault((node.kind, node.parent == WORLD), len(numbers)) for node in nodes]
         found = dict(shapes)
