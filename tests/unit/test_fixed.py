@@ -44,6 +44,22 @@ def test_sine_and_cosine() -> None:
     assert np.isnan(fixed.sincos(np.array([np.inf, np.nan, 1e300]))).all()
 
 
+def test_sine_and_cosine_of_one_angle_have_the_same_bits() -> None:
+    rng = np.random.default_rng(3)
+    eighths = np.arange(-40, 41) * np.pi / 4.0
+    angles = np.concatenate(
+        [
+            *(eighths, np.nextafter(eighths, 100.0), np.nextafter(eighths, -100.0), eighths.round(11)),
+            rng.uniform(-(2.0**46), 2.0**46, 1000),
+            10.0 ** rng.uniform(-323.0, 1.0, 1000) * rng.choice((-1.0, 1.0), 1000),
+            [0.0, -0.0],
+        ]
+    )
+    alone = np.array([fixed.sincos_of_one(angle) for angle in angles.tolist()]).T
+    np.testing.assert_array_equal(alone.view(np.int64), np.array(fixed.sincos(angles)).view(np.int64))
+    assert np.isnan([fixed.sincos_of_one(angle) for angle in (np.inf, np.nan, 1e300)]).all()
+
+
 def test_arctangent_of_the_first_quadrant() -> None:
     rng = np.random.default_rng(1)
     y, x = np.abs(rng.standard_normal((2, 400)))

@@ -25,7 +25,7 @@ from kinetree.loading.tree import grow
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.spatial.fixed import product, sincos
+from kinetree.spatial.fixed import product, sincos_of_one
 from kinetree.spatial.scalar import LARGEST_ANGLE
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
@@ -227,7 +227,7 @@ def angles_rotation(document: Document, element: Element, words: Sequence[str], 
 @lru_cache(maxsize=4096)  # most angles in files are multiples of a quarter turn
 def rotation(roll: float, pitch: float, yaw: float) -> _Rotation:
     """Rotations about the fixed x, y and z axes, in this order."""
-    (sr, sp, sy), (cr, cp, cy) = (part.tolist() for part in sincos(np.array([roll, pitch, yaw])))
+    (sr, cr), (sp, cp), (sy, cy) = sincos_of_one(roll), sincos_of_one(pitch), sincos_of_one(yaw)
     return (
         (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
         (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),

