@@ -65,16 +65,16 @@ def measured(folder: Path, source: Path, driver: str, compiler: str) -> tuple[fl
     """Time of a call [µs], and bytes of code."""
     made = source.with_suffix(".o")
     subprocess.run([compiler, *FLAGS, "-c", str(source), "-o", str(made)], check=True)
-    least = driven(folder, made, driver, compiler)
+    least = driven(folder, [made], driver, compiler)
     size = subprocess.run(["size", str(made)], capture_output=True, text=True, check=True).stdout.splitlines()[1]
     return least, int(size.split()[0])
 
 
-def driven(folder: Path, made: Path, driver: str, compiler: str) -> float:
+def driven(folder: Path, made: Sequence[Path], driver: str, compiler: str) -> float:
     """Time of a call of compiled code [µs]."""
     main, program = folder / "driver.c", folder / "driver"
     main.write_text(driver, encoding="utf-8")
-    subprocess.run([compiler, "-O2", f"-I{made.parent}", str(main), str(made), "-o", str(program), "-lm"], check=True)
+    subprocess.run([compiler, "-O2", f"-I{folder}", str(main), *map(str, made), "-o", str(program), "-lm"], check=True)
     return min(float(subprocess.run([str(program)], capture_output=True, check=True).stdout) for _ in range(3)) / 1000.0
 
 

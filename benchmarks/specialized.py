@@ -88,7 +88,8 @@ def kernel(model: kt.Model, function: str, inputs: list[Any]) -> float:
     binding = called.bound().binding
     mechanism, algorithm = model.mechanism, called.algorithm
     variants, individual = variants_of(algorithm, mechanism, ()), individual_of(algorithm, mechanism, ())
-    text, _ = kernels_of(algorithm, variants, FLOAT64, individual).text(1, target.host(), binding.single_workspace > 0)
+    kernels = kernels_of(algorithm, variants, FLOAT64, individual)
+    texts, _ = kernels.modules(1, target.host(), binding.single_workspace > 0)
     given = np.concatenate([np.ravel(x) for x in inputs])
     outputs = range(len(binding.outputs))
     scratch = max(1, binding.workspace, binding.single_workspace)
@@ -103,7 +104,8 @@ def kernel(model: kt.Model, function: str, inputs: list[Any]) -> float:
     ]
     call = "kernel(scratch, parameters, tables, given, results)"
     with tempfile.TemporaryDirectory() as directory:
-        made = Path(directory, "kernel.o")
-        made.write_bytes(compile_text(text, target.host()))
+        made = [Path(directory, f"kernel{i}.o") for i in range(len(texts))]
+        for path, text in zip(made, texts):
+            path.write_bytes(compile_text(text, target.host()))
         driver = DRIVER.format(declarations="\n".join(declarations), call=call)
         return driven(Path(directory), made, driver, "gcc")

@@ -15,7 +15,7 @@ from unittest import mock
 from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import cache, kernels
+from kinetree.engines.native import cache, kernels, libraries
 from kinetree.engines.native.libraries import Library
 
 
@@ -47,8 +47,8 @@ def also_for(second: target.Target) -> None:
         lanes, node_lanes = min(width, second.width), node_lanes and second.width >= LANES
         name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
-            text, metadata = self.text(lanes, second, node_lanes)
-            cache.store(key, metadata, compile_text(text, second))
+            texts, metadata = self.modules(lanes, second, node_lanes)
+            libraries.store(key, metadata, [compile_text(text, second) for text in texts])
         return found
 
     mock.patch.object(kernels.Kernels, "library", both).start()

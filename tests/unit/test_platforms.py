@@ -53,7 +53,7 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
     chosen = SYSTEMS[system]
     robot = kt.zoo.double_pendulum()
     algorithm = robot.gravity_forces.algorithm
-    text, _ = kernels.Kernels(algorithm, variants_of(algorithm, robot.mechanism, ())).text(1, chosen)
+    (text,), _ = kernels.Kernels(algorithm, variants_of(algorithm, robot.mechanism, ())).modules(1, chosen)
     wanted = imports(text, chosen) | imports(driver.driver_text(2, chosen), chosen)
     assert {"malloc", "free"} <= wanted
 

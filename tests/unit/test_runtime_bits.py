@@ -277,7 +277,7 @@ def test_some_operands_of_no_size() -> None:
         head = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs)"
         out = "  %out = load ptr, ptr %outs, align 8\n"
         text = f"{head} {{\n{out}  store {scalar} {splat}, ptr %out, align 8\n  ret void\n}}\n"
-        return Library(compile_text(text, target.current()), "kernel")
+        return Library([compile_text(text, target.current())], "kernel")
 
     binding = Binding("pose", (Operand("q", (0,)),), (Operand("p", (1,)),), np.zeros(0), np.zeros(0), 0)
     function = Compiled(binding, kernel)

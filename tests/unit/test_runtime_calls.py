@@ -209,7 +209,7 @@ def test_calls_do_not_grow_memory(seven: Compiled) -> None:
 def test_functions_are_unloaded() -> None:
     """Of code that is compiled once: LLVM's optimiser itself keeps some memory at each run."""
     binding = toy(3).binding
-    code = {width: compile_text(toy_text(width), target.host()) for width in target.WIDTHS}
+    code = {width: [compile_text(toy_text(width), target.host())] for width in target.WIDTHS}
 
     def make(count: int) -> None:
         for _ in range(count):

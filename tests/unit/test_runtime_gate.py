@@ -99,7 +99,7 @@ def test_short_way_gives_the_bits_of_the_long_way(n: int) -> None:
 @native
 def test_one_output_is_an_array() -> None:
     binding = Binding("f", (Operand("q", (2, 3)),), (Operand("r", (3, 2)),), np.zeros(0), np.zeros(0), 0)
-    function = Compiled(binding, lambda _: Library(compile_text(EMPTY, target.host()), "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, target.host())], "kernel"))
     function.compile()
     assert function(np.zeros((2, 3))).shape == (3, 2)
     with pytest.raises(InputError, match=r"f: q has shape \(3, 2\), expected \(\.\.\., 2, 3\)"):
@@ -552,7 +552,7 @@ def test_gates_are_collected() -> None:
 @pytest.mark.parametrize("single", [True, False])
 def test_memory_error(single: bool) -> None:
     binding = Binding("huge", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 57)
-    function = Compiled(binding, lambda _: Library(compile_text(EMPTY, target.host()), "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, target.host())], "kernel"))
     with pytest.raises((MemoryError, SystemError)):
         function(np.zeros(2) if single else np.zeros((3, 2)))
     if single and gate.NATIVE:
@@ -571,7 +571,7 @@ def test_long_runs_let_other_threads_work() -> None:
         "  %more = icmp slt i64 %j, 400000000\n  br i1 %more, label %loop, label %end\nend:\n  ret void",
     )
     binding = Binding("slow", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 14)
-    function = Compiled(binding, lambda _: Library(compile_text(text, target.host()), "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(text, target.host())], "kernel"))
     function.compile()
     assert function.is_open
     ticks = 0

@@ -83,5 +83,5 @@ def test_kernels_for_arm(function) -> None:
     chosen = called.algorithm
     sites = [robot.site("body3")] if any("frames" in a.dimensions for a in (*chosen.inputs, *chosen.outputs)) else []
     variants = Variants.of(robot.mechanism, sites)
-    text, _ = kernels.Kernels(chosen, variants).text(1, ARM)
-    assert not fnegs_of_fmas(optimized(text)[0])
+    texts, _ = kernels.Kernels(chosen, variants).modules(1, ARM)
+    assert not any(fnegs_of_fmas(optimized(text)[0]) for text in texts)

@@ -34,7 +34,7 @@ def toy(n: int) -> Compiled:
 
 
 def toy_kernel(width: int) -> Library:
-    return Library(compile_text(toy_text(width), target.current()), "kernel")
+    return Library([compile_text(toy_text(width), target.current())], "kernel")
 
 
 def values(n: int, q: np.ndarray, v: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -74,6 +74,7 @@ ARITY = {
     "imax": 2,
 }
 COMMUTATIVE = frozenset({"add", "mul", "iadd", "imul"})
+INTEGERS = frozenset({"int", "index", "size", "cell", "iadd", "imul", "imax"})
 
 
 class Role:

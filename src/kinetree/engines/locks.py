@@ -11,7 +11,8 @@ import logging  # noqa: F401 - registers its own hooks before ours, see below
 import os
 import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 # Number of locks that each thread holds. A thread waiting to fork has priority: it waits for compilations in progress,
@@ -19,6 +20,8 @@ from typing import Any
 _depths: dict[int, int] = {}
 _changed = threading.Condition()
 _waiting = False
+# Number of threads that are inside LLVM without holding llvmlite's lock.
+_inside = 0
 # held during a fork
 _forking = threading.RLock()
 _held = ExitStack()
@@ -47,6 +50,20 @@ class Lock:
                 _changed.notify_all()
 
 
+@contextmanager
+def inside_llvm() -> Iterator[None]:
+    """No thread can fork inside this block, which may need no lock."""
+    global _inside
+    with _changed:
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _changed:
+            _inside -= 1
+            _changed.notify_all()
+
+
 def _before_fork() -> None:
     global _waiting
     _held.enter_context(_forking)
@@ -57,6 +74,7 @@ def _before_fork() -> None:
         _changed.wait_for(lambda: not _depths)
         _waiting = False
         _changed.notify_all()
+    _changed.wait_for(lambda: not _inside)
     lock = _llvm_lock()
     if lock is not None:
         _held.enter_context(lock)

@@ -6,10 +6,12 @@ Fused multiply-adds are explicit. So a program gives the same bits on every proc
 
 from __future__ import annotations
 
+import ctypes
 import re
 from typing import TYPE_CHECKING
 
 from kinetree.engines.llvm.target import Target, llvm
+from kinetree.engines.locks import inside_llvm
 
 if TYPE_CHECKING:
     import llvmlite.binding
@@ -26,8 +28,26 @@ def compile_text(text: str, target: Target) -> bytes:
         The bytes of a relocatable object file.
     """
     module, machine = optimized(text, target)
-    code: bytes = machine.emit_object(module)
-    return code
+    with inside_llvm():
+        return _emitted(module, machine)
+
+
+def _emitted(module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.TargetMachine) -> bytes:
+    """`machine.emit_object(module)`, without the lock that llvmlite holds in all of its functions.
+
+    Most of the time of a compilation is spent here, and LLVM can do it for several modules at once if they belong to
+    different contexts.
+    """
+    ffi = llvm().ffi
+    emit = getattr(ffi.lib, "_lib", ffi.lib).LLVMPY_TargetMachineEmitToMemory
+    with ffi.OutputString() as error:
+        buffer = emit(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
@@ -38,7 +58,7 @@ def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, ll
     that of kernels, and make nothing faster.
     """
     machine = target.machine()
-    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text)
+    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text, llvm().create_context())
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
     module.verify()

@@ -19,15 +19,15 @@ from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
 _INTEGERS = f"<{LANES} x i64>"
 
 
-def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64) -> str:
-    """The assembly of a module with one function, `kernel`, which has the interface of one for a single sample.
+def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64) -> list[str]:
+    """The assembly of modules that define one function, `kernel`, which has the interface of one for a single sample.
 
     Args:
         lowered: The program.
         sweeps: Its sweeps.
         scalar: The format to compute in.
     """
-    return _NodeLanes(lowered, sweeps, scalar).text()
+    return _NodeLanes(lowered, sweeps, scalar).modules()
 
 
 class _NodeLanes(Emitter):

@@ -4,6 +4,9 @@ A lane is a sample: at width W, every scalar of the program is a `<W x double>`,
 and memory is interleaved, with element e of lane l at e·W + l. Constants are shared by all lanes. For a single sample
 (W = 1), loops with independent indices handle several indices at once: consecutive elements are loaded and stored as
 vectors, the last group under a mask.
+
+Long loops of long programs, and parts of straight-line code, become modules of their own. These can be compiled at the
+same time, and even one after the other in less time, since LLVM's grows faster than the length of a function.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kinetree.engines.formats import FLOAT64, Format
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
+from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
@@ -24,10 +27,12 @@ _CALLED = {"sqrt": 1, "fma": 3}
 _PURE = ("constants", "gravity", "input")
 #: Memory spaces that all lanes share.
 _SHARED = ("constants", "gravity")
+#: Items of a loop that becomes a module, and of programs with such loops. Calls would slow down shorter programs.
+_LONG_LOOP, _LONG = 400, 3000
 
 
-def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> str:
-    """The assembly of a module with one function, `kernel`.
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:
+    """The assembly of modules that together define one function, `kernel`.
 
     Args:
         lowered: The program.
@@ -35,7 +40,7 @@ def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
     """
-    return Emitter(lowered, width, columns, scalar).text()
+    return Emitter(lowered, width, columns, scalar).modules()
 
 
 @dataclass
@@ -73,20 +78,26 @@ class Emitter:
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
+        self.finished: list[str] = []
+        self.long = _length(lowered.program.top) >= _LONG
+        self.open("define internal void @body", [])
+
+    def open(self, start: str, values: list[str]) -> None:
+        """Start a module with a function, and find all memory.
+
+        Args:
+            start: Start of its definition.
+            values: Types and names of its arguments, apart from the addresses that all functions have.
+        """
         self.declared: set[str] = set()
         self.sincos_widths: set[int] = set()
-        self.functions: list[str] = []
-        self.open("body")
-
-    def open(self, name: str) -> None:
-        """Start a function, and find all memory. The names of addresses are the same in all functions."""
-        lowered = self.lowered
         pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
-        pointers += [f"ptr noalias %out{i}" for i in range(lowered.outputs)]
-        self.f = FunctionWriter(
-            f"define internal void @{name}(ptr noalias %ws, {', '.join(pointers)}) nounwind noinline"
-        )
-        self.locate("%tables", lowered.head, self.element)
+        pointers += [f"ptr noalias %out{i}" for i in range(self.lowered.outputs)]
+        # LLVM aligns spilled vectors only if it knows from the beginning that the stack is aligned
+        aligned = f" alignstack({self.bytes * self.width})" if self.width > 1 else ""
+        arguments = ", ".join(["ptr noalias %ws", *pointers, *values])
+        self.f = FunctionWriter(f"{start}({arguments}) nounwind noinline{aligned}")
+        self.locate("%tables", self.lowered.head, self.element)
 
     def locate(self, tables: str, head: list[str], outside: str) -> None:
         """Find all memory.
@@ -116,18 +127,24 @@ class Emitter:
         """A number from the tables."""
         return self.f.let(f"load i64, ptr {self.f.at(pointer, index, 'i64')}, align 8, !invariant.load !0")
 
-    def text(self) -> str:
+    def modules(self) -> list[str]:
+        """The assembly of all modules."""
         self.block(self.lowered.program.top, Scope(self.width))
-        self.functions += [self.f.text(), *(sincos_text(width, self.scalar) for width in sorted(self.sincos_widths))]
-        parts = [kernel_entry(self.lowered.outputs), *self.functions, *sorted(self.declared)]
-        return "\n".join([*parts, "!0 = !{}", ""])
+        return [self.module(kernel_entry(self.lowered.outputs)), *self.finished]
+
+    def module(self, *functions: str) -> str:
+        """The assembly of the function that is being written, with what it calls."""
+        sincos = [sincos_text(width, self.scalar) for width in sorted(self.sincos_widths)]
+        return "\n".join([*functions, self.f.text(), *sincos, *sorted(self.declared), "!0 = !{}", ""])
 
     # Items
 
     def block(self, block: Block, scope: Scope) -> None:
-        f = self.f
+        f, top = self.f, block is self.lowered.program.top
         for item in block.items:
-            if isinstance(item, Op):
+            if top and self.is_apart(item):
+                self.apart(item, scope)
+            elif isinstance(item, Op):
                 scope.names[id(item)] = self.op(item, scope)
             elif isinstance(item, Store):
                 self.store(item.place, self.use(item.value, scope), scope)
@@ -141,17 +158,37 @@ class Emitter:
                     for case in cases:
                         self.block(case, Scope(scope.width, scope))
             elif isinstance(item, Part):
-                self.part(item)
+                self.block(item.body, scope)
 
-    def part(self, part: Part) -> None:
-        """A function of its own, and a call."""
-        outer, name = self.f, f"part{len(self.functions)}"
-        self.open(name)
-        self.block(part.body, Scope(self.width))
-        self.functions.append(self.f.text())
-        self.f = outer
+    def is_apart(self, item: Item) -> bool:
+        """Whether an item of the outermost block becomes a module."""
+        if isinstance(item, (Op, Store)):
+            return False
+        return isinstance(item, Part) or (self.long and sum(map(_length, item.blocks)) >= _LONG_LOOP)
+
+    def apart(self, item: Item, scope: Scope) -> None:
+        """An item of the outermost block as a module of its own, and a call."""
+        block = Block(self.lowered.program, None)
+        block.items.append(item)
+        inside, used = set(), {}
+        for _, one in walk(block):
+            if isinstance(one, (Op, For, Follow)):
+                inside.add(id(one if isinstance(one, Op) else one.index))
+            used.update({id(op): op for op in needed(one)})
+        passed = [op for key, op in used.items() if key not in inside and op.code not in ("const", "int")]
+        types = ["i64" if op.code in INTEGERS else self.element for op in passed]
+        values = [f"{t} {scope.find(id(op))}" for t, op in zip(types, passed, strict=True)]
+        name, outer = f"@part{len(self.finished)}", (self.f, self.declared, self.sincos_widths)
+
+        # the names of addresses are the same in all functions
+        self.open(f"define void {name}", [f"{t} %given{i}" for i, t in enumerate(types)])
+        self.block(block, Scope(self.width, names={id(op): f"%given{i}" for i, op in enumerate(passed)}))
+        self.finished.append(self.module())
+
+        self.f, self.declared, self.sincos_widths = outer
         pointers = ["%ws", "%params", "%tables", "%in", *(f"%out{i}" for i in range(self.lowered.outputs))]
-        self.f.do(f"call void @{name}({', '.join(f'ptr {pointer}' for pointer in pointers)})")
+        self.f.do(f"call void {name}({', '.join([*(f'ptr {pointer}' for pointer in pointers), *values])})")
+        self.declared.add(f"declare void {name}({', '.join(['ptr'] * len(pointers) + types)})")
 
     def op(self, op: Op, scope: Scope) -> str:
         f, t = self.f, self.scalar.vector(scope.width)
@@ -159,7 +196,7 @@ class Emitter:
             return self.scalar.constant(op.attr, scope.width)
         if op.code == "load":
             return self.load(op.attr, scope)
-        if op.code in ("int", "size", "cell", "iadd", "imul", "imax"):
+        if op.code in INTEGERS:
             return self.whole(op, scope)
         args = [self.use(a, scope) for a in op.args]
         if op.code in _BINARY:
@@ -331,6 +368,11 @@ class Emitter:
         name = self.intrinsic(f"{t} @llvm.masked.load.v{lanes.count}i64.p0", f"ptr, i32, <{lanes.count} x i1>, {t}")
         places = f.let(f"call {name}(ptr {first}, i32 8, <{lanes.count} x i1> {lanes.every}, {t} zeroinitializer)")
         return f.let(f"sub {t} {places}, {self.splat(self.word(first, 0), lanes.count, 'i64')}")
+
+
+def _length(block: Block) -> int:
+    """The number of items in a block and in those nested in it."""
+    return sum(1 for _ in walk(block))
 
 
 def _straight(access: Access) -> bool:

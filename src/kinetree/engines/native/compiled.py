@@ -227,7 +227,7 @@ def load_driver(width: int, scalar: Format = FLOAT64) -> Library:
                 f"driver{scalar.note}, lane width {width}",
                 ("driver", width, scalar.name),
                 chosen,
-                lambda: (driver_text(width, chosen, scalar), {}),
+                lambda: ([driver_text(width, chosen, scalar)], {}),
                 *symbols,
             )
             _drivers[width, scalar, chosen] = library

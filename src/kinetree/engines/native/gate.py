@@ -371,7 +371,7 @@ def _code() -> Library:
     global _library
     with _lock:
         if _library is None:
-            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: (code.gate_text(), {}), "gate")
+            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([code.gate_text()], {}), "gate")
         return _library
 
 

@@ -22,7 +22,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.lower import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.libraries import Library, find_or_compile, stored
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.straight import Individual, individual_of, straight
@@ -62,8 +62,8 @@ class Kernels:
             return lowered(self.algorithm, self.variants)
         return straight(self.algorithm, self.variants, self.individual).lowered
 
-    def text(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[str, dict[str, Any]]:
-        """LLVM assembly for a lane width, or with a node in each lane; and the metadata that binding it needs."""
+    def modules(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[list[str], dict[str, Any]]:
+        """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
         program, found = self._analyzed()
         if self.individual is None:  # numbers of a robot may vanish
             for _, item in walk(program.program.top):
@@ -93,7 +93,7 @@ class Kernels:
                     f"{self.algorithm.name}{self.scalar.note}, {lanes}",
                     self._name(width, node_lanes),
                     chosen,
-                    lambda: self.text(width, chosen, node_lanes),
+                    lambda: self.modules(width, chosen, node_lanes),
                     "kernel",
                 )
                 self._libraries[key] = library
@@ -112,7 +112,7 @@ class Kernels:
         chosen = target.current()
         for width, node_lanes in ((1, False), (1, True), (chosen.lanes(self.scalar), False)):
             name = self._name(width, node_lanes)
-            found = None if name is None else cache.load(cache.key(*name, chosen))
+            found = None if name is None else stored(cache.key(*name, chosen))
             if found is not None:
                 return found[0]
         return None

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import operator
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target, host, llvm
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import cache
+from kinetree.engines.native import cache, threads
 from kinetree.engines.native.claims import claimed
 
 if TYPE_CHECKING:
     import llvmlite.binding
+
+#: Key of the metadata under which the lengths of the object files are stored.
+_LENGTHS = "lengths"
 
 _log = logging.getLogger("kinetree")
 
@@ -53,7 +57,7 @@ def find_or_compile(
     label: str,
     what: tuple[object, ...] | None,
     target: Target,
-    text: Callable[[], tuple[str, dict[str, Any]]],
+    text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
     *symbols: str,
 ) -> tuple[Library, dict[str, Any]]:
     """Load a library.
@@ -63,36 +67,69 @@ def find_or_compile(
         what: Identifies the code, together with the version of this package and the target; None if it must not be
             cached on disk.
         target: The processor to compile for.
-        text: Returns the LLVM assembly, and metadata serialisable as JSON.
+        text: Returns the LLVM assembly of its modules, and metadata serialisable as JSON.
         symbols: The functions whose addresses are needed.
     """
     name = None if what is None else cache.key(*what, target)
-    found = cache.load(name)
+    found = stored(name)
     if found is None:
         with claimed(name):
-            found = cache.load(name)  # another process may just have compiled it
+            found = stored(name)  # another process may just have compiled it
             if found is None:
                 began = time.perf_counter()
-                source, metadata = text()
-                code = compile_text(source, target)
+                sources, metadata = text()
+                objects = compile_modules(sources, target)
                 _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
-                cache.store(name, metadata, code)
-                return Library(code, *symbols), metadata
-    metadata, code = found
+                store(name, metadata, objects)
+                return Library(objects, *symbols), metadata
+    metadata, objects = found
     _log.debug("loaded %s from the cache", label)
-    return Library(code, *symbols), metadata
+    return Library(objects, *symbols), metadata
+
+
+def store(name: str | None, metadata: dict[str, Any], objects: Sequence[bytes]) -> None:
+    """Store object files in the cache."""
+    cache.store(name, metadata | {_LENGTHS: [len(code) for code in objects]}, b"".join(objects))
+
+
+def stored(name: str | None) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The metadata and object files stored in the cache, if any."""
+    found = cache.load(name)
+    if found is None:
+        return None
+    metadata, code = found
+    ends = accumulate(metadata.pop(_LENGTHS))
+    return metadata, [code[start:end] for start, end in pairwise([0, *ends])]
+
+
+def compile_modules(texts: Sequence[str], target: Target) -> list[bytes]:
+    """Compile modules, several at once if there are threads for it: the longest ones first."""
+    objects = [b""] * len(texts)
+
+    def task(number: int) -> Callable[[], object]:
+        return lambda: operator.setitem(objects, number, compile_text(texts[number], target))
+
+    tasks = [task(number) for number in sorted(range(len(texts)), key=lambda number: -len(texts[number]))]
+    if len(tasks) > 1 and threads.get_threads() > 1:
+        threads.run(tasks)
+    else:
+        for each in tasks:
+            each()
+    return objects
 
 
 class Library:
     """Object code loaded into memory for the lifetime of this object.
 
     Args:
-        code: An object file from `compile_text`, for a processor compatible with this one.
+        objects: Object files from `compile_text`, for a processor compatible with this one.
         symbols: The functions whose addresses are needed.
     """
 
-    def __init__(self, code: bytes, *symbols: str) -> None:
-        builder = llvm().JITLibraryBuilder().add_object_img(code)
+    def __init__(self, objects: Sequence[bytes], *symbols: str) -> None:
+        builder = llvm().JITLibraryBuilder()
+        for code in objects:
+            builder.add_object_img(code)
         for name, address in _externals().items():
             builder.import_symbol(name, address)
         for name in symbols:

@@ -285,5 +285,5 @@ def _slot(width: int) -> int:
 @lru_cache(maxsize=16)
 def _load(width: int, chosen: target.Target, scalar: Format) -> Library:
     label, key = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
-    library, _ = find_or_compile(label, key, chosen, lambda: (sequence_text(width, scalar), {}), "kernel")
+    library, _ = find_or_compile(label, key, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")
     return library

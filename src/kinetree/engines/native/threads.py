@@ -1,4 +1,4 @@
-"""Runs large batches on several threads.
+"""Runs large batches, and compilations of long kernels, on several threads.
 
 The number of threads is the number of cores available to the process, unless set by `KINETREE_THREADS` or
 `set_threads`. It never changes the bits of a result: threads process whole samples.
@@ -84,7 +84,7 @@ def one() -> Iterator[None]:
 
 
 def set_threads(count: int | None) -> None:
-    """Set the number of threads that large batches are spread over.
+    """Set the number of threads that large batches, and compilations of long kernels, are spread over.
 
     Args:
         count: At least 1; None restores the default, `KINETREE_THREADS` or the number of available cores.

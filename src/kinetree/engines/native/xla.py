@@ -52,7 +52,7 @@ class Handler:
         calls = [(words.ctypes.data, drive) for words, drive in zip(plans, drives, strict=True)]
         # The assembly contains addresses of this process, so it is not cached on disk.
         text = _text(binding, calls, scalar, code[-1][0])
-        self._library = Library(compile_text(text, target.host()), "handler")
+        self._library = Library([compile_text(text, target.host())], "handler")
         self._owned = (binding, code, plans)
         self.address = self._library.address("handler")
 

@@ -1,0 +1,109 @@
+"""Long kernels consist of several modules, which are compiled at the same time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.llvm import machine_code, printer, target
+from kinetree.engines.locks import inside_llvm
+from kinetree.engines.native import kernels, libraries
+from kinetree.engines.native.threads import set_threads
+from kinetree.engines.pipeline import variants_of
+
+ROBOT = kt.zoo.random_tree(5, kinds=("floating", "revolute", "prismatic"), seed=3)
+
+
+def modules(function: kt.Function, width: int) -> list[str]:
+    made = kernels.Kernels(function.algorithm, variants_of(function.algorithm, ROBOT.mechanism, ()))
+    return made.modules(width, target.host())[0]
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_long_loops_are_modules(width: int) -> None:
+    long, short = modules(ROBOT.forward_dynamics_derivatives, width), modules(ROBOT.gravity_forces, width)
+    assert len(long) > 2
+    assert len(short) == 1
+    assert [number for number, text in enumerate(long) if "define void @kernel(" in text] == [0]
+    assert all(
+        f"@part{number}(" in long[0] and f"define void @part{number}(" in text for number, text in enumerate(long[1:])
+    )
+
+
+def test_threads_do_not_change_code() -> None:
+    texts = modules(ROBOT.forward_dynamics_derivatives, 1)
+    found = []
+    try:
+        for count in (1, 3):
+            set_threads(count)
+            found.append(libraries.compile_modules(texts, target.host()))
+    finally:
+        set_threads(None)
+    assert found[0] == found[1] == [machine_code.compile_text(text, target.host()) for text in texts]
+
+
+def test_code_is_what_llvmlite_emits() -> None:
+    text = modules(ROBOT.gravity_forces, 1)[0]
+    module, machine = machine_code.optimized(text, target.host())
+    assert machine_code.compile_text(text, target.host()) == machine.emit_object(module)
+
+
+def test_modules_do_not_change_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kernel in one module and in several, which get values of the outermost block as arguments."""
+    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    q, v, tau = ROBOT.random_configuration(0, (9,)), *np.random.default_rng(0).uniform(-1.0, 1.0, (2, 9, ROBOT.nv))
+    frame = ROBOT.frames[-1]
+
+    def results() -> list[np.ndarray]:
+        monkeypatch.setattr(kernels, "_made", kernels.Kernels)  # no kernel that was compiled before
+        robot = kt.zoo.random_tree(5, kinds=("floating", "revolute", "prismatic"), seed=3)
+        inertia = robot.tasks([frame]).inertia
+        return [
+            *robot.forward_dynamics(q[0], v[0], tau[0]),
+            *robot.linearize(q, v, tau=tau),
+            *robot.linearize(q[0], v[0], tau=tau[0]),
+            inertia(q),
+            inertia(q[0]),
+        ]
+
+    counted: list[int] = []
+    compile_modules = libraries.compile_modules
+    monkeypatch.setattr(
+        libraries, "compile_modules", lambda texts, *rest: counted.append(len(texts)) or compile_modules(texts, *rest)
+    )
+    for name in ("_LONG", "_LONG_LOOP"):
+        monkeypatch.setattr(printer, name, 1)
+    several = results()
+    assert max(counted) > 4
+    monkeypatch.setattr(printer, "_LONG", 1 << 30)
+    counted.clear()
+    whole = results()
+    assert set(counted) == {1}
+    for one, other in zip(several, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_waits_for_llvm() -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with inside_llvm():
+            entered.set()
+            time.sleep(0.2)
+            left.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    entered.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if left.is_set() else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
