@@ -268,3 +268,19 @@ def test_small_and_large_robots_are_judged_by_their_own_scale() -> None:
         mass, inertia = scale, scale * 1e-3 * np.eye(3)
         robot = Builder().add_body("a", joint="floating", mass=mass, com=(0, 0, 1.0), inertia=inertia).build()
         require_invertible(robot.mechanism)
+
+
+def test_arrays_may_be_reused_for_the_next_body() -> None:
+    com, inertia, placement, axis = np.zeros(3), np.diag([1.0, 1.0, 1.0]), np.eye(4), np.array([0.0, 0.0, 1.0])
+    builder = Builder()
+    for i in range(2):
+        com[0], inertia[0, 0], placement[0, 3], axis[:] = i, 1.0 + i / 2, 3.0 * i, np.eye(3)[i]
+        parent = "a" if i else "world"
+        builder.add_body("ab"[i], parent=parent, placement=placement, axis=axis, mass=1.0, com=com, inertia=inertia)
+    first, second = builder.build().bodies
+    assert (first.com[0], first.inertia[0, 0], second.com[0], second.inertia[0, 0]) == (0.0, 1.0, 1.0, 1.5)
+    near, far = builder.build().joints
+    assert (near.placement[0, 3], far.placement[0, 3]) == (0.0, 3.0)
+    assert [near.axes.tolist(), far.axes.tolist()] == [[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]]
+    with pytest.raises(ValueError, match="read-only"):
+        near.placement[0, 3] = 1.0
