@@ -79,7 +79,7 @@ def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
     if fault > _ORTHONORMAL:
         rows = _nearest_rotation(R).tolist()
     x, y, z = p.tolist()
-    return [*rows[0], x, *rows[1], y, *rows[2], z, 0.0, 0.0, 0.0, 1.0]
+    return *rows[0], x, *rows[1], y, *rows[2], z, 0.0, 0.0, 0.0, 1.0
 
 
 def _from_orthonormal(rows: list[list[float]]) -> float:
