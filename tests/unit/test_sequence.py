@@ -10,7 +10,6 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from kinetree.algorithms.manifold import integrate
-from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.time_step import advance, semi_implicit_euler
 from kinetree.engines.llvm import target
 from kinetree.engines.native.kernels import bind
@@ -57,7 +56,7 @@ def test_nested_loops_move_along_inputs_and_outputs() -> None:
 def test_symmetric_and_sparse_results_are_whole() -> None:
     """The mass matrix, of which the recursion computes some entries of the upper triangle."""
     robot = model("humanoid24")
-    M = bind(mass_matrix, robot.mechanism, (), "mass_matrix")
+    M = bind(robot.mass_matrix.algorithm, robot.mechanism, (), "mass_matrix")
     twice = Sequence("twice", [Operand("q", (24,))], [Operand("M", (24, 24)), Operand("again", (24, 24))])
     first = twice.call(M, twice.inputs[0])
     twice.copy(first, twice.outputs[0])
