@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.functions.scene import STEP, Scene
-from kinetree import control
+from benchmarks.robots import Array
+from kinetree import Model, control
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,17 @@ OTHERS: Mapping[str, Case] = {
     "log": Case(lambda _: lambda t: control.log(t[..., 0, :, :]), "t", out=False),
 }
 
+
+def _hinge(model: Model) -> str:
+    """The first joint with one degree of freedom; later ones may be parts of loops."""
+    return next(joint.name for joint in model.joints if joint.nv == 1)
+
+
+def _for_all_joints(model: Model) -> Array:
+    """A number for each joint rate, also of joints that follow others."""
+    return np.ones(sum(joint.type.nv for joint in model.joints))
+
+
 #: Functions of `Model` that read or make models; what they take is no batch of states.
 MODELS: Mapping[str, Case] = {
     "neutral": _on_model(lambda model: model.neutral()),
@@ -201,7 +213,7 @@ MODELS: Mapping[str, Case] = {
     "mass": _on_model(lambda model: model.mass),
     "q_from_dict": _on_model(lambda model: model.q_from_dict({})),
     "v_from_dict": _on_model(lambda model: model.v_from_dict({})),
-    "joint_indices": _on_model(lambda model: model.joint_indices([model.joints[-1].name])),
+    "joint_indices": _on_model(lambda model: model.joint_indices([_hinge(model)])),
     "joint": _on_model(lambda model: model.joint(model.joints[-1].name)),
     "body": _on_model(lambda model: model.body(model.bodies[-1].name)),
     "site": _on_model(lambda model: model.site(model.frames[-1])),
@@ -214,11 +226,11 @@ MODELS: Mapping[str, Case] = {
     "export_c": _on_model(_export),
     "population": _on_model(lambda model: model.population(gravity=np.zeros((8, 3)))),
     "attach": _on_model(lambda model: model.attach(model.frames[-1], model, prefix="second ")),
-    "reduced": _on_model(lambda model: model.reduced({model.joints[-1].name: 0.0})),
-    "subtree": _on_model(lambda model: model.subtree(model.bodies[-1].name)),
-    "with_armature": _on_model(lambda model: model.with_armature(np.ones(model.nv))),
-    "with_damping": _on_model(lambda model: model.with_damping(np.ones(model.nv))),
-    "with_friction": _on_model(lambda model: model.with_friction(np.ones(model.nv))),
+    "reduced": _on_model(lambda model: model.reduced({_hinge(model): 0.0})),
+    "subtree": _on_model(lambda model: model.subtree(model.bodies[0].name)),
+    "with_armature": _on_model(lambda model: model.with_armature(_for_all_joints(model))),
+    "with_damping": _on_model(lambda model: model.with_damping(_for_all_joints(model))),
+    "with_friction": _on_model(lambda model: model.with_friction(_for_all_joints(model))),
     "with_frame": _on_model(lambda model: model.with_frame("one more", model.frames[-1])),
     "with_gravity": _on_model(lambda model: model.with_gravity((0.0, 0.0, -1.62))),
     "with_independent": _on_model(lambda model: model.with_independent(*model.independent)),
