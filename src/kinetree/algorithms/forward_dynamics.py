@@ -16,8 +16,10 @@ from typing import Any
 
 from kinetree.algorithms import articulated_inertia
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.roles import NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.value import Array
 
 
 @algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",), any_node=True)
@@ -39,6 +41,15 @@ def articulated_body(
     tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, a: Any, *, springs: bool = True
 ) -> None:
     """[J11] Algorithm 6.1 for a world with acceleration `base`, with or without the nodes' springs and dampers."""
+    articulated_forces(tree, q, v, tau, base, wrench, springs=springs)
+    for k, parent in tree.scatter():
+        a[k] = acceleration(k, parent)
+
+
+def articulated_forces(
+    tree: Tree, q: Any, v: Any, tau: Any, base: Motion, wrench: Any, *, springs: bool = True
+) -> None:
+    """The passes motion and hinge; arguments as of `articulated_body`."""
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.z = Force.zero()
@@ -64,8 +75,10 @@ def articulated_body(
         k.nu = k.D.solve(epsilon)  # Eq. 58d
         parent.z += k.X.T @ (z + k.G @ epsilon)  # Eqs. 58b, 58a
 
-    for k, parent in tree.scatter():
-        alpha_plus = k.X @ parent.alpha  # Eq. 58e
-        acceleration = k.nu - k.G.T @ alpha_plus  # Eq. 58f
-        k.alpha = alpha_plus + k.H @ acceleration + k.a  # Eq. 58g
-        a[k] = acceleration
+
+def acceleration(k: NodeRole, parent: NodeRole) -> Array:
+    """The pass acceleration at a node: its joint acceleration."""
+    alpha_plus = k.X @ parent.alpha  # Eq. 58e
+    a: Array = k.nu - k.G.T @ alpha_plus  # Eq. 58f
+    k.alpha = alpha_plus + k.H @ a + k.a  # Eq. 58g
+    return a

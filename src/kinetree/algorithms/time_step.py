@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.algorithms.forward_dynamics import articulated_body
+from kinetree.algorithms.forward_dynamics import acceleration, articulated_forces
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.roles import NodeRole
 from kinetree.recursion.tree import Indexed, Tree
@@ -48,9 +48,9 @@ def semi_implicit_euler(
         q_end: Configuration after the step, (nq,).
         v_end: Joint velocities after the step, (nv,).
     """
-    articulated_body(tree, q, v, tau, -tree.gravity, wrench, v_end)
-    for k, _ in tree.scatter():
-        after = v[k] + v_end[k] * dt[...]
+    articulated_forces(tree, q, v, tau, -tree.gravity, wrench)
+    for k, parent in tree.scatter():
+        after = v[k] + acceleration(k, parent) * dt[...]
         v_end[k] = after
         q_end[k] = k.manifold.integrate(q[k], after * dt[...])
 
@@ -63,12 +63,12 @@ def midpoint(
     half = 0.5 * dt[...]
     for k, _ in tree.scatter():
         q_end[k] = k.manifold.integrate(q[k], v[k] * half)
-    articulated_body(tree, q_end, v, tau, -tree.gravity, wrench, v_end)
-    for k, _ in tree.scatter():
-        v_end[k] = v[k] + v_end[k] * half
-    articulated_body(tree, q_end, v_end, tau, -tree.gravity, wrench, v_end)
-    for k, _ in tree.scatter():
-        after = v[k] + v_end[k] * dt[...]
+    articulated_forces(tree, q_end, v, tau, -tree.gravity, wrench)
+    for k, parent in tree.scatter():
+        v_end[k] = v[k] + acceleration(k, parent) * half
+    articulated_forces(tree, q_end, v_end, tau, -tree.gravity, wrench)
+    for k, parent in tree.scatter():
+        after = v[k] + acceleration(k, parent) * dt[...]
         v_end[k] = after
         q_end[k] = k.manifold.integrate(q_end[k], after * half)
 
