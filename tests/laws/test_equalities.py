@@ -11,6 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, ModelError, UnknownNameError
+from tests.laws.cases import model
 from tests.mechanisms import NEAR, four_bar
 from tests.tolerance import assert_close
 
@@ -113,6 +114,138 @@ def test_couplings_of_joints_that_are_coupled_already() -> None:
     tie = kt.LinearCoupling(("rocker_joint",), (1.0,), float(open_.q_to_dict(open_.neutral())["rocker_joint"]))
     still = open_.constrained_dynamics(open_.neutral(), np.zeros(1), np.ones(1), [tie])
     assert_close(still.acceleration, np.zeros(1), 1e-12)
+
+
+def follower() -> kt.Model:
+    """A chain whose second joint follows the first, and whose third follows the second."""
+    built = kt.Builder("chain")
+    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
+    for i in range(5):
+        axis = np.roll((0.0, 0.0, 1.0), i)
+        built.add_body(f"b{i}", parent=f"b{i - 1}" if i else "world", axis=axis, **solid)
+    built.couple("b1", to="b0", poly=[0.1, 0.5, 0.2])
+    built.couple("b2", to="b1", ratio=-2.0)
+    return built.build()
+
+
+def cam(x: Any, y: Any) -> Any:
+    return 0.3 * x * x * y - y + 0.2
+
+
+COUPLINGS = {
+    "of followers": kt.LinearCoupling(("b2_joint", "b3_joint", "b1_joint"), (1.0, -0.5, 2.0), 0.3),
+    "function": kt.FunctionCoupling(("b3_joint", "b2_joint", "b4_joint"), cam),
+    "polynomial": kt.PolynomialCoupling(("b4_joint", "b1_joint"), (0.1, -0.4, 0.2, 0.3)),
+    "constant": kt.PolynomialCoupling(("b4_joint", "b1_joint"), (0.1,)),
+    "joint twice": kt.LinearCoupling(("b3_joint", "b4_joint", "b3_joint"), (1.0, 2.0, 0.5)),
+    "function of itself": kt.FunctionCoupling(("b3_joint", "b3_joint", "b4_joint"), cam),
+}
+
+
+@pytest.mark.parametrize("name", sorted(COUPLINGS))
+def test_rows_of_couplings(name: str) -> None:
+    """φ by its formula; J and the drift are its derivatives, on a robot with coordinates that follow from others."""
+    robot, rng = follower(), np.random.default_rng(5)
+    coupling = COUPLINGS[name]
+    held = robot.constraints([coupling])
+    q, (v, tau) = rng.uniform(-0.5, 0.5, robot.nq), rng.normal(size=(2, robot.nv))
+    x = [float(robot.q_to_dict(q)[joint]) for joint in coupling.joints]
+    if isinstance(coupling, kt.LinearCoupling):
+        expected = coupling.coefficients @ x - coupling.offset
+    elif isinstance(coupling, kt.PolynomialCoupling):
+        expected = x[0] - np.polynomial.Polynomial(coupling.coefficients)(x[1])
+    else:
+        expected = x[0] - cam(*x[1:])
+    assert_close(held.error(q), np.array([expected]), 1e-14)
+    h = 1e-6
+    J = held.jacobian(q)
+    slopes = [(held.error(q + h * e) - held.error(q - h * e)) / (2 * h) for e in np.eye(robot.nv)]
+    assert_close(J, np.transpose(slopes), 1e-8)
+    drift = (held.jacobian(q + h * v) - held.jacobian(q - h * v)) @ v / (2 * h)
+    found = held.forward_dynamics(q, v, tau, wanted=[0.7])
+    assert_close(J @ found.acceleration + drift, np.array([0.7]), 1e-8)
+    assert_close(robot.inverse_dynamics(q, v, found.acceleration), tau + J.T @ found.forces, 1e-10)
+
+
+def mixed() -> tuple[kt.Model, Any, list[Any]]:
+    """A humanoid that stands, holds a rod, and has a locked and two coupled joints; the rod is held twice."""
+    robot = model("humanoid24")
+    names = [joint.name for joint in robot.joints if joint.nq == 1]
+    held = [
+        kt.LinearCoupling((names[0],), (1.0,)),
+        "left_foot",
+        kt.Distance("left_hand", "right_hand", 0.4),
+        kt.Distance("right_hand", "left_hand", 0.4),
+        kt.LinearCoupling((names[4], names[5]), (1.0, -0.5)),
+        kt.Weld("right_foot", rows=(3, 5)),
+    ]
+    return robot, robot.random_configuration(3), held
+
+
+def test_rows_of_all_kinds_together() -> None:
+    """Newton–Euler with λ, rows that accelerate as wanted, and the smallest forces for what is held twice."""
+    robot, q, constraints = mixed()
+    rng = np.random.default_rng(7)
+    v, tau = rng.normal(size=(2, robot.nv))
+    held = robot.constraints(constraints, at=q)
+    J, wanted, h = held.jacobian(q), rng.normal(size=held.rows), 1e-6
+    wanted[8] = wanted[7]
+    a, force = held.forward_dynamics(q, v, tau, wanted=wanted)
+    assert_close(robot.inverse_dynamics(q, v, a), tau + J.T @ force, 1e-10)
+    drift = (held.jacobian(robot.integrate(q, v, h)) - held.jacobian(robot.integrate(q, v, -h))) @ v / (2 * h)
+    assert_close(J @ a + drift, wanted, 1e-6)
+    assert_close(force[7], force[8], 1e-10)
+    once = [each for i, each in enumerate(constraints) if i != 3]
+    assert_close(robot.constrained_dynamics(q, v, tau, once).acceleration,
+                 robot.constrained_dynamics(q, v, tau, constraints).acceleration, 1e-9)  # fmt: skip
+    assert_close(held.jacobian(q) @ held.project_velocity(q, v), np.zeros(held.rows), 1e-10)
+
+
+def test_bits_do_not_depend_on_the_batch() -> None:
+    robot, at, constraints = mixed()
+    held, rng = robot.constraints(constraints, at=at), np.random.default_rng(8)
+    q, v = robot.random_configuration(rng, (9,)), rng.normal(size=(9, robot.nv))
+    tau = rng.normal(size=(9, 2 * robot.nv))[:, ::2]
+    q[3] = np.nan
+
+    def results(q: Any, v: Any, tau: Any) -> list[Any]:
+        forward = held.forward_dynamics(q, v, tau, stabilization=(100.0, 20.0))
+        return [*forward, held.error(q), held.jacobian(q), *held.project(q, v, rounds=2)]
+
+    together = results(q, v, tau)
+    for i in range(9):
+        for one, all_ in zip(results(q[i], v[i], tau[i]), together, strict=True):
+            np.testing.assert_array_equal(one, all_[i])
+    for each in together:
+        assert np.isnan(each[3]).any()
+        assert np.isfinite(np.delete(each, 3, axis=0)).all()
+
+
+def test_compiled_steps_are_those_of_python() -> None:
+    _, tree = pair()
+    q, v, tau, _ = states()
+    world = kt.simulation.Simulator(tree, constraints=tree.equalities, dt=1e-3, damping=0.1)
+    assert world._is_compiled
+    path = world.rollout(q, v, tau, steps=5)
+    for k in range(5):
+        info = world.step(q, v, tau)[2]
+        q, v, by_python = world._step(q, v, tau, None, ())
+        np.testing.assert_array_equal(path.q[:, k + 1], q)
+        np.testing.assert_array_equal(path.v[:, k + 1], v)
+        np.testing.assert_array_equal(info.acceleration, by_python.acceleration)
+        for name, force in info.constraint_forces.items():
+            np.testing.assert_array_equal(force, by_python.constraint_forces[name])
+
+
+def test_bad_states() -> None:
+    _, tree = pair()
+    held, q, v = tree.constraints(tree.equalities), np.zeros(tree.nq), np.zeros(tree.nv)
+    with pytest.raises(InputError, match=r"constraints: q"):
+        held.error(q[1:])
+    with pytest.raises(InputError, match=r"constraints: v"):
+        held.project_velocity(q, v[1:])
+    with pytest.raises(InputError, match=r"constraints: wanted"):
+        held.forward_dynamics(q, v, v, wanted=np.zeros(held.rows + 1))
 
 
 def test_surgery_keeps_equalities() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
+from kinetree.algorithms.constraint_rows import formula_row, formula_value
 from kinetree.algorithms.operational_space import (
     control_step,
     differential_step,
@@ -35,6 +36,7 @@ from kinetree.engines.native import libraries
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
+from kinetree.model.follower import LinearFollower, PolynomialFollower
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -94,6 +96,12 @@ def test_controllers_keep_the_rules_and_every_stage_the_form(name: str) -> None:
     tasks = TASKS[:-1] if name.endswith("_sharing") else TASKS  # nothing holds the centre of mass
     sites = tuple(site for task in tasks for site in sites_of(task, ROBOT.site))
     _check(MADE[name](Parts.of(sites)), sites)
+
+
+@pytest.mark.parametrize("formula", [LinearFollower(2), PolynomialFollower(2)])
+@pytest.mark.parametrize("made", [formula_row, formula_value])
+def test_formulas_of_joints_keep_the_rules_and_every_stage_the_form(made: Any, formula: Any) -> None:
+    _check(made(formula, formula.constants - 1 if isinstance(formula, LinearFollower) else 1), ())
 
 
 def _check(one: Algorithm, sites: tuple[Site, ...], mechanism: Mechanism = ROBOT.mechanism) -> None:

@@ -1,38 +1,50 @@
-"""Constrained rows that are not components of a frame's motion: couplings of joints, distances, hinges.
+"""Constrained rows of all kinds, recorded in a sequence of compiled functions.
 
-Each gives J with φ̇ = J v, its drift J̇v, and the error φ, of all samples at once.
+Each set of rows gives J with φ̇ = J v, its drift J̇v, and the error φ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from kinetree.algorithms.constraint_rows import constants_of, distance_row, formula_row, formula_value, hinge_error
+from kinetree.algorithms.kinematics import poses
+from kinetree.engines.native import sequence as native
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.sequence import Place
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling
+from kinetree.model.coupling import Coupling, LinearCoupling
+from kinetree.model.follower import Follower, LinearFollower
 from kinetree.model.loop import Loop
 from kinetree.model.placement import alignment, pose
-from kinetree.operational_space.products import product, times
+from kinetree.operational_space.prepared import Tasks
+from kinetree.operational_space.products import times
 from kinetree.operational_space.tasks import LoopTask, Task
+from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"
 
 
 class Rows(NamedTuple):
-    """Rows at a state.
+    """Where the numbers of c rows are.
 
     Attributes:
-        J: (…, c, nv).
-        drift: J̇v, (…, c).
-        error: φ, (…, c) [rad or m].
+        J: (c, nv).
+        drift: J̇v, (c,).
+        error: φ, (c,) [rad or m].
     """
 
-    J: Array
-    drift: Array
-    error: Array
+    J: Place
+    drift: Place
+    error: Place
 
 
 class RowSet(Protocol):
@@ -44,8 +56,74 @@ class RowSet(Protocol):
     def scale(self) -> tuple[Array, Array]:
         """For each row, the number of its group and its reach, as `kinetree.operational_space.singular` has them."""
 
-    def __call__(self, q: Array, v: Array) -> Rows:
-        """The rows at states, (…, nq) and (…, nv) with the same leading axes."""
+    def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
+        """Record the computation of the rows at a state."""
+
+
+class TaskRows:
+    """The rows of tasks.
+
+    Args:
+        tasks: The tasks, in world axes.
+        targets: Poses that are held, as targets of the law, (m, 4, 4).
+    """
+
+    def __init__(self, tasks: Tasks, targets: Array) -> None:
+        self._recursions, self._targets, self.count = tasks.core.recursions, targets, tasks.rows
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """See `RowSet`."""
+        return self._recursions.groups, self._recursions.reach
+
+    def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
+        """See `RowSet`."""
+        of = self._recursions
+        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+        still, rest = np.zeros(of.robot.mechanism.nv), np.zeros((self.count, 2))
+        loose = np.tile([-1.0, 0.0], (self.count, 1))  # gains for which the residual at rest is φ
+        error, _ = steps.call(of.residual.bound(), q, still, self._targets, rest, loose)
+        return Rows(J, drift, error)
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """The error of a coupling as a formula of the coordinates of its joints, each of which counts once.
+
+    Attributes:
+        formula: The sum that is zero, or what the first joint follows.
+        explicit: Whether the error is the first coordinate minus the formula.
+        order: For each joint of the coupling, its number among the coordinates.
+    """
+
+    formula: Follower
+    explicit: bool
+    order: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.formula.name}{'_explicit' * self.explicit}_{'_'.join(map(str, self.order))}"
+
+    @property
+    def constants(self) -> int:
+        return self.formula.constants
+
+    def value(self, c: Array, x: Array) -> Any:
+        first, given = self._split(x)
+        return first - self.formula.value(c, given) if self.explicit else self.formula.value(c, given)
+
+    def slopes(self, c: Array, x: Array) -> Array:
+        found: list[Any] = list(self.formula.slopes(c, self._split(x)[1]))
+        each = [1.0, *(-slope for slope in found)] if self.explicit else found
+        return np.array([sum(one for one, i in zip(each, self.order, strict=True) if i == j) for j in range(len(x))])
+
+    def curvature(self, c: Array, x: Array, rate: Array) -> Any:
+        found = self.formula.curvature(c, self._split(x)[1], self._split(rate)[1])
+        return -found if self.explicit else found
+
+    def _split(self, x: Array) -> tuple[Any, Array]:
+        each = x[list(self.order)]
+        return (each[0], each[1:]) if self.explicit else (0.0, each)
 
 
 class CouplingRow:
@@ -59,7 +137,7 @@ class CouplingRow:
     count = 1
 
     def __init__(self, robot: Any, coupling: Coupling) -> None:
-        self._robot, self._coupling = robot, coupling
+        self._robot = robot
         joints = {joint.name: joint for joint in robot.joints}
         for name in coupling.joints:
             if name not in joints:
@@ -68,83 +146,59 @@ class CouplingRow:
                 raise InputError(
                     f"{coupling}: joint {name!r} is {joints[name].kind}; couple joints with one coordinate"
                 )
-        own = robot.joints
-        starts = dict(zip((joint.name for joint in own), np.cumsum([0, *(joint.type.nv for joint in own)]).tolist()))
-        self._indices = [starts[name] for name in coupling.joints]
+        starts = np.cumsum([0, *(joint.type.nv for joint in robot.joints)]).tolist()
+        places = dict(zip(joints, starts, strict=False))
+        self._names = tuple(dict.fromkeys(coupling.joints))
+        self._at = [places[name] for name in self._names]
+        order = tuple(map(self._names.index, coupling.joints))
+        if isinstance(coupling, LinearCoupling):
+            self._equation = _Equation(LinearFollower(len(order)), False, order)
+            self._constants: Sequence[float] = (-coupling.offset, *coupling.coefficients.tolist())
+        else:
+            self._equation, self._constants = _Equation(coupling.follower, True, order), coupling.constants.tolist()
 
     @property
     def scale(self) -> tuple[Array, Array]:
         """See `RowSet`; the joints' mobilities add up."""
         q = self._robot._generic_configurations()
-        at_rest = np.zeros((len(q), self._robot.nv))
-        G, _, _ = self._moved(q, at_rest)
-        slopes = self._slopes(q)
-        inverse = self._robot.mass_matrix_inverse(q)
+        positions = self._robot.q_to_dict(q)
+        x = np.stack([positions[name] for name in self._names], axis=-1)
+        still = np.zeros(x.shape)
+        slopes, _, _ = _shared(formula_row(self._equation, x.shape[-1]))(x, still, still, self._numbers)
+        G, inverse = self._robot.coupling(q), self._robot.mass_matrix_inverse(q)
         found = [
-            np.square(c) * (row * times(inverse, np.broadcast_to(row, at_rest.shape))).sum(axis=-1)
-            for c, row in zip(slopes, G, strict=True)
-        ]
+            np.square(slopes[:, i]) * (G[:, at] * times(inverse, G[:, at])).sum(axis=-1)
+            for i, at in enumerate(self._at)
+        ]  # fmt: skip
         return np.zeros(1, dtype=int), np.atleast_1d(sum(each.mean() for each in found))
 
-    def _slopes(self, q: Array) -> list[Any]:
-        """∂φ/∂qᵢ of the joints."""
-        if isinstance(self._coupling, LinearCoupling):
-            return list(self._coupling.coefficients.tolist())
-        positions = self._robot.q_to_dict(q)
-        x = [np.asarray(positions[name]) for name in self._coupling.joints[1:]]
-        _, slopes, _ = self._followed(x, [np.zeros(one.shape) for one in x])
-        return [1.0, *slopes]
-
-    def __call__(self, q: Array, v: Array) -> Rows:
+    def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
-        positions = self._robot.q_to_dict(q)
-        x = [np.asarray(positions[name]) for name in self._coupling.joints]
-        G, rates, follow = self._moved(q, v)
-        if isinstance(self._coupling, LinearCoupling):
-            slopes = self._coupling.coefficients.tolist()
-            error = sum((c * one for c, one in zip(slopes, x, strict=True)), -self._coupling.offset)
-            curvature: Any = 0.0
-        else:
-            value, others, curvature = self._followed(x[1:], rates[1:])
-            error, slopes = x[0] - value, [1.0, *(-one for one in others)]
-        J, drift = sum(np.asarray(c)[..., None] * row for c, row in zip(slopes, G, strict=True)), -np.asarray(curvature)
-        for c, one in zip(slopes, follow, strict=True):
-            drift = drift + c * one
-        batch = q.shape[:-1]
-        return Rows(
-            np.broadcast_to(J, (*batch, v.shape[-1]))[..., None, :],
-            np.broadcast_to(drift, batch)[..., None],
-            np.broadcast_to(error, batch)[..., None],
-        )
+        robot = self._robot
+        x = gathered(steps, [self._coordinate(steps, q, name) for name in self._names])
+        rates = steps.call(robot.joint_rates.bound(), q, v)
+        follow = steps.call(robot.joint_accelerations.bound(), q, v, np.zeros(robot.nv))
+        moving = (gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
+        row = _shared(formula_row(self._equation, x.size))
+        slopes, drift, error = steps.call(row, x, *moving, self._numbers)
+        # J = Gᵀ slopes, as joint forces act
+        of_all = steps.variable(steps.constant(np.zeros(rates.size)))
+        for number, i in enumerate(self._at):
+            steps.copy(slopes.part(number, 1), of_all.part(i, 1))
+        return Rows(steps.call(robot.joint_forces.bound(), q, of_all), drift, error)
 
-    def _moved(self, q: Array, v: Array) -> tuple[list[Array], list[Array], list[Any]]:
-        """For each joint: its rate per v, its rate, and its acceleration if v is constant."""
-        if not self._robot.clusters:
-            units = np.eye(v.shape[-1])
-            return [units[i] for i in self._indices], [v[..., i] for i in self._indices], [0.0] * len(self._indices)
-        G, rates = self._robot.coupling(q), self._robot.joint_rates(q, v)
-        follow = self._robot.joint_accelerations(q, v, np.zeros(v.shape[-1]))
-        at = self._indices
-        return [G[..., i, :] for i in at], [rates[..., i] for i in at], [follow[..., i] for i in at]
+    @property
+    def _numbers(self) -> Array:
+        return _padded(self._equation, self._constants)
 
-    def _followed(self, x: list[Array], rates: list[Array]) -> tuple[Any, list[Any], Any]:
-        """The function of the leaders, its slopes, and its second derivative along the motion."""
-        coupling = self._coupling
-        if isinstance(coupling, LinearCoupling):
-            raise TypeError("a linear coupling is written out")
-        formula, c = coupling.follower, coupling.constants
-        if not isinstance(coupling, FunctionCoupling):
-            at, along = np.stack(x), np.stack(rates)
-            return formula.value(c, at), list(formula.slopes(c, at)), formula.curvature(c, at, along)
-        # users write arithmetic on scalars
-        n = len(x)
-        samples = np.stack([*x, *rates], axis=-1)
-        flat = [
-            (formula.value(c, one[:n]), *formula.slopes(c, one[:n]), formula.curvature(c, one[:n], one[n:]))
-            for one in samples.reshape(-1, 2 * n)
-        ]
-        found = np.array(flat, dtype=float).reshape(*samples.shape[:-1], n + 2)
-        return found[..., 0], [found[..., 1 + i] for i in range(n)], found[..., -1]
+    def _coordinate(self, steps: native.Sequence, q: Place, name: str) -> Place:
+        """The coordinate of a joint, from those of its leaders if it has none of its own."""
+        how = self._robot._follows.get(name)
+        if how is None:
+            return q.part(self._robot.joint(name).q_slice.start, 1)
+        x = gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
+        found: Place = steps.call(_shared(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants))
+        return found
 
 
 class DistanceRow:
@@ -167,7 +221,7 @@ class DistanceRow:
             raise InputError(
                 f"{name}: a distance is held along the line between its points, so it is positive; got {length:g}"
             )
-        self._robot, self._frames, self._points, self._length = robot, frames, points, length
+        self._robot, self._length = robot, length
         tasks = [
             Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)
         ]  # fmt: skip
@@ -178,21 +232,13 @@ class DistanceRow:
         """See `RowSet`; mobilities of the points add up."""
         return np.zeros(1, dtype=int), self._tasks.core.recursions.reach[[0, 3]].sum(keepdims=True)
 
-    def __call__(self, q: Array, v: Array) -> Rows:
+    def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
-        J, drift = self._tasks.jacobian(q), self._tasks.jacobian_dot_v(q, v)
-        a, b = (
-            placed(self._robot.pose(q, frame), point) for frame, point in zip(self._frames, self._points, strict=True)
-        )
-        apart = b - a
-        distance = np.sqrt((apart * apart).sum(axis=-1))
-        along = apart / distance[..., None]
-        relative = J[..., 3:, :] - J[..., :3, :]
-        velocity = times(relative, np.broadcast_to(v, (*relative.shape[:-2], v.shape[-1])))
-        closing = (along * velocity).sum(axis=-1)
-        across = ((velocity * velocity).sum(axis=-1) - closing * closing) / distance
-        bent = (along * (drift[..., 3:] - drift[..., :3])).sum(axis=-1) + across
-        return Rows(product(along[..., None, :], relative), bent[..., None], (distance - self._length)[..., None])
+        of, mechanism = self._tasks.core.recursions, self._robot.mechanism
+        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+        ends = steps.call(bind(poses, mechanism, of.sites, "constraints"), q)
+        found = steps.call(bind(distance_row, mechanism, (), "constraints"), v, J, drift, ends, self._length)
+        return Rows(*found[:3])
 
 
 class HingeRows:
@@ -206,10 +252,10 @@ class HingeRows:
     count = 5
 
     def __init__(self, robot: Any, loop: Loop) -> None:
-        self._robot, self._bodies = robot, loop.bodies
+        self._robot = robot
         turn = pose(alignment(loop.axis), np.zeros(3))
-        self._poses = loop.first @ turn, loop.second @ turn
-        self._tasks = robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *self._poses)], reference=_AXES)
+        ends = loop.first @ turn, loop.second @ turn
+        self._tasks = robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *ends)], reference=_AXES)
 
     @property
     def scale(self) -> tuple[Array, Array]:
@@ -217,16 +263,12 @@ class HingeRows:
         recursions = self._tasks.core.recursions
         return recursions.groups, recursions.reach
 
-    def __call__(self, q: Array, v: Array) -> Rows:
+    def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
-        A, B = (
-            product(self._robot.pose(q, body), own) for body, own in zip(self._bodies, self._poses, strict=True)
-        )  # fmt: skip
-        into = np.swapaxes(A[..., :3, :3], -1, -2)
-        axis, way = times(into, B[..., :3, 2]), times(into, B[..., :3, 3] - A[..., :3, 3])
-        # z × axis; a hinge does not tell the two ends of its axis apart
-        tilt = np.stack([-axis[..., 1], axis[..., 0]], axis=-1) * np.where(axis[..., 2:] < 0.0, -1.0, 1.0)
-        return Rows(self._tasks.jacobian(q), self._tasks.jacobian_dot_v(q, v), np.concatenate([tilt, way], axis=-1))
+        of = self._tasks.core.recursions
+        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+        ends = steps.call(bind(poses, self._robot.mechanism, of.sites, "constraints"), q)
+        return Rows(J, drift, steps.call(_shared(hinge_error), ends))
 
 
 def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
@@ -235,10 +277,15 @@ def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> L
     return LoopTask(*loop.bodies, tuple(rows), loop.name, *poses)
 
 
-def placed(T: Array, point: Array) -> Array:
-    """A point of a frame, in the world, (…, 3)."""
-    moved: Array = times(T[..., :3, :3], point) + T[..., :3, 3]
-    return moved
+def gathered(steps: native.Sequence, places: Iterable[Place]) -> Place:
+    """Numbers from several places, one after another."""
+    sources = list(places)
+    found = steps.space(sum(source.size for source in sources))
+    start = 0
+    for source in sources:
+        steps.copy(source, found.part(start, source.size))
+        start += source.size
+    return found
 
 
 def row_set(robot: Any, one: Any) -> RowSet | None:
@@ -253,3 +300,16 @@ def _distance(robot: Any, loop: Loop) -> DistanceRow:
 
 
 _OF_LOOPS: dict[str, Any] = {"distance": _distance, "hinge": HingeRows}
+
+
+def _padded(formula: Any, constants: Sequence[float]) -> Array:
+    """The constants of a formula; a zero if it has none."""
+    found = np.zeros(constants_of(formula))
+    found[: len(constants)] = constants
+    return found
+
+
+@lru_cache(maxsize=64)
+def _shared(algorithm: Algorithm) -> Compiled:
+    """An algorithm that needs no robot."""
+    return bind(algorithm, Mechanism((), (), (), (), np.zeros(3)), (), algorithm.name)

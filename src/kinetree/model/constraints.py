@@ -16,7 +16,7 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
 φ is the error: rotation vector and displacement of the held pose, in the axes of the rows.
 
 If all rows are components of motions of frames, one kernel solves (2). With rows of joints, distances or hinges among
-them, J, J̇v and M⁻¹ come from kernels, and (2) is solved in NumPy.
+them, `kinetree.model.constraint_solver` does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
-from kinetree.model.constraint_rows import DistanceRow, Rows, RowSet, loop_task, placed, row_set
+from kinetree.model.constraint_rows import DistanceRow, RowSet, TaskRows, loop_task, row_set
+from kinetree.model.constraint_solver import REDUNDANT, RowSolver
 from kinetree.model.coupling import FunctionCoupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.loop import Loop
-from kinetree.operational_space import singular
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.law import Law
 from kinetree.operational_space.prepared import Tasks
@@ -44,8 +43,6 @@ from kinetree.operational_space.products import product, times
 from kinetree.operational_space.tasks import CenterOfMassTask, LoopTask, RelativeTask, Task, chosen_rows
 from kinetree.spatial.value import Array
 
-#: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
-REDUNDANT = 1e-10
 _AXES = "local_world_aligned"
 
 
@@ -163,6 +160,7 @@ class Constraints:
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
         rows = len(self._of_tasks)
         self._rest = np.zeros((rows, 2))
+        self._nothing = np.zeros(self.rows), np.zeros((self.rows, 2))  # neither wanted nor stabilised
         self._stiff = np.tile([1.0, 0.0], (rows, 1))  # gains for which b is −φ
         if self._tasks is not None:
             self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
@@ -173,11 +171,11 @@ class Constraints:
 
     def jacobian(self, q: Any) -> Array:
         """J, (…, c, nv)."""
-        if self._tasks is not None and not self._others:
-            result: Array = self._tasks.jacobian(q)
+        if self.of_tasks:
+            result: Array = self.tasks.jacobian(q)
             return result
-        q = arguments.numbers("constraints", "q", q)
-        return self._at(q, np.zeros((*q.shape[:-1], self.robot.nv)), False).J
+        found: Array = self.solver.rows(q)[0]
+        return found
 
     def forward_dynamics(
         self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
@@ -197,7 +195,9 @@ class Constraints:
         if stabilization is not None:
             self._require_at()
         if self._others:
-            return self._constrained(q, v, free, wanted, stabilization)
+            wanted = self._nothing[0] if wanted is None else wanted
+            gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
+            return ConstrainedDynamics(*self.solver.accelerations(q, v, free, wanted, gains))
         feed = self._rest
         if wanted is not None:
             feed = np.zeros((*np.shape(wanted), 2))
@@ -217,7 +217,8 @@ class Constraints:
         self._require_at()
         _refuse_lazy("error", q=q)
         if self._others:
-            return self._at(*self._states(q)).error
+            found: Array = self.solver.rows(q)[1]
+            return found
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
 
@@ -234,9 +235,7 @@ class Constraints:
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
             if self._others:
-                with standard_arithmetic():
-                    found = self._at(*self._states(q))
-                    q = robot.integrate(q, self._moved(q, found.J, -found.error)[0])
+                q = self.solver.configuration(q)
                 continue
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
@@ -246,10 +245,7 @@ class Constraints:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
         if self._others:
-            q, v = self._states(q, v)
-            J = self._at(q, v, False).J
-            with standard_arithmetic():
-                projected: Array = v + self._moved(q, J, -times(J, v))[0]
+            projected: Array = self.solver.velocity(q, v)
             return projected
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
@@ -283,68 +279,13 @@ class Constraints:
     def _core(self) -> Core:
         return cast(Tasks, self._tasks).core
 
-    def _states(self, q: Any, v: Any = None) -> tuple[Array, Array]:
-        """States with the same leading axes; at rest if there is no velocity."""
-        names, sizes = ("q", "v"), (self.robot.nq, self.robot.nv)
-        arrays = [arguments.numbers("constraints", name, x) for name, x in zip(names, (q, 0.0 if v is None else v))]
-        if v is None:
-            arrays[1] = np.zeros((*arrays[0].shape[:-1], self.robot.nv))
-        for name, array, size in zip(names, arrays, sizes, strict=True):
-            arguments.require_shape(f"constraints: {name}", array.shape, (size,))
-        batch = arguments.common_batch("constraints", names, [array.shape[:-1] for array in arrays])
-        q, v = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
-        return q, v
-
-    def _at(self, q: Array, v: Array, errors: bool = True) -> Rows:
-        """All rows at states with the same leading axes; errors of tasks are zero unless they are needed."""
-        batch = q.shape[:-1]
-        J, drift, error = (np.zeros((*batch, self.rows, *more)) for more in ((self.robot.nv,), (), ()))
-        with standard_arithmetic():
-            if self._tasks is not None:
-                of = self._of_tasks
-                J[..., of, :], drift[..., of] = self._tasks.jacobian(q), self._tasks.jacobian_dot_v(q, v)
-                if errors:
-                    still = np.zeros(self.robot.nv)
-                    found, _ = self._core.recursions.residual(q, still, self._target, self._rest, self._stiff)
-                    error[..., of] = -found
-            for part, one in self._others:
-                J[..., part, :], drift[..., part], error[..., part] = one(q, v)
-        return Rows(J, drift, error)
-
-    def _constrained(self, q: Any, v: Any, free: Array, wanted: Any, stabilization: Any) -> ConstrainedDynamics:
-        """Solve (2) with rows that are not those of tasks."""
-        batch = free.shape[:-1]
-        q, v = (np.broadcast_to(np.asarray(x, dtype=float), (*batch, np.shape(x)[-1])) for x in (q, v))
-        found = self._at(q, v, stabilization is not None)
-        with standard_arithmetic():
-            lacking = -found.drift - times(found.J, free)
-            if wanted is not None:
-                lacking = lacking + wanted
-            if stabilization is not None:
-                kp, kd = np.moveaxis(np.broadcast_to(stabilization, (self.rows, 2)), -1, 0)
-                lacking = lacking - kp * found.error - kd * times(found.J, v)
-            moved, force = self._moved(q, found.J, lacking)
-            return ConstrainedDynamics(free + moved, force)
-
-    def _moved(self, q: Array, J: Array, residual: Array) -> tuple[Array, Array]:
-        """M⁻¹Jᵀλ and λ with Λ⁻¹ λ = residual."""
-        response = product(self.robot.mass_matrix_inverse(q), np.swapaxes(J, -1, -2))
-        A = product(J, response)
-        of = singular.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), *self._weights, cut=REDUNDANT)
-        force = times(singular.inverted(of, "truncated"), residual)
-        return times(response, force), force
-
     @cached_property
-    def _weights(self) -> tuple[Array, Array]:
-        """Means and reach of all rows, as `kinetree.operational_space.singular` defines them."""
-        groups, reach = np.zeros(self.rows, dtype=int), np.zeros(self.rows)
-        for i, (part, one) in enumerate(self._others):
-            own, reach[part] = one.scale
-            groups[part] = own + 2 * (i + 1 + self.rows)  # apart from those of other constraints
+    def solver(self) -> RowSolver:
+        """Compiled functions of the rows, whatever they are."""
+        sets: list[tuple[Sequence[int], RowSet]] = [(range(part.start, part.stop), one) for part, one in self._others]
         if self._tasks is not None:
-            of = self._core.recursions
-            groups[self._of_tasks], reach[self._of_tasks] = of.groups, of.reach
-        return singular.means(groups), np.where(np.isfinite(reach), reach, 0.0)
+            sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self._target)))
+        return RowSolver(self.robot, sets)
 
     def _require_at(self) -> None:
         if not self.holds:
@@ -400,7 +341,7 @@ def _row_set(robot: Any, one: Any, at: Array | None) -> RowSet | None:
         if length is None and at is None:
             raise InputError(f"{one}: give its length, or the configuration whose distance is held, at=q")
         if length is None:
-            apart = placed(robot.pose(at, one.other), zero) - placed(robot.pose(at, one.frame), zero)
+            apart = robot.pose(at, one.other)[:3, 3] - robot.pose(at, one.frame)[:3, 3]
             length = math.sqrt(sum(x * x for x in apart.tolist()))
         return DistanceRow(robot, (one.frame, one.other), (zero, zero), length, str(one))
     return row_set(robot, one) if isinstance(one, _OWN) else None

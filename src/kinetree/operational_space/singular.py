@@ -103,12 +103,12 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) 
     if rows == 0:
         batch = A.shape[:-2]
         return Spectrum(own, A, own, np.full(batch, cut), np.zeros(batch), np.ones(batch))
-    return Spectrum(*_decomposition(rows)(A, np.ascontiguousarray(own), mean, reach, float(cut)))
+    return Spectrum(*decomposition(rows)(A, np.ascontiguousarray(own), mean, reach, float(cut)))
 
 
 @lru_cache(maxsize=64)
-def _decomposition(rows: int) -> Compiled:
-    """All steps of `spectrum` as one compiled function."""
+def decomposition(rows: int) -> Compiled:
+    """All steps of `spectrum` as one compiled function of A, own, mean, reach and cut."""
     weighing, sweep, settling = (over_rows(algorithm, rows) for algorithm in (weigh, jacobi_sweep, settle))
     inputs = [*weighing.binding.inputs, Operand("cut", ())]
     outputs = [*settling.binding.outputs[:1], *sweep.binding.outputs[1:], *weighing.binding.outputs[1:2]]
@@ -210,7 +210,10 @@ def require_policy(policy: object, cut: object) -> None:
 @lru_cache(maxsize=64)
 def over_rows(algorithm: Algorithm, rows: int) -> Compiled:
     """An algorithm that uses rows only. They belong to the world, so all robots share the compiled code."""
-    nothing = Mechanism((), (), (), (), np.zeros(3))
+    return bind(algorithm, Mechanism((), (), (), (), np.zeros(3)), row_sites(rows), algorithm.name)
+
+
+def row_sites(rows: int) -> tuple[Site, ...]:
+    """Sites in the world with as many rows, for algorithms that need nothing but their number."""
     place = Transform.identity().data
-    sites = [Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6)]
-    return bind(algorithm, nothing, sites, algorithm.name)
+    return tuple(Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6))

@@ -1,12 +1,13 @@
 """Constraints in compiled steps: accelerations and projections as sequences of recursions.
 
-They are those of `kinetree.model.constraints`, call by call, with the same bits. Rows that depend on each other need
-eigenvalues, which are not recorded: in each sample the law's doubts are counted, and the caller computes it again.
+They are those of `kinetree.model.constraints`, call by call, with the same bits. Rows of tasks that depend on each
+other need eigenvalues, which are not recorded: in each sample the law's doubts are counted, and the caller computes it
+again. Rows of other kinds always take eigenvalues.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,23 +19,63 @@ from kinetree.model.constraints import Constraints
 from kinetree.simulation.plant import Plant
 
 
-def recordable(constraints: Constraints) -> bool:
-    """Whether all constraints are rows of tasks, on a robot of rigid bodies."""
-    return constraints.of_tasks and constraints.robot.mechanism.first_general is None
+class Held(Protocol):
+    """Constraints, recorded in a sequence.
+
+    Attributes:
+        force: λ of the last accelerations.
+        doubts: How often the law had doubts so far.
+    """
+
+    force: Place
+    doubts: Place
+
+    def accelerations(self, q: Place, v: Place, free: Place) -> Place:
+        """Accelerations with constraints, from those without."""
+
+    def project(self, q: Place, v: Place) -> tuple[Place, Place]:
+        """The nearest state that keeps the constraints."""
 
 
-class Held:
+def held(sequence: Sequence, plant: Plant, constraints: Constraints) -> Held:
     """Constraints, recorded in a sequence.
 
     Args:
         sequence: Where.
         plant: The robot.
         constraints: Its constraints.
-
-    Attributes:
-        force: λ of the last accelerations.
-        doubts: How often the law had doubts so far.
     """
+    return HeldTasks(sequence, plant, constraints) if constraints.of_tasks else HeldRows(sequence, constraints)
+
+
+def recordable(constraints: Constraints) -> bool:
+    """Whether steps with the constraints can be recorded: rows of tasks only on a robot of rigid bodies."""
+    return not constraints.of_tasks or constraints.robot.mechanism.first_general is None
+
+
+class HeldRows:
+    """Constraints with rows of joints, distances or hinges among them. See `Held`."""
+
+    def __init__(self, sequence: Sequence, constraints: Constraints) -> None:
+        self._sequence, self._solver = sequence, constraints.solver
+        self._neutral = np.zeros(constraints.rows), np.zeros((constraints.rows, 2))
+        self.force = sequence.space(constraints.rows)
+        self.doubts = sequence.constant(0.0)
+
+    def accelerations(self, q: Place, v: Place, free: Place) -> Place:
+        """See `Held`."""
+        into = None, self.force
+        found: Place = self._sequence.call(self._solver.accelerations, q, v, free, *self._neutral, into=into)[0]
+        return found
+
+    def project(self, q: Place, v: Place) -> tuple[Place, Place]:
+        """See `Held`."""
+        q = self._sequence.call(self._solver.configuration, q)
+        return q, self._sequence.call(self._solver.velocity, q, v)
+
+
+class HeldTasks:
+    """Constraints whose rows are all those of tasks. See `Held`."""
 
     def __init__(self, sequence: Sequence, plant: Plant, constraints: Constraints) -> None:
         self._sequence, self._plant = sequence, plant
@@ -44,13 +85,13 @@ class Held:
         self.doubts = sequence.variable(sequence.constant(0.0))
 
     def accelerations(self, q: Place, v: Place, free: Place) -> Place:
-        """Accelerations with constraints, from those without."""
+        """See `Held`."""
         tau, force = self._solved(q, v, free, self._constants[1])
         self._sequence.copy(force, self.force)
         return self._moved(q, v, tau)
 
     def project(self, q: Place, v: Place) -> tuple[Place, Place]:
-        """The nearest state that keeps the constraints."""
+        """See `Held`."""
         stiff = np.tile([1.0, 0.0], (len(self._constants[1]), 1))
         tau, _ = self._solved(q, self._still, self._still, stiff)
         step = self._moved(q, self._still, tau)

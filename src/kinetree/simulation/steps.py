@@ -18,7 +18,7 @@ from kinetree.model.constraints import Constraints
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
 from kinetree.simulation.contact import Contacts
-from kinetree.simulation.held import Held
+from kinetree.simulation.held import held as recorded
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant
 from kinetree.simulation.results import Impulses
@@ -179,7 +179,7 @@ class Steps:
         def run(algorithm: Algorithm, *inputs: Any) -> Any:
             return sequence.call(plant.recursion(algorithm), *inputs)
 
-        held = None if constraints is None else Held(sequence, plant, constraints)
+        held = None if constraints is None else recorded(sequence, plant, constraints)
         factored = contacts.factored(sequence) if isinstance(contacts, Contacts) else None
         projected: list[Place] = []
 

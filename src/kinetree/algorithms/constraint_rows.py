@@ -1,0 +1,233 @@
+"""Constrained rows that are not components of a frame's motion, and forces along constrained rows of any kind.
+
+Each kind of row has an error φ, a row of J with φ̇ = J v, and a drift J̇v:
+
+    distance    φ = |p_b − p_a| − length
+    hinge       φ = tilt of the second axis in the first frame, and displacement; J is that of a relative task
+    coupling    φ = a formula of joint coordinates
+
+Forces λ along rows that should accelerate by b, from unconstrained accelerations a_f:
+
+    Λ⁻¹ λ = b − kp φ − kd J v − J̇v − J a_f,        a = a_f + M⁻¹Jᵀλ,        Λ⁻¹ = J M⁻¹Jᵀ
+
+Cost O(r² n) for r rows and n degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from kinetree.algorithms.choices import less
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.scalar import sqrt
+from kinetree.spatial.screw import dot
+from kinetree.spatial.value import Array
+
+
+class Formula(Protocol):
+    """A function of some numbers, with constants."""
+
+    @property
+    def name(self) -> str:
+        """Unique among different formulas."""
+
+    @property
+    def constants(self) -> int:
+        """Number of constants."""
+
+    def value(self, c: Array, x: Array) -> Any:
+        """The value."""
+
+    def slopes(self, c: Array, x: Array) -> Array:
+        """Its derivatives."""
+
+    def curvature(self, c: Array, x: Array, rate: Array) -> Any:
+        """Its second derivative at constant rates of the arguments."""
+
+
+def constants_of(formula: Formula) -> int:
+    """Length of the array of a formula's constants, which is never empty."""
+    return max(1, formula.constants)
+
+
+@cache
+def formula_value(formula: Formula, arguments: int) -> Algorithm:
+    """The value of a formula of `arguments` numbers x and constants c."""
+
+    def formula_value(_tree: Tree, x: Indexed, c: Indexed, value: Indexed) -> None:
+        value[...] = formula.value(c[...][: formula.constants], x[...])
+
+    declare = algorithm(x=(arguments,), c=(constants_of(formula),), value=(), outputs=("value",))
+    return replace(declare(formula_value), name=f"formula_value_{formula.name}")
+
+
+@cache
+def formula_row(formula: Formula, arguments: int) -> Algorithm:
+    """A formula of joint coordinates x as an error, with its slopes and its drift.
+
+    `rate` and `follow` are velocities of these joints, and their accelerations where all independent ones are zero.
+    """
+
+    def formula_row(
+        _tree: Tree, x: Indexed, rate: Indexed, follow: Indexed, c: Indexed,
+        slopes: Indexed, drift: Indexed, error: Indexed,
+    ) -> None:  # fmt: skip
+        given, constants = x[...], c[...][: formula.constants]
+        found = formula.slopes(constants, given)
+        slopes[...] = found
+        drift[...] = formula.curvature(constants, given, rate[...]) + found @ follow[...]
+        error[...] = formula.value(constants, given)
+
+    own = (arguments,)
+    declare = algorithm(
+        x=own, rate=own, follow=own, c=(constants_of(formula),), slopes=own, drift=(), error=(),
+        outputs=("slopes", "drift", "error"),
+    )  # fmt: skip
+    return replace(declare(formula_row), name=f"formula_row_{formula.name}")
+
+
+@algorithm(
+    v=("v",), J=(6, "v"), drift=(6,), poses=(2, 4, 4), length=(), row=("v",), bent=(), error=(), velocity=(3,),
+    outputs=("row", "bent", "error", "velocity"), any_node=True, sparse=("velocity",),
+)  # fmt: skip
+def distance_row(
+    tree: Tree, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, length: Indexed,
+    row: Indexed, bent: Indexed, error: Indexed, velocity: Indexed,
+) -> None:  # fmt: skip
+    """The distance between two points.
+
+    Args:
+        tree: The mechanism.
+        v: Joint velocities, (nv,).
+        J: Velocities of both points per joint velocity, in world axes, (6, nv).
+        drift: J̇v of both, (6,).
+        poses: Frames at the points, (2, 4, 4).
+        length: The distance that is held.
+        row: Rate of the distance per joint velocity, (nv,).
+        bent: Its acceleration at zero joint accelerations.
+        error: φ.
+        velocity: Of the second point relative to the first, (3,).
+    """
+    ends, drifts = poses[...], drift[...]
+    apart = ends[1, :3, 3] - ends[0, :3, 3]
+    distance = sqrt(dot(apart, apart))
+    along = apart / distance
+    for c in tree.columns():
+        each = J[c]
+        relative = each[3:] - each[:3]
+        velocity[...] = velocity[...] + relative * v[c]
+        row[c] = dot(along, relative)
+    moving = velocity[...]
+    closing = dot(along, moving)
+    across = (dot(moving, moving) - closing * closing) / distance
+    bent[...] = dot(along, drifts[3:] - drifts[:3]) + across
+    error[...] = distance - length[...]
+
+
+@algorithm(poses=(2, 4, 4), error=(5,), outputs=("error",))
+def hinge_error(_tree: Tree, poses: Indexed, error: Indexed) -> None:
+    """How far two frames are from a hinge about their z axes.
+
+    Args:
+        _tree: Not needed.
+        poses: (2, 4, 4).
+        error: Tilt about x and y, and displacement, in the axes of the first frame, (5,).
+    """
+    first, second = poses[...]
+    into = first[:3, :3].T
+    axis, way = into @ second[:3, 2], into @ (second[:3, 3] - first[:3, 3])
+    # z × axis; a hinge does not tell the two ends of its axis apart
+    sign = less(axis[2], 0.0, -1.0, 1.0)
+    error[...] = np.array([-axis[1] * sign, axis[0] * sign, *way])
+
+
+@algorithm(
+    J=("rows", "v"), response=("rows", "v"), A=("rows", "rows"), own=("rows",), outputs=("A", "own"),
+    symmetric=("A",), any_node=True,
+)  # fmt: skip
+def row_mobility(tree: Tree, J: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
+    """Λ⁻¹ of rows.
+
+    Args:
+        tree: The mechanism, with the rows.
+        J: (r, nv).
+        response: J M⁻¹, (r, nv).
+        A: Λ⁻¹, (r, r).
+        own: Its diagonal, (r,).
+    """
+    total = tree.array("rows", "rows")
+    for one in tree.task_rows():
+        for other in tree.task_rows(one):
+            total[one, other] = 0.0
+            for c in tree.columns():
+                total[one, other] = total[one, other] + J[one, c] * response[other, c]
+            A[one, other] = total[one, other]
+    for one in tree.task_rows():
+        own[one] = total[one, one]
+
+
+@algorithm(
+    J=("rows", "v"), drift=("rows",), error=("rows",), v=("v",), a=("v",), wanted=("rows",), gains=("rows", 2),
+    residual=("rows",), outputs=("residual",), any_node=True,
+)  # fmt: skip
+def row_residual(
+    tree: Tree, J: Indexed, drift: Indexed, error: Indexed, v: Indexed, a: Indexed, wanted: Indexed, gains: Indexed,
+    residual: Indexed,
+) -> None:  # fmt: skip
+    """What accelerations of rows lack.
+
+    Args:
+        tree: The mechanism, with the rows.
+        J: (r, nv).
+        drift: J̇v, (r,).
+        error: φ, (r,).
+        v: Joint velocities, (nv,).
+        a: Joint accelerations, (nv,).
+        wanted: b, (r,).
+        gains: kp and kd, (r, 2).
+        residual: b − kp φ − kd J v − J̇v − J a, (r,).
+    """
+    total = tree.array("rows")
+    for row in tree.task_rows():
+        stiffness, damping = gains[row]
+        total[row] = wanted[row] - drift[row] - stiffness * error[row]
+        for c in tree.columns():
+            total[row] = total[row] - J[row, c] * (a[c] + damping * v[c])
+        residual[row] = total[row]
+
+
+@algorithm(
+    response=("rows", "v"), inertia=("rows", "rows"), residual=("rows",), a=("v",), force=("rows",), moved=("v",),
+    outputs=("force", "moved"), any_node=True,
+)  # fmt: skip
+def row_forces(
+    tree: Tree, response: Indexed, inertia: Indexed, residual: Indexed, a: Indexed, force: Indexed, moved: Indexed
+) -> None:
+    """Forces along rows, and joint accelerations with them.
+
+    Args:
+        tree: The mechanism, with the rows.
+        response: J M⁻¹, (r, nv).
+        inertia: Λ, (r, r).
+        residual: As of `row_residual`, (r,).
+        a: Joint accelerations without the forces, (nv,).
+        force: Λ residual, (r,).
+        moved: a + M⁻¹Jᵀ force, (nv,).
+    """
+    along, total = tree.array("rows"), tree.array("v")
+    for c in tree.columns():
+        total[c] = a[c]
+    for one in tree.task_rows():
+        along[one] = 0.0
+        for other in tree.task_rows():
+            along[one] = along[one] + inertia[one, other] * residual[other]
+        force[one] = along[one]
+        for c in tree.columns():
+            total[c] = total[c] + response[one, c] * along[one]
+    for c in tree.columns():
+        moved[c] = total[c]
