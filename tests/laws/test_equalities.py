@@ -11,6 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.model.coupling import FunctionCoupling
 from tests.laws.cases import model
 from tests.mechanisms import NEAR, four_bar
 from tests.tolerance import assert_close
@@ -134,11 +135,11 @@ def cam(x: Any, y: Any) -> Any:
 
 COUPLINGS = {
     "of followers": kt.LinearCoupling(("b2_joint", "b3_joint", "b1_joint"), (1.0, -0.5, 2.0), 0.3),
-    "function": kt.FunctionCoupling(("b3_joint", "b2_joint", "b4_joint"), cam),
+    "function": FunctionCoupling(("b3_joint", "b2_joint", "b4_joint"), cam),
     "polynomial": kt.PolynomialCoupling(("b4_joint", "b1_joint"), (0.1, -0.4, 0.2, 0.3)),
     "constant": kt.PolynomialCoupling(("b4_joint", "b1_joint"), (0.1,)),
     "joint twice": kt.LinearCoupling(("b3_joint", "b4_joint", "b3_joint"), (1.0, 2.0, 0.5)),
-    "function of itself": kt.FunctionCoupling(("b3_joint", "b3_joint", "b4_joint"), cam),
+    "function of itself": FunctionCoupling(("b3_joint", "b3_joint", "b4_joint"), cam),
 }
 
 
@@ -177,7 +178,7 @@ def mixed() -> tuple[kt.Model, Any, list[Any]]:
         kt.Distance("left_hand", "right_hand", 0.4),
         kt.Distance("right_hand", "left_hand", 0.4),
         kt.LinearCoupling((names[4], names[5]), (1.0, -0.5)),
-        kt.Weld("right_foot", rows=(3, 5)),
+        kt.Weld("waist_yaw_link", rows=(3, 5)),
     ]
     return robot, robot.random_configuration(3), held
 

@@ -193,7 +193,7 @@ class CouplingRow:
 
     def _coordinate(self, steps: native.Sequence, q: Place, name: str) -> Place:
         """The coordinate of a joint, from those of its leaders if it has none of its own."""
-        how = self._robot._follows.get(name)
+        how = self._robot._coordinates.follows.get(name)
         if how is None:
             return q.part(self._robot.joint(name).q_slice.start, 1)
         x = gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])

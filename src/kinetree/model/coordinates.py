@@ -44,6 +44,9 @@ class Coordinates:
         joints: The joints, in the order of their coordinates.
         follows: Joints without coordinates of their own, by name: how they follow from others.
         reference: Coordinates of joints on closed loops, by name.
+
+    Attributes:
+        follows: As given.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class Coordinates:
         reference: Mapping[str, Array] | None = None,
     ) -> None:
         self.joints = tuple(joints)
-        self._follows, self._reference = dict(follows or {}), dict(reference or {})
+        self.follows, self._reference = dict(follows or {}), dict(reference or {})
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
         members: dict[JointKind, list[Joint]] = {}
@@ -100,14 +103,14 @@ class Coordinates:
 
     def q_from_dict(self, values: Mapping[str, Any]) -> Array:
         places = {joint.name: joint.q_slice for joint in self.joints if joint.nq}
-        if not self._follows or not isinstance(values, Mapping):
+        if not self.follows or not isinstance(values, Mapping):
             return self._from_dict(values, self.neutral(), places)
-        q = self._from_dict({k: v for k, v in values.items() if k not in self._follows}, self.neutral(), places)
-        for name in [name for name in values if name in self._follows]:
+        q = self._from_dict({k: v for k, v in values.items() if k not in self.follows}, self.neutral(), places)
+        for name in [name for name in values if name in self.follows]:
             given, found = numbers(name, values[name]), self.q_to_dict(q)[name]
             off = float(np.max(np.abs(given - found), initial=0.0))
             if not off <= 1e-9 * max(1.0, float(np.max(np.abs(found), initial=0.0))):
-                leaders = ", ".join(map(repr, self._follows[name].leaders))
+                leaders = ", ".join(map(repr, self.follows[name].leaders))
                 raise InputError(f"joint {name!r} follows {leaders} and differs by {off:g} from that; leave it out")
         return q
 
@@ -119,7 +122,7 @@ class Coordinates:
     def q_to_dict(self, q: Any) -> dict[str, Array]:
         q = checked("q", q, self.nq)
         known = {joint.name: _part(q, joint.q_slice) for joint in self.joints if joint.nq}
-        for name in self._follows:
+        for name in self.follows:
             self._follow(name, known)
         return {joint.name: known[joint.name] for joint in self.joints}
 
@@ -133,15 +136,15 @@ class Coordinates:
         for name in names:
             if name in on_loops:
                 raise InputError(f"joint {name!r} depends on others through a loop and has no velocity of its own")
-            if name in self._follows:
-                leaders = ", ".join(map(repr, self._follows[name].leaders))
+            if name in self.follows:
+                leaders = ", ".join(map(repr, self.follows[name].leaders))
                 raise InputError(f"joint {name!r} is coupled and has no velocity of its own; it follows {leaders}")
 
     def _follow(self, name: str, known: dict[str, Array]) -> None:
         """Add the value of a coupled joint, and of those that it follows."""
         pending = [name]
         while pending:
-            how = self._follows[pending[-1]]
+            how = self.follows[pending[-1]]
             missing = [leader for leader in how.leaders if leader not in known]
             if not missing:
                 leading = np.array([known[leader] for leader in how.leaders])
