@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import kinetree as kt
 from benchmarks.functions.scene import STEP, Scene
 from benchmarks.robots import Array
 from kinetree import Model, control
@@ -68,9 +69,18 @@ def _export(model: Any) -> None:
         model.export_c(["inverse_dynamics"], directory)
 
 
-def _constrained(scene: Scene) -> Callable[..., Any]:
-    held = [scene.frame]
-    return lambda q, v, tau: scene.model.constrained_dynamics(q, v, tau, held)
+def _constrained(constraint: Callable[[Scene], Any]) -> Case:
+    def call(scene: Scene) -> Callable[..., Any]:
+        held = [constraint(scene)]
+        return lambda q, v, tau: scene.model.constrained_dynamics(q, v, tau, held)
+
+    return Case(call, "qva", out=False)
+
+
+def _gear(scene: Scene) -> kt.LinearCoupling:
+    """A coupling of the last two joints with one coordinate."""
+    names = [joint.name for joint in scene.model.joints if joint.nq == 1]
+    return kt.LinearCoupling(tuple(names[-2:]), np.array([1.0, -0.5]))
 
 
 def _inverse_kinematics(scene: Scene) -> Callable[..., Any]:
@@ -93,7 +103,9 @@ STATES: Mapping[str, Case] = {
     "forward_dynamics_derivatives": _method("forward_dynamics_derivatives", "qva"),
     "linearize, a=": _linearize("a"),
     "linearize, tau=": _linearize("tau"),
-    "constrained_dynamics": Case(_constrained, "qva", out=False),
+    "constrained_dynamics": _constrained(lambda scene: scene.frame),
+    "constrained_dynamics, Distance": _constrained(lambda scene: kt.Distance(scene.frame, "world", 1.0)),
+    "constrained_dynamics, LinearCoupling": _constrained(_gear),
     "mass_matrix": _method("mass_matrix", "q"),
     "mass_matrix_inverse": _method("mass_matrix_inverse", "q"),
     "mass_matrix_solve": _method("mass_matrix_solve", "qv"),

@@ -431,6 +431,8 @@ def _inverse(pose: Array) -> Array:
 
 def _refuse_lazy(function: str, **given: Any) -> None:
     for name, value in given.items():
+        if type(value) in arguments.PLAIN:
+            continue
         for each in value.values() if isinstance(value, Mapping) else (value,):
             arguments.refuse_lazy(f"constraints: {function}: {name}", each)
 
