@@ -238,6 +238,16 @@ def test_compiled_steps_are_those_of_python() -> None:
             np.testing.assert_array_equal(force, by_python.constraint_forces[name])
 
 
+def test_constraints_can_be_pickled() -> None:
+    robot, at, constraints = mixed()
+    q, v = robot.random_configuration(4), np.ones(robot.nv)
+    for some in (constraints, ["left_foot"]):
+        held = robot.constraints(some, at=at)
+        expected = held.forward_dynamics(q, v, v, stabilization=(100.0, 20.0))
+        again = pickle.loads(pickle.dumps(held)).forward_dynamics(q, v, v, stabilization=(100.0, 20.0))
+        assert all(map(np.array_equal, again, expected))
+
+
 def test_bad_states() -> None:
     _, tree = pair()
     held, q, v = tree.constraints(tree.equalities), np.zeros(tree.nq), np.zeros(tree.nv)

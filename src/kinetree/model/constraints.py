@@ -128,7 +128,7 @@ class ConstrainedDynamics(NamedTuple):
 class Constraints:
     """Constraints of a robot, with c rows in total. Created by `robot.constraints(…)`.
 
-    Every function takes leading batch axes. Constraints are immutable and thread-safe.
+    Every function takes leading batch axes. Constraints are immutable, thread-safe and picklable.
 
     Attributes:
         robot: The model.
@@ -142,7 +142,8 @@ class Constraints:
         require_double(robot.mechanism, "constraints")
         self.robot = robot
         self.constraints = read_constraints(constraints)
-        at = None if at is None else _configuration(robot, at)
+        at = None if at is None else _configuration(robot, at).copy()
+        self._at = at
         sets = [_row_set(robot, one, at) for one in self.constraints]
         held = [_task(one) for one, other in zip(self.constraints, sets, strict=True) if other is None]
         self._tasks: Tasks | None = (
@@ -165,6 +166,9 @@ class Constraints:
         if self._tasks is not None:
             self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
             self._target = _held(robot, held, at)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Constraints, (self.robot, self.constraints, self._at)
 
     def __repr__(self) -> str:
         return f"<{len(self.constraints)} constraints of {self.robot.name}: {self.rows} rows>"
