@@ -238,6 +238,30 @@ def test_compiled_steps_are_those_of_python() -> None:
             np.testing.assert_array_equal(force, by_python.constraint_forces[name])
 
 
+def test_rows_of_a_robot_with_a_flexible_body() -> None:
+    solid = {"mass": 1.0, "com": (0.3, 0.1, 0.2), "inertia": 0.1 * np.eye(3)}
+    beam = kt.Beam(1.0, 10.0, 1.0, modes=2, planes="y", elements=8, axial_inertia=1e-3)
+    built = kt.Builder("flexible").add_body("a", axis=(0, 1, 0), **solid)
+    built.add_flexible("b", beam, parent="a", joint="revolute", axis=(0, 0, 1))
+    robot = built.add_body("c", parent="b/tip", axis=(0, 1, 0), **solid).build()
+    held = [
+        kt.LinearCoupling(("a_joint", "c_joint"), (1.0, -0.5)),
+        kt.Distance("c", "world", 1.0),
+        kt.Weld("c", rows=(3,)),
+    ]
+    rng = np.random.default_rng(6)
+    q, (v, tau) = robot.random_configuration(rng), rng.normal(size=(2, robot.nv))
+    world = kt.simulation.Simulator(robot, constraints=held, at=q, dt=1e-3)
+    J = world.constraints.jacobian(q)
+    a, force = world.constraints.forward_dynamics(q, v, tau)
+    assert_close(robot.inverse_dynamics(q, v, a), tau + J.T @ force, 1e-10)
+    assert world._is_compiled
+    after, rate, _ = world._step(q, v, tau, None, ())
+    path = world.rollout(q, v, tau, steps=1)
+    assert np.array_equal(path.q[1], after)
+    assert np.array_equal(path.v[1], rate)
+
+
 def test_constraints_can_be_pickled() -> None:
     robot, at, constraints = mixed()
     q, v = robot.random_configuration(4), np.ones(robot.nv)

@@ -16,7 +16,7 @@ Cost O(r² n) for r rows and n degrees of freedom.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +55,7 @@ def constants_of(formula: Formula) -> int:
     return max(1, formula.constants)
 
 
-@cache
+@lru_cache(maxsize=256)
 def formula_value(formula: Formula, arguments: int) -> Algorithm:
     """The value of a formula of `arguments` numbers x and constants c."""
 
@@ -66,7 +66,7 @@ def formula_value(formula: Formula, arguments: int) -> Algorithm:
     return replace(declare(formula_value), name=f"formula_value_{formula.name}")
 
 
-@cache
+@lru_cache(maxsize=256)
 def formula_row(formula: Formula, arguments: int) -> Algorithm:
     """A formula of joint coordinates x as an error, with its slopes and its drift.
 

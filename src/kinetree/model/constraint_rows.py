@@ -25,6 +25,7 @@ from kinetree.model.loop import Loop
 from kinetree.model.placement import alignment, pose
 from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.products import times
+from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.tasks import LoopTask, Task
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
@@ -79,7 +80,7 @@ class TaskRows:
     def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
         of = self._recursions
-        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+        J, drift = _motion(steps, of, q, v)
         still, rest = np.zeros(of.robot.mechanism.nv), np.zeros((self.count, 2))
         loose = np.tile([-1.0, 0.0], (self.count, 1))  # gains for which the residual at rest is φ
         error, _ = steps.call(of.residual.bound(), q, still, self._targets, rest, loose)
@@ -175,10 +176,10 @@ class CouplingRow:
     def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
         robot = self._robot
-        x = gathered(steps, [self._coordinate(steps, q, name) for name in self._names])
+        x = _gathered(steps, [self._coordinate(steps, q, name) for name in self._names])
         rates = steps.call(robot.joint_rates.bound(), q, v)
         follow = steps.call(robot.joint_accelerations.bound(), q, v, np.zeros(robot.nv))
-        moving = (gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
+        moving = (_gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
         row = _shared(formula_row(self._equation, x.size))
         slopes, drift, error = steps.call(row, x, *moving, self._numbers)
         # J = Gᵀ slopes, as joint forces act
@@ -196,7 +197,7 @@ class CouplingRow:
         how = self._robot._coordinates.follows.get(name)
         if how is None:
             return q.part(self._robot.joint(name).q_slice.start, 1)
-        x = gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
+        x = _gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
         found: Place = steps.call(_shared(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants))
         return found
 
@@ -221,7 +222,7 @@ class DistanceRow:
             raise InputError(
                 f"{name}: a distance is held along the line between its points, so it is positive; got {length:g}"
             )
-        self._robot, self._length = robot, length
+        self._length = length
         tasks = [
             Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)
         ]  # fmt: skip
@@ -234,10 +235,10 @@ class DistanceRow:
 
     def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
-        of, mechanism = self._tasks.core.recursions, self._robot.mechanism
-        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
-        ends = steps.call(bind(poses, mechanism, of.sites, "constraints"), q)
-        found = steps.call(bind(distance_row, mechanism, (), "constraints"), v, J, drift, ends, self._length)
+        of = self._tasks.core.recursions
+        J, drift = _motion(steps, of, q, v)
+        row = bind(distance_row, of.robot.mechanism, (), "constraints")
+        found = steps.call(row, v, J, drift, _frames(steps, of, q), self._length)
         return Rows(*found[:3])
 
 
@@ -252,7 +253,6 @@ class HingeRows:
     count = 5
 
     def __init__(self, robot: Any, loop: Loop) -> None:
-        self._robot = robot
         turn = pose(alignment(loop.axis), np.zeros(3))
         ends = loop.first @ turn, loop.second @ turn
         self._tasks = robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *ends)], reference=_AXES)
@@ -266,9 +266,8 @@ class HingeRows:
     def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""
         of = self._tasks.core.recursions
-        J, drift = steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
-        ends = steps.call(bind(poses, self._robot.mechanism, of.sites, "constraints"), q)
-        return Rows(J, drift, steps.call(_shared(hinge_error), ends))
+        J, drift = _motion(steps, of, q, v)
+        return Rows(J, drift, steps.call(_shared(hinge_error), _frames(steps, of, q)))
 
 
 def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
@@ -277,7 +276,7 @@ def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> L
     return LoopTask(*loop.bodies, tuple(rows), loop.name, *poses)
 
 
-def gathered(steps: native.Sequence, places: Iterable[Place]) -> Place:
+def _gathered(steps: native.Sequence, places: Iterable[Place]) -> Place:
     """Numbers from several places, one after another."""
     sources = list(places)
     found = steps.space(sum(source.size for source in sources))
@@ -300,6 +299,17 @@ def _distance(robot: Any, loop: Loop) -> DistanceRow:
 
 
 _OF_LOOPS: dict[str, Any] = {"distance": _distance, "hinge": HingeRows}
+
+
+def _motion(steps: native.Sequence, of: Recursions, q: Place, v: Place) -> tuple[Place, Place]:
+    """J and J̇v of tasks."""
+    return steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+
+
+def _frames(steps: native.Sequence, of: Recursions, q: Place) -> Place:
+    """Poses of the frames of tasks."""
+    found: Place = steps.call(bind(poses, of.robot.mechanism, of.sites, "constraints"), q)
+    return found
 
 
 def _padded(formula: Any, constants: Sequence[float]) -> Array:
