@@ -21,7 +21,7 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import cache, gate, gate_code, pool, threads
+from kinetree.engines.native import cache, gate, gate_layout, pool, threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.libraries import Library
@@ -378,7 +378,7 @@ def test_results_in_use_stay_as_they_are(hold: Any) -> None:
     held, expected = hold(first), first.copy()
     address = first.ctypes.data
     del first
-    others = [robot.mass_matrix(np.array([0.3, 1.0 + i])) for i in range(gate_code.KEPT + 2)]
+    others = [robot.mass_matrix(np.array([0.3, 1.0 + i])) for i in range(gate_layout.KEPT + 2)]
     if isinstance(held, weakref.ref):
         assert held() is None or np.array_equal(held(), expected)
     else:
@@ -397,7 +397,7 @@ def test_results_that_were_changed_are_not_returned_again(change: Any) -> None:
     robot = kt.zoo.double_pendulum()
     q = np.array([0.3, -0.2])
     expected = robot.mass_matrix(q).copy()
-    for _ in range(2 * gate_code.KEPT):
+    for _ in range(2 * gate_layout.KEPT):
         result = robot.mass_matrix(q)
         assert result.dtype == float
         assert result.flags.writeable
@@ -599,9 +599,9 @@ def test_long_runs_let_other_threads_work() -> None:
 @pytest.mark.parametrize("field", ["DATA", "NDIM", "DIMS", "DESCR", "FLAGS"])
 def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KINETREE_NO_GATE", raising=False)
-    moved = {"DATA": gate_code.DIMS, "NDIM": 68, "DIMS": gate_code.DATA, "DESCR": 48, "FLAGS": 24}
+    moved = {"DATA": gate_layout.DIMS, "NDIM": 68, "DIMS": gate_layout.DATA, "DESCR": 48, "FLAGS": 24}
     assert gate.supported() or not gate.NATIVE
-    monkeypatch.setattr(gate_code, field, moved[field])
+    monkeypatch.setattr(gate_layout, field, moved[field])
     assert not gate.supported()
 
 

@@ -21,7 +21,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native import pool, threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
-from kinetree.engines.native.gate_code import SMALLEST_BATCH
+from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.native.gufunc import make_gufunc
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Array, Binding, Operand, plan

@@ -30,9 +30,10 @@ from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 from kinetree.engines.formats import FLOAT64
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import gate_code as code
+from kinetree.engines.native import gate_layout as layout
 from kinetree.engines.native import pool, threads
-from kinetree.engines.native.gate_code import Word
+from kinetree.engines.native.gate_code import gate_text
+from kinetree.engines.native.gate_layout import Word
 from kinetree.engines.native.gufunc import c_table
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, plan
@@ -88,13 +89,13 @@ class _Member(ctypes.Structure):
 
 def _make_base() -> type:
     """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, code.VECTORCALL, 1, None))  # a read-only Py_ssize_t
+    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.VECTORCALL, 1, None))  # a read-only Py_ssize_t
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
     # Python copies all of this except the names, which are constants of this function
     default, base, vectorcall = 1 << 18, 1 << 10, 1 << 11
     name = b"kinetree.engines.native.gate.GateBase"
-    spec = _Spec(name, code.GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
+    spec = _Spec(name, layout.GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     made: type = make(ctypes.addressof(spec))
     return made
@@ -106,7 +107,7 @@ def supported() -> bool:
         return False
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
-    if object.__basicsize__ != code.VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
+    if object.__basicsize__ != layout.VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
@@ -117,15 +118,15 @@ def supported() -> bool:
 def _numbers_fit() -> bool:
     kinds = {float: ctypes.c_double, np.float64: ctypes.c_double, np.float32: ctypes.c_float}
     numbers = [(kind("1.25"), c_kind) for kind, c_kind in kinds.items()]
-    return all(c_kind.from_address(id(number) + code.FLOAT_VALUE).value == number for number, c_kind in numbers)
+    return all(c_kind.from_address(id(number) + layout.FLOAT_VALUE).value == number for number, c_kind in numbers)
 
 
 def _references_fit() -> bool:
     array = np.empty(1)
 
     def read() -> tuple[int, bool]:
-        count = ctypes.c_int32.from_address(id(array) + code.COUNT).value
-        return count, bool(ctypes.c_void_p.from_address(id(array) + code.WEAK).value)
+        count = ctypes.c_int32.from_address(id(array) + layout.COUNT).value
+        return count, bool(ctypes.c_void_p.from_address(id(array) + layout.WEAK).value)
 
     before = read()
     others, watch = [array, array], weakref.ref(array)
@@ -140,15 +141,17 @@ def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
 
     def dims() -> tuple[int, ...]:
         return (
-            tuple((ctypes.c_ssize_t * array.ndim).from_address(read(code.DIMS, ctypes.c_void_p))) if array.ndim else ()
+            tuple((ctypes.c_ssize_t * array.ndim).from_address(read(layout.DIMS, ctypes.c_void_p)))
+            if array.ndim
+            else ()
         )
 
     return bool(
-        read(code.TYPE, ctypes.c_void_p) == id(np.ndarray)
-        and read(code.DATA, ctypes.c_void_p) == array.ctypes.data
-        and read(code.NDIM, ctypes.c_int) == array.ndim
-        and read(code.DESCR, ctypes.c_void_p) == id(array.dtype)
-        and read(code.FLAGS, ctypes.c_int) & code.PLAIN == plain
+        read(layout.TYPE, ctypes.c_void_p) == id(np.ndarray)
+        and read(layout.DATA, ctypes.c_void_p) == array.ctypes.data
+        and read(layout.NDIM, ctypes.c_int) == array.ndim
+        and read(layout.DESCR, ctypes.c_void_p) == id(array.dtype)
+        and read(layout.FLAGS, ctypes.c_int) & layout.PLAIN == plain
         and dims() == array.shape
     )
 
@@ -217,7 +220,7 @@ class Gate(_Base):
             width: The lane width: 1 for single samples, or that of batches.
             batch_width: The lane width of batches.
         """
-        if not NATIVE or len(binding.operands) > code.MAX_OPERANDS or binding.has_big_results:
+        if not NATIVE or len(binding.operands) > layout.MAX_OPERANDS or binding.has_big_results:
             return
         with _lock:
             description = vars(self).get("_gate") or _Description(binding)
@@ -244,14 +247,14 @@ class Gate(_Base):
             known = any(all(map(operator.is_, row, choices)) for _, row in rows)
             inputs, parameters = _arrays(description, choices), self.parameters()
             count = len(parameters) or inputs
-            fits = count == inputs + len(choices) and count <= code.MAX_PARAMETERS and _readable(description, choices)
+            fits = count == inputs + len(choices) and count <= layout.MAX_PARAMETERS and _readable(description, choices)
             if fits and not known and len(rows) < _MOST_VARIANTS:
                 # memory that the machine code reads stays unchanged and alive: other threads may be in a call
                 self._gate = description
                 rows.append((description, choices))
                 front, *keys = _front(parameters, rows)
                 vars(self).setdefault("_fronts", []).append((front, keys))
-                _field(self, code.FRONT).value = front.ctypes.data
+                _field(self, layout.FRONT).value = front.ctypes.data
                 self.call_from_machine_code()
             followers = vars(self).pop("_followers", ())
         for reference, wanted in followers:
@@ -263,8 +266,8 @@ class Gate(_Base):
         """Bypass the Python `__call__` from now on; until the gate opens, all calls go to `general`."""
         with _lock:
             if NATIVE and type(self) is not self._opened:
-                _field(self, code.METHOD).value = id(_GENERAL)
-                _field(self, code.VECTORCALL).value = _code().address("gate")
+                _field(self, layout.METHOD).value = id(_GENERAL)
+                _field(self, layout.VECTORCALL).value = _code().address("gate")
                 self.__class__ = self._opened
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,7 +277,7 @@ class Gate(_Base):
     @property
     def is_open(self) -> bool:
         """Whether single contiguous samples take the fast path."""
-        return NATIVE and bool(_field(self, code.FRONT).value)
+        return NATIVE and bool(_field(self, layout.FRONT).value)
 
 
 _OWN_STATE = ("_gate", "_rows", "_fronts", "_followers")
@@ -290,7 +293,7 @@ class _Description:
         self.steps = np.array([0] * len(operands) + [s for core in strides for s in core], dtype=np.intp)
         self.binding = binding
         self.owned: list[Any] = []
-        words = self.words = np.zeros(Word.OPERANDS + code.OPERAND_WORDS * len(operands), dtype=np.int64)
+        words = self.words = np.zeros(Word.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
         words[Word.INPUTS], words[Word.OUTPUTS] = len(binding.inputs), len(binding.outputs)
         words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
         words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
@@ -305,14 +308,14 @@ class _Description:
         unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
         words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
         words[Word.MOST_WITHOUT_OUT] = max(1, unpooled - 1)
-        self.results = np.full(code.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
-        if scalar.bytes * largest <= code.LARGEST_KEPT:
+        self.results = np.full(layout.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
+        if scalar.bytes * largest <= layout.LARGEST_KEPT:
             words[Word.RESULTS] = self.results.ctypes.data
         for k, operand in enumerate(operands):
-            entry = words[Word.OPERANDS + code.OPERAND_WORDS * k :]
+            entry = words[Word.OPERANDS + layout.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)
             entry[1 : 1 + len(operand.shape)] = operand.shape
-            entry[code.OPERAND_WORDS - 1] = scalar.bytes * operand.size
+            entry[layout.OPERAND_WORDS - 1] = scalar.bytes * operand.size
 
     def add(self, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
         """Add the kernel of a lane width."""
@@ -337,7 +340,7 @@ def _readable(description: _Description, choices: tuple[Any, ...]) -> bool:
     """Whether machine code can collect the arrays of a dictionary."""
     keyed = [choice for choice in choices if isinstance(choice, Keys)]
     return not keyed or (
-        0 < len(keyed[0]) <= code.MAX_KEYS and description.binding.inputs[-1].size <= code.MAX_ROWS_SIZE
+        0 < len(keyed[0]) <= layout.MAX_KEYS and description.binding.inputs[-1].size <= layout.MAX_ROWS_SIZE
     )
 
 
@@ -371,7 +374,7 @@ def _code() -> Library:
     global _library
     with _lock:
         if _library is None:
-            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([code.gate_text()], {}), "gate")
+            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([gate_text()], {}), "gate")
         return _library
 
 

@@ -1,0 +1,80 @@
+"""Where gates find things: in CPython's and NumPy's structures, and in the descriptions of gates and bound kernels."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+# Byte offsets in CPython's and NumPy's structures.
+COUNT, TYPE = 0, 8
+FLOAT_VALUE = 16
+DATA, NDIM, DIMS, DESCR, FLAGS, WEAK = 16, 24, 32, 56, 64, 72
+VECTORCALL, METHOD, FRONT, GATE_SIZE = 16, 24, 32, 40
+
+PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
+WRITEABLE = 0x0400
+OWNS_DATA = 0x0004
+MAX_OPERANDS = 16
+MAX_PARAMETERS = 24
+MAX_KEYS = 16
+MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
+
+# Fewer samples are faster one by one than in mostly unused lanes.
+SMALLEST_BATCH = 3
+# Results of single samples that a kernel keeps, per output, and their maximum size in bytes.
+KEPT = 4
+LARGEST_KEPT = 1 << 15
+
+
+class Front(IntEnum):
+    """Words of a gate: parameters have two words each, name and default; variants their kernel, keys and choices.
+
+    `DEFAULT` is the kernel for calls with all inputs and nothing else, or null. `KEYED` is the number of the parameter
+    that may be a dictionary. A variant's keys are null, or their number and the keys; its choice is null there.
+    """
+
+    PARAMETERS = 0
+    INPUTS = 1
+    VARIANTS = 2
+    OUT = 3
+    NONE = 4
+    DEFAULT = 5
+    KEYED = 6
+    DICT_TYPE = 7
+    STR_TYPE = 8
+    ENTRIES = 9
+
+
+class Word(IntEnum):
+    """Words of a bound kernel.
+
+    `RESULTS` is the address of the results that are kept, `KEPT` for each output, or null. `NEXT_RESULT` counts those
+    that were replaced.
+    """
+
+    INPUTS = 0
+    OUTPUTS = 1
+    DRIVE = 2
+    PLAN = 3
+    STEPS = 4
+    STEP_COUNT = 5
+    ARRAY_TYPE = 6
+    DTYPE = 7
+    NEW_ARRAY = 8
+    FOOTPRINT = 9
+    BUNDLE = 10
+    FLOAT_TYPE = 11
+    TUPLE_TYPE = 12
+    MOST_SAMPLES = 13
+    BATCH_PLAN = 14
+    BATCH_DRIVE = 15
+    TYPE_NUMBER = 16
+    ITEM_BYTES = 17
+    MOST_WITHOUT_OUT = 18
+    DOUBLE_TYPE = 19
+    SINGLE_TYPE = 20
+    RESULTS = 21
+    NEXT_RESULT = 22
+    OPERANDS = 23
+
+
+OPERAND_WORDS = 5  # rank, up to three dimensions, bytes
