@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,20 @@ def between(x: Any, low: Any, high: Any) -> Any:
 def magnitude(x: Any) -> Any:
     """|x|."""
     return scalar.magnitude(np.asarray(x)[()])
+
+
+def largest(values: Iterable[Any]) -> Any:
+    """The largest |x|. Entries that are NaN do not count, unless it is the first."""
+    first, *others = map(magnitude, values)
+    found: Any = first
+    for each in others:
+        found = larger(found, each)
+    return found
+
+
+def larger(x: Any, y: Any) -> Any:
+    """The larger one of two numbers."""
+    return less(x, y, y, x)
 
 
 def stand_in(limit: Array, at: Array) -> Array:

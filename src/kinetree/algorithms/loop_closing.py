@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.choices import less, magnitude, where
+from kinetree.algorithms.choices import largest, less, where
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.symmetric import Factor
@@ -63,8 +63,8 @@ def close_loops(tree: Tree, q: Indexed, free: Indexed, q_end: Indexed, residual:
             continue
         moved = k.moved(q[k], _step(before, K, free[k]))
         after, _ = k.loops(moved)
-        off = _largest(before)
-        taken = less(-off, -CLOSED, 1.0, less(_largest(after), off, 1.0, 0.0))
+        off = largest(before)
+        taken = less(-off, -CLOSED, 1.0, less(largest(after), off, 1.0, 0.0))
         q_end[k] = _chosen(taken, moved, q[k])
         residual[k] = _chosen(taken, after, before)
         moving[...] = moving[...] + taken
@@ -76,17 +76,9 @@ def _step(residual: Array, K: Array, free: Array) -> Array:
     A = weighted @ K.T
     damping = DAMPING * (residual @ residual) + ROUNDING * np.trace(A) + _NEVER_ZERO
     step = -(Factor.of(A + damping * np.eye(len(A))).solve(residual) @ weighted)
-    size = _largest(step)
+    size = largest(step)
     shortened: Array = step * (LONGEST / less(size, LONGEST, LONGEST, size))
     return shortened
-
-
-def _largest(values: Array) -> Any:
-    largest: Any = magnitude(values[0])
-    for each in values[1:]:
-        size = magnitude(each)
-        largest = less(largest, size, size, largest)
-    return largest
 
 
 def _chosen(flag: Any, one: Array, other: Array) -> Array:

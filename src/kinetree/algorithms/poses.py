@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.choices import larger, largest
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.rotation import rotation_of_quaternion
@@ -90,7 +91,7 @@ def _error(name: str, express: Callable[..., Array]) -> Algorithm:
         R, p = start[:3, :3], start[:3, 3]
         turn, angle = _turn(R.T @ end[:3, :3])
         error[...] = express(R, p, turn, angle, end[:3, 3] - p)
-        fault[...] = _larger(_fault(start), _fault(end))
+        fault[...] = larger(_fault(start), _fault(end))
 
     pose_error.__name__ = f"pose_error_{name}"
     shapes: dict[str, Any] = {"pose": (4, 4), "target": (4, 4), "error": (6,), "fault": ()}
@@ -135,7 +136,7 @@ def _between(name: str, move: Callable[..., Array]) -> Algorithm:
         for at, given in ((s, first), (s - 1.0, last)):
             T = np.array([[select(-magnitude(at), 0.0, x, y * valid) for x, y in zip(*r)] for r in zip(T, given)])
         between[...] = T
-        fault[...] = _larger(_fault(first), _fault(last))
+        fault[...] = larger(_fault(first), _fault(last))
 
     interpolation.__name__ = f"interpolation_{name}"
     shapes: dict[str, Any] = {"start": (4, 4), "end": (4, 4), "share": (), "between": (4, 4), "fault": ()}
@@ -174,24 +175,18 @@ def _turn(R: Array) -> tuple[Array, Angle]:
         np.array([zx, sxy, 1.0 - xx + yy - zz, syz]),
         np.array([xy, sxz, syz, 1.0 - xx - yy + zz]),
     ]
-    largest, q = rows[0][0], rows[0]
+    pivot, q = rows[0][0], rows[0]
     for i, row in enumerate(rows[1:], 1):
-        q = np.array([select(largest, row[i], x, y) for x, y in zip(row, q, strict=True)])
-        largest = select(largest, row[i], row[i], largest)
+        q = np.array([select(pivot, row[i], x, y) for x, y in zip(row, q, strict=True)])
+        pivot = larger(pivot, row[i])
     return turn_between(np.array([1.0, 0.0, 0.0, 0.0]), q)
 
 
 def _fault(T: Array) -> Any:
     x, y, z = (T[:3, i] for i in range(3))
     off = [dot(x, x) - 1.0, dot(y, y) - 1.0, dot(z, z) - 1.0, dot(x, y), dot(y, z), dot(z, x), *T[3, :3], T[3, 3] - 1.0]
-    largest: Any = magnitude(off[0])
-    for each in off[1:]:
-        largest = _larger(largest, magnitude(each))
-    return select(dot(cross(x, y), z), 0.0, _larger(largest, REFLECTION), largest)
-
-
-def _larger(x: Any, y: Any) -> Any:
-    return select(x, y, y, x)
+    worst = largest(off)
+    return select(dot(cross(x, y), z), 0.0, larger(worst, REFLECTION), worst)
 
 
 def _pose(R: Array, p: Array) -> Array:
