@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,17 @@ import numpy as np
 from kinetree.engines.collector import paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Frame
-from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
+from kinetree.model.builder_arguments import (
+    Z,
+    axes_of,
+    constant,
+    coupling_of,
+    finite,
+    non_negative,
+    pitch_of,
+    unlimited,
+)
+from kinetree.model.coupling import Coupling
 from kinetree.model.draft import Draft, finished
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
@@ -25,16 +33,14 @@ from kinetree.model.loop import Loop
 from kinetree.model.loops import rates_of
 from kinetree.model.model import Model
 from kinetree.model.physical import fault_in, inertial_numbers
-from kinetree.model.placement import checked_axis, checked_placement, direction, pose_numbers
-from kinetree.model.record import frozen
+from kinetree.model.placement import checked_axis, checked_placement, pose_numbers
 from kinetree.recursion.topology import depth_first
-from kinetree.spatial.fixed import length, product
+from kinetree.spatial.fixed import product
 from kinetree.spatial.value import Array
 
 #: Name of the inertial frame; no body may have it.
 WORLD_NAME = "world"
 
-_Z = (0.0, 0.0, 1.0)
 _NO_INERTIA = np.zeros((3, 3))
 
 
@@ -51,7 +57,7 @@ class Builder:
         if not isinstance(name, str):
             raise ModelError(f"the name of a model is a string; got {name!r}")
         self.name = name
-        self.gravity = _numbers(gravity, 3, "gravity")
+        self.gravity = finite(gravity, 3, "gravity", each=True)
         self.strict = strict
         self._drafts: dict[str, Draft] = {}
         self._children: dict[str, str] = {}
@@ -121,7 +127,7 @@ class Builder:
 
         owner = f"joint {joint_name!r} of body {name!r}"
         try:
-            expanded = _unlimited(kind) if limits is None else limits.expanded(kind)
+            expanded = unlimited(kind) if limits is None else limits.expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
         self._drafts[name] = Draft(
@@ -133,12 +139,12 @@ class Builder:
             com=tuple(center),
             inertia=(*rows[0], *rows[1], *rows[2]),
             placement=pose_numbers(placement, owner),
-            axes=_axes(kind, axis, axes, owner),
-            pitch=_pitch(kind, pitch, owner),
-            armature=_non_negative(armature, kind.nv, owner, "armature"),
+            axes=axes_of(kind, axis, axes, owner),
+            pitch=pitch_of(kind, pitch, owner),
+            armature=non_negative(armature, kind.nv, owner, "armature"),
             limits=expanded,
-            damping=_non_negative(damping, kind.nv, owner, "damping"),
-            friction=_non_negative(friction, kind.nv, owner, "friction"),
+            damping=non_negative(damping, kind.nv, owner, "damping"),
+            friction=non_negative(friction, kind.nv, owner, "friction"),
         )
         self._children[joint_name] = name
         return self
@@ -202,11 +208,11 @@ class Builder:
             expanded = (limits or Limits()).expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        rotors = _non_negative(armature, kind.nv, owner, "armature")
+        rotors = non_negative(armature, kind.nv, owner, "armature")
         self._drafts[name] = _massless(name, parent, kind, pose_numbers(placement, owner), rotors, expanded, node)
         for body in bodies[1:]:
-            here, none = pose_numbers(None, owner), _constant(0.0, 0)
-            self._drafts[body] = _massless(body, name, fixed, here, none, _unlimited(fixed))
+            here, none = pose_numbers(None, owner), constant(0.0, 0)
+            self._drafts[body] = _massless(body, name, fixed, here, none, unlimited(fixed))
         self._children.update(zip(bodies, bodies, strict=True))
         return self
 
@@ -270,7 +276,7 @@ class Builder:
         Returns:
             The builder.
         """
-        self._couplings.append(_coupling(joint, to, ratio, offset, poly, function))
+        self._couplings.append(coupling_of(joint, to, ratio, offset, poly, function))
         return self
 
     def independent(self, *joints: str | tuple[str, int]) -> Builder:
@@ -315,7 +321,7 @@ class Builder:
         """
         return self._close_loop("weld", a, b, name)
 
-    def hinge(self, a: str, b: str, *, axis: Any = _Z, name: str | None = None) -> Builder:
+    def hinge(self, a: str, b: str, *, axis: Any = Z, name: str | None = None) -> Builder:
         """Close a loop with a hinge: the origins of two frames coincide, and so do their axes.
 
         Args:
@@ -341,12 +347,12 @@ class Builder:
         Returns:
             The builder.
         """
-        metres = float(_numbers(length, 1, "distance(): length")[0])
+        metres = float(finite(length, 1, "distance(): length")[0])
         if metres <= 0.0:
             raise ModelError(f"distance(): length must be positive, got {length!r}; connect() joins two points")
         return self._close_loop("distance", a, b, name, length=metres)
 
-    def _close_loop(self, kind: str, a: str, b: str, name: str | None, axis: Any = _Z, length: float = 0.0) -> Builder:
+    def _close_loop(self, kind: str, a: str, b: str, name: str | None, axis: Any = Z, length: float = 0.0) -> Builder:
         for frame in (a, b):
             if not isinstance(frame, str):
                 raise ModelError(f"{kind}() takes names of two frames or bodies; got {frame!r}")
@@ -475,7 +481,7 @@ class Builder:
 
     def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
         joint = self._named_joint(name, "build(near=…)")
-        numbers = _numbers(values, joint.type.nq, f"near: joint {name!r}")
+        numbers = finite(values, joint.type.nq, f"near: joint {name!r}")
         return joint.joint, tuple(numbers.tolist())
 
     def _depth_first(self) -> list[str]:
@@ -530,113 +536,7 @@ def _massless(
     node: Node | None = None,
 ) -> Draft:
     """A node or an outlet: what is in front of it has its name."""
-    zeros, point = _constant(0.0, kind.nv), (0.0, 0.0, 0.0)
+    zeros, point = constant(0.0, kind.nv), (0.0, 0.0, 0.0)
     return Draft(
         name, parent, name, kind, 0.0, point, 3 * point, placement, (), 0.0, armature, limits, zeros, zeros, node
     )
-
-
-def _coupling(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, function: Any) -> Coupling:
-    """A coupling from the arguments of `Builder.couple`; names are those that the user gave."""
-    what = "couple()"
-    if isinstance(joint, Mapping):
-        if to is not None or ratio is not None or poly is not None or function is not None:
-            raise ModelError(f"{what}: a mapping of joints takes offset= only")
-        if len(joint) < 2:
-            raise ModelError(f"{what}: a coupling takes two joints or more; got {dict(joint)!r}")
-        coefficients = [float(_numbers(c, 1, f"{what}: the coefficient of {name!r}")[0]) for name, c in joint.items()]
-        if not all(coefficients):
-            raise ModelError(f"{what}: a coefficient is zero; leave that joint out of {dict(joint)!r}")
-        return LinearCoupling(tuple(joint), np.array(coefficients), float(_numbers(offset, 1, f"{what}: offset")[0]))
-    leaders = (to,) if isinstance(to, str) else tuple(to) if isinstance(to, Sequence) else ()
-    if not isinstance(joint, str) or not leaders or not all(isinstance(name, str) for name in leaders):
-        raise ModelError(f"{what}: name the joint that follows, and with to= the one that leads; got {joint!r}, {to!r}")
-    if joint in leaders:
-        raise ModelError(f"{what}: joint {joint!r} cannot follow itself")
-    what = f"{what}: joint {joint!r}"
-    if sum(given is not None for given in (ratio, poly, function)) != 1:
-        raise ModelError(f"{what} needs exactly one of ratio=, poly= and function=")
-    if function is not None:
-        if not callable(function) or offset != 0.0:
-            raise ModelError(f"{what}: function= takes a function of the leaders, which includes any offset")
-        coupling = FunctionCoupling((joint, *leaders), function)
-        _ = coupling.follower  # traces the function
-        return coupling
-    if len(leaders) != 1:
-        raise ModelError(f"{what} follows several joints; give function=, or a mapping of joints to coefficients")
-    if poly is not None:
-        if offset != 0.0:
-            raise ModelError(f"{what}: the offset of a polynomial is its first coefficient; leave offset= out")
-        numbers = _numbers(poly, np.size(poly), f"{what}: poly")
-        if len(numbers) < 2 or not numbers[1:].any():
-            raise ModelError(f"{what}: poly= needs the coefficients of a polynomial that is not constant, lowest first")
-        return PolynomialCoupling((joint, *leaders), numbers)
-    slope = float(_numbers(ratio, 1, f"{what}: ratio")[0])
-    if slope == 0.0:
-        raise ModelError(f"{what}: the ratio is zero, so it never moves; make it a fixed joint")
-    return LinearCoupling((joint, *leaders), np.array([1.0, -slope]), float(_numbers(offset, 1, f"{what}: offset")[0]))
-
-
-def _axes(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[float, ...]:
-    """Unit axes, one after the other."""
-    if axis is not None and kind.axes != 1:
-        fix = "pass axes=(first, second)" if kind.axes == 2 else "leave it out"
-        raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
-    if axes is not None and kind.axes != 2:
-        raise ModelError(f"{owner}: only a universal joint takes axes=; this one is {kind.name}")
-    if kind.axes == 0:
-        return ()
-    if kind.axes == 1:
-        return _Z if axis is None else direction(axis, owner)
-    if axes is not None and not isinstance(axes, (Sequence, np.ndarray)):
-        raise ModelError(f"{owner}: axes is a pair of directions, (first, second); got {axes!r}")
-    given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
-    if len(given) != 2:
-        raise ModelError(f"{owner}: a universal joint takes two axes, got {len(given)}")
-    first, second = (checked_axis(one, owner) for one in given)
-    if length(np.cross(first, second)) < 1e-6:
-        raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
-    return *first.tolist(), *second.tolist()
-
-
-def _pitch(kind: JointKind, pitch: Any, owner: str) -> float:
-    if kind.name != "helical":
-        if pitch is not None:
-            raise ModelError(f"{owner}: only a helical joint takes pitch=; this one is {kind.name}")
-        return 0.0
-    if pitch is None:
-        raise ModelError(f"{owner}: a helical joint needs pitch=, its advance in metres per radian")
-    return float(_numbers(pitch, 1, f"{owner}: pitch")[0])
-
-
-@cache
-def _unlimited(kind: JointKind) -> Limits:
-    return Limits().expanded(kind)
-
-
-@lru_cache(maxsize=1024)
-def _constant(number: float, count: int) -> Array:
-    return frozen(np.full(count, number), (count,))
-
-
-def _numbers(values: Any, count: int, what: str) -> Array:
-    """`count` finite numbers; one number stands for all of them."""
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(f"{what} {values!r} is not made of numbers") from None
-    if array.shape not in ((), (1,), (count,)) or (count == 3 and what == "gravity" and array.shape != (3,)):
-        raise ModelError(f"{what} has shape {array.shape}, must be ({count},)")
-    if not np.isfinite(array).all():
-        raise ModelError(f"{what} {values!r} has NaN or infinite entries")
-    return np.full(count, array)
-
-
-def _non_negative(values: Any, count: int, owner: str, name: str) -> Array:
-    if isinstance(values, float) and 0.0 <= values < math.inf:
-        return _constant(float(values) + 0.0, count)  # many joints have the same
-    what = f"{owner}: {name}"
-    array = _numbers(values, count, what)
-    if (array < 0.0).any():
-        raise ModelError(f"{what} {values!r} is negative")
-    return frozen(array, (count,))
