@@ -96,6 +96,27 @@ def test_rows_are_the_derivative_of_the_error_and_forces_act_along_them() -> Non
     assert np.array_equal(pickle.loads(pickle.dumps(tree)).equalities, tree.equalities)
 
 
+@pytest.mark.parametrize("turn", [0.0, np.pi])
+def test_hinges_do_not_tell_the_ends_of_their_axis_apart(turn: float) -> None:
+    """Errors are zero, and their derivative is J, also where the axes of both frames point in opposite directions."""
+    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
+    built = kt.Builder("arm")
+    for i in range(6):
+        parent, axis = f"link{i - 1}" if i else "world", np.roll((0.0, 0.6, 0.8), i)
+        built.add_body(f"link{i}", parent=parent, axis=axis, placement=(np.eye(3), (0.2, 0.1, 0.05)), **solid)
+    q = np.linspace(-0.4, 0.6, 6)
+    about_x = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(turn), -np.sin(turn)], [0.0, np.sin(turn), np.cos(turn)]])
+    end = built.build().pose(q, "link5")
+    built.add_frame("pin", placement=(end[:3, :3] @ about_x, end[:3, 3]))
+    tree = built.hinge("link5", "pin").build(loops="multipliers")
+    held, h = tree.constraints(tree.equalities), 1e-6
+    assert np.abs(held.error(q)).max() < 1e-12
+    slopes = [(held.error(q + h * e) - held.error(q - h * e)) / (2 * h) for e in np.eye(tree.nv)]
+    assert_close(held.jacobian(q), np.transpose(slopes), 1e-8)
+    near, _ = held.project(q + 1e-3 * np.arange(6), np.zeros(6), rounds=4)
+    assert np.abs(held.error(near)).max() < 1e-12
+
+
 def test_simulation_stays_on_the_constraints_and_keeps_energy() -> None:
     _, tree = pair()
     q, v, _, _ = states(1)
