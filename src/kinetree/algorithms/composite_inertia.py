@@ -16,9 +16,9 @@ from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 
 def start(tree: Tree) -> None:
     """Initialise the field that the gather adds to on the world."""
-    tree.world.R = RigidInertia.zero() if tree.bodily else ArticulatedInertia.zero()
+    tree.world.R = RigidInertia.zero() if tree.rigid_multibody else ArticulatedInertia.zero()
 
 
 def own(tree: Tree, k: Any) -> Any:
     """A node's own inertia; [J11] Eq. 20 adds those of its children, through their weights."""
-    return k.M.composite() if tree.bodily else k.M.articulated()
+    return k.M.composite() if tree.rigid_multibody else k.M.articulated()

@@ -123,7 +123,7 @@ class ReferenceTree(Tree):
         self._cells.append(world)  # index −1
         self.world = NodeRole(world, "world", "set", Ledger())
         self.gravity = Motion.of(np.zeros(3), mechanism.gravity)
-        self.bodily = all(kind.bodily for kind in mechanism.kinds)
+        self.rigid_multibody = all(kind.rigid_multibody for kind in mechanism.kinds)
 
     def visit(self, loop: Loop[Any], over: Any, start: Index | None) -> Iterator[Any]:
         self._open.append(author_line())

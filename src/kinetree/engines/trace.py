@@ -37,7 +37,7 @@ class TracedTree(Recorder, Tree):
         self._kinds = {kind.name: kind for kind, _ in variants.nodes}
         self.world = NodeRole(self._world_cell, "world", "set", Ledger())
         self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
-        self.bodily = all(kind.bodily for kind in self._kinds.values())
+        self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
 
     def visit(self, loop: LoopData[Any], over: Any, start: Index | None) -> Iterator[Any]:
         made = Loop(loop, over, start)

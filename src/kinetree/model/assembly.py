@@ -19,7 +19,8 @@ from kinetree.errors import ModelError
 from kinetree.model.aggregation import Cluster, Constraint
 from kinetree.model.body import Body, Frame
 from kinetree.model.closure import Closure, Coupled
-from kinetree.model.cluster import ClusterKind, Inner, InnerConstants, SlotKind
+from kinetree.model.cluster import ClusterKind
+from kinetree.model.cluster_structure import Inner, InnerConstants
 from kinetree.model.framing import UNCHANGED, changed, framed
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
@@ -29,6 +30,7 @@ from kinetree.model.node import AxialBody, JointedBody
 from kinetree.model.placement import NOWHERE, alignment, pose, pose_of, transform_of
 from kinetree.model.record import frozen
 from kinetree.model.shape import Shape, Steps, numbers_in, shared
+from kinetree.model.slot import SlotKind
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD, Topology
@@ -283,7 +285,8 @@ class _Assembly:
             alike.setdefault(general, []).append(built)
         kinds: dict[_Built, ClusterKind] = {}
         for general, group in alike.items():
-            kinds |= zip(group, general.specialized([constants[built.node] for built in group]), strict=True)
+            patterns = general.patterns([constants[built.node] for built in group])
+            kinds |= {built: replace(general, known=known) for built, known in zip(group, patterns, strict=True)}
         for built, kind in kinds.items():
             nodes[built.node].kind = kind
             for slot, index in enumerate(kind.outlets):

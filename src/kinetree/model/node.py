@@ -34,7 +34,7 @@ class JointedBody(Unconstrained):
     joint: Stage
     has_armature: bool = False
 
-    bodily: ClassVar[bool] = True
+    rigid_multibody: ClassVar[bool] = True
 
     @cached_property
     def name(self) -> str:

@@ -114,7 +114,7 @@ class NodeKind(Protocol):
         """Where body twists start among the components of the velocity."""
 
     @property
-    def bodily(self) -> bool:
+    def rigid_multibody(self) -> bool:
         """Whether it consists of rigid bodies, and its velocity of body twists and joint velocities only."""
 
     def manifold(self, parameters: Array) -> Manifold:
@@ -142,7 +142,10 @@ class NodeKind(Protocol):
         """b(k): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest."""
 
     def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Any) -> Array:
-        """Inertial force per unit change ϑ of body twists at given ζ (see `recursion.variation`), of bodily kinds."""
+        """Inertial force per unit change ϑ of body twists at given ζ (see `recursion.variation`).
+
+        Of kinds that consist of rigid bodies only.
+        """
 
     def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
         """Joint forces absorbed by the node's own springs and dampers, (nv,); zeros where there are none."""
@@ -179,10 +182,10 @@ class Unconstrained:
     """What kinds have in common whose joint velocities are all independent."""
 
     twists: ClassVar[tuple[int, ...]] = ()
-    bodily: ClassVar[bool] = False
+    rigid_multibody: ClassVar[bool] = False
 
     def coriolis_inertia(self, _parameters: Array, _q: Array, _v: Array, _velocity: Any) -> Array:
-        raise NotImplementedError("only of bodily kinds")
+        raise NotImplementedError("only of kinds that consist of rigid bodies")
 
     @property
     def joint_rates(self: _Own) -> int:

@@ -116,7 +116,7 @@ class Tree(Engine):
     #: Gravitational acceleration as a spatial acceleration in the world frame [m/s²].
     gravity: Motion
     #: Whether all nodes consist of rigid bodies, so that with locked joints everything is one.
-    bodily: bool
+    rigid_multibody: bool
 
     # Sweeps
 

@@ -125,7 +125,7 @@ def _by_duals(k: Any, here: Here) -> Variation:
         zeta_v.append(pushed + cross(kind.twists, V, own))
         force_v.append(_rate(kind.gyroscopic(c, q, faster, V)))
         spring_v.append(_rate(kind.resistance(c, q, faster)))
-    if kind.bodily:
+    if kind.rigid_multibody:
         M_hat, drag = kind.coriolis_inertia(c, q, v, V), np.zeros((m, len(components(here.V_p))))
     else:
         M_hat, drag = _coriolis_inertia(k, here), _drag(k, here)
