@@ -30,34 +30,34 @@ _MUCH, _FACTOR = 10.0, 5.0
 _FAR = 1e4
 
 
-@algorithm(rotated=("rows", "rows"), rho=("rows",), gain=("rows",), outputs=("rho", "gain"))
-def admm_weights(tree: Tree, rotated: Indexed, rho: Indexed, gain: Indexed) -> None:
+@algorithm(eigenvalues=("rows",), rho=("rows",), gain=("rows",), outputs=("rho", "gain"))
+def admm_weights(tree: Tree, eigenvalues: Indexed, rho: Indexed, gain: Indexed) -> None:
     """ρ, and 1/(d + ρ) of each eigenvalue.
 
     Args:
         tree: Has the rows.
-        rotated: Eigenvalues on its diagonal, (r, r).
+        eigenvalues: d, (r,).
         rho: The same for all rows, (r,).
         gain: (r,).
     """
     largest, smallest = tree.array("rows"), tree.array("rows")
     for row in tree.task_rows():
-        largest[row] = rotated[row, row]
+        largest[row] = eigenvalues[row]
     for row in tree.task_rows():
         for other in tree.task_rows():
-            d, most = rotated[row, row][()], largest[other][()]
+            d, most = eigenvalues[row][()], largest[other][()]
             largest[other] = select(most, d, d, most)
     for row in tree.task_rows():
         smallest[row] = largest[row]
     for row in tree.task_rows():
         for other in tree.task_rows():
-            d, least = rotated[row, row][()], smallest[other][()]
+            d, least = eigenvalues[row][()], smallest[other][()]
             smaller = select(d, least, d, least)
             smallest[other] = select(_RANK * largest[other], d, smaller, least)
     for row in tree.task_rows():
         mean = sqrt(largest[row] * smallest[row]) + _IMMOBILE
         rho[row] = mean
-        gain[row] = 1.0 / (rotated[row, row] + mean)
+        gain[row] = 1.0 / (eigenvalues[row] + mean)
 
 
 @algorithm(
@@ -114,18 +114,18 @@ def admm_round(
 
 
 @algorithm(
-    rotated=("rows", "rows"), G=("rows", "rows"), first=("rows",), rho=("rows",), off=("rows",), step=("rows",),
+    eigenvalues=("rows",), G=("rows", "rows"), first=("rows",), rho=("rows",), off=("rows",), step=("rows",),
     rho_after=("rows",), gain=("rows",), outputs=("rho_after", "gain"),
 )  # fmt: skip
 def admm_adapt(
-    tree: Tree, rotated: Indexed, G: Indexed, first: Indexed, rho: Indexed, off: Indexed, step: Indexed,
+    tree: Tree, eigenvalues: Indexed, G: Indexed, first: Indexed, rho: Indexed, off: Indexed, step: Indexed,
     rho_after: Indexed, gain: Indexed,
 ) -> None:  # fmt: skip
     """Change ρ if one residual of (1) is much larger than the other.
 
     Args:
         tree: Has the rows.
-        rotated: Eigenvalues on its diagonal, (r, r).
+        eigenvalues: d, (r,).
         G: As of `contact_sweep`, (r, r).
         first: ρ at the start, (r,).
         rho: ρ, (r,).
@@ -150,7 +150,7 @@ def admm_adapt(
             changed, least, least, select(-changed, -most, most, changed)
         )  # residuals may be mere rounding
         rho_after[row] = changed
-        gain[row] = 1.0 / (rotated[row, row] + changed)
+        gain[row] = 1.0 / (eigenvalues[row] + changed)
 
 
 @algorithm(G=("rows", "rows"), impulse=("rows",), free=("rows",), u=("rows",), outputs=("u",))

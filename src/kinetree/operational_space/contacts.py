@@ -59,7 +59,7 @@ def hold(J: Array, response: Array, mean: Array, reach: Array) -> Hold:
     J, response = product(T, J), product(response, np.swapaxes(T, -1, -2))
     # Small eigenvalues λ of A have absolute errors of eps, and their eigenvectors mix with those of zero by eps/λ. The
     # combined rows reduce both errors to eps/√λ; they are nearly orthogonal, so one sweep of rotations is enough.
-    _, turn = jacobi(_symmetric(product(J, response)), 1)
+    _, turn = jacobi(_symmetric(product(J, response)))
     T, J, response = product(turn, T), product(turn, J), product(response, np.swapaxes(turn, -1, -2))
     values = dots(J, np.swapaxes(response, -1, -2))
     edge = REDUNDANT * values.max(axis=-1, keepdims=True, initial=1.0)

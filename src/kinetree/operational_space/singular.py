@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.eigen import compose, invert, jacobi_sweep, settle, sweeps, weigh
+from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
+from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
 from kinetree.algorithms.operational_space.solve import solve_symmetric
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
@@ -109,43 +110,29 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) 
 @lru_cache(maxsize=64)
 def decomposition(rows: int) -> Compiled:
     """All steps of `spectrum` as one compiled function of A, own, mean, reach and cut."""
-    weighing, sweep, settling = (over_rows(algorithm, rows) for algorithm in (weigh, jacobi_sweep, settle))
+    weighing, diagonalizing, settling = (over_rows(algorithm, rows) for algorithm in (weigh, diagonalize, settle))
     inputs = [*weighing.binding.inputs, Operand("cut", ())]
-    outputs = [*settling.binding.outputs[:1], *sweep.binding.outputs[1:], *weighing.binding.outputs[1:2]]
-    sequence = Sequence("spectrum", inputs, [*outputs, *settling.binding.outputs[1:]])
+    outputs = [*diagonalizing.binding.outputs, *weighing.binding.outputs[1:2], *settling.binding.outputs[1:]]
+    sequence = Sequence("spectrum", inputs, outputs)
     *given, cut = sequence.inputs
     values, vectors, roots, *measures = sequence.outputs
     weighted, _, infinite = sequence.call(weighing, *given, into=(None, roots, None))
-    rotation = sequence.prepare(sweep)
-    pairs = sequence.constant(np.triu(np.ones((rows, rows)), 1))
-    start = (weighted, sequence.constant(np.eye(rows)), pairs)
-    for source, place in zip(start, rotation.inputs, strict=True):
-        sequence.copy(source, place)
-    with sequence.loop(sweeps(rows)):
-        results = rotation.run(None, None, None)
-        for result, place in zip(results, rotation.inputs, strict=False):
-            sequence.copy(result, place)
-    rotated, basis = results
-    sequence.copy(basis, vectors)
-    sequence.call(settling, rotated, infinite, cut, into=(values, *measures))
+    computed, _ = sequence.call(diagonalizing, weighted, into=(None, vectors))
+    sequence.call(settling, computed, infinite, cut, into=(values, *measures))
     return sequence.finish()
 
 
-def jacobi(A: Array, count: int) -> tuple[Array, Array]:
-    """Diagonalise symmetric matrices by cyclic Jacobi sweeps.
+def jacobi(A: Array) -> tuple[Array, Array]:
+    """Diagonalise symmetric matrices that are nearly diagonal by one Jacobi sweep.
 
     Args:
         A: (…, r, r).
-        count: Number of sweeps, at least one.
 
     Returns:
         Eigenvalues, in no particular order, (…, r), and eigenvectors, one in each row, (…, r, r).
     """
     rows = A.shape[-1]
-    pairs, vectors = np.triu(np.ones((rows, rows)), 1), np.eye(rows)
-    sweep = over_rows(jacobi_sweep, rows)
-    for _ in range(count):
-        A, vectors = sweep(A, vectors, pairs)
+    A, vectors = over_rows(jacobi_sweep, rows)(A, np.eye(rows), np.triu(np.ones((rows, rows)), 1))
     return np.diagonal(A, axis1=-2, axis2=-1), vectors
 
 

@@ -16,7 +16,7 @@ from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weight
 from kinetree.algorithms.contact_problem import contact_forces, contact_problem
 from kinetree.algorithms.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
 from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
-from kinetree.algorithms.operational_space.eigen import jacobi_sweep, sweeps
+from kinetree.algorithms.operational_space.eigen import diagonalize
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
@@ -68,25 +68,17 @@ def sweeps_solver(bodies: tuple[int, ...], sweeps: int, frictions: bytes) -> Com
 def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: bytes) -> Compiled:
     """The same as `sweeps_solver`, by rounds of ADMM."""
     mechanism, sites = contact_sites(len(bodies))
-    rotate, weigh, one_round, adapt, velocities, finish = (
+    decompose, weigh, one_round, adapt, velocities, finish = (
         bind(one, mechanism, sites, one.name)
-        for one in (jacobi_sweep, admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
+        for one in (diagonalize, admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
     )
     prepare, inputs = _problem(bodies)
     r, friction = 3 * len(bodies), np.frombuffer(frictions)
     sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
     *problem, start = sequence.inputs
     G, weight, free, axes = sequence.call(prepare, *problem, np.zeros(r))
-    rotation = sequence.prepare(rotate)
-    for source, place in zip((G, sequence.constant(np.eye(r))), rotation.inputs[:2], strict=True):
-        sequence.copy(source, place)
-    sequence.copy(sequence.constant(np.triu(np.ones((r, r)), 1)), rotation.inputs[2])
-    with sequence.loop(sweeps(r)):
-        results = rotation.run(None, None, None)
-        for result, place in zip(results, rotation.inputs[:2], strict=True):
-            sequence.copy(result, place)
-    rotated, vectors = results
-    rho, gain = sequence.call(weigh, rotated)
+    values, vectors = sequence.call(decompose, G)
+    rho, gain = sequence.call(weigh, values)
     mu, still = sequence.constant(friction), sequence.constant(np.zeros(r))
     rounded = sequence.prepare(one_round)
     given = (G, vectors, gain, rho, mu, free, start, still)
@@ -97,7 +89,7 @@ def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: bytes) -> Compi
             impulse, dual, off, step = rounded.run(*(None,) * len(given))
             sequence.copy(impulse, rounded.inputs[6])
             sequence.copy(dual, rounded.inputs[7])
-        follow, gain = sequence.call(adapt, rotated, G, rho, rounded.inputs[3], off, step)
+        follow, gain = sequence.call(adapt, values, G, rho, rounded.inputs[3], off, step)
         sequence.copy(gain, rounded.inputs[2])
         sequence.copy(follow, rounded.inputs[3])
     u = sequence.call(velocities, G, impulse, free)

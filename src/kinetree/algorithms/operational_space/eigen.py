@@ -1,11 +1,7 @@
-"""Eigenvalues and eigenvectors of a symmetric matrix by cyclic Jacobi rotations, and functions of it. Cost O(r³).
+"""Eigenvalues and eigenvectors of a weighted symmetric matrix, and functions of it. Cost O(r³).
 
-A rotation in the plane of two rows annihilates their common entry. A sweep does so for every pair in turn; after a few
-sweeps, whose number depends only on the size of the matrix, the off-diagonal entries are below rounding. Every sample
-takes the same operations in the same order, so its bits depend neither on its neighbours in the batch nor on the
-processor. LAPACK guarantees neither.
-
-[GV] G. Golub, C. Van Loan, "Matrix Computations", 4th edition, §8.5.
+Every sample takes the same operations in the same order, so its bits depend neither on its neighbours in the batch nor
+on the processor. LAPACK guarantees neither.
 """
 
 from __future__ import annotations
@@ -13,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.algorithms.choices import less, magnitude
+from kinetree.algorithms.operational_space.qr_iteration import qr_iteration
+from kinetree.algorithms.operational_space.tridiagonal import tridiagonalize
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
 
-_NEVER_ZERO = 2.0**-500
 _INFINITE = float("inf")
 
 
@@ -73,70 +70,32 @@ def weigh(
             infinite[...] = infinite[...] + less(magnitude(entry), _INFINITE, 0.0, 1.0)
 
 
-@algorithm(
-    A=("rows", "rows"),
-    basis=("rows", "rows"),
-    pairs=("rows", "rows"),
-    rotated=("rows", "rows"),
-    vectors=("rows", "rows"),
-    outputs=("rotated", "vectors"),
-)
-def jacobi_sweep(tree: Tree, A: Indexed, basis: Indexed, pairs: Indexed, rotated: Indexed, vectors: Indexed) -> None:
-    """Rotate every pair of rows of a symmetric matrix once: R A Rᵀ, and R times the rotations of earlier sweeps.
+@algorithm(A=("rows", "rows"), values=("rows",), vectors=("rows", "rows"), outputs=("values", "vectors"))
+def diagonalize(tree: Tree, A: Indexed, values: Indexed, vectors: Indexed) -> None:
+    """Eigenvalues and eigenvectors.
 
     Args:
         tree: Provides the rows; nothing else of it is used.
         A: Symmetric, (r, r).
-        basis: The rotations of earlier sweeps, (r, r); the identity for the first.
-        pairs: One above the diagonal, zero on it, (r, r): a row does not pair with itself.
-        rotated: R A Rᵀ, (r, r). After `sweeps(r)` sweeps its diagonal holds the eigenvalues, in no particular order.
-        vectors: R times `basis`, (r, r): after all sweeps, one eigenvector in each row.
+        values: In no particular order, (r,).
+        vectors: One eigenvector in each row, (r, r).
     """
     B, V = tree.array("rows", "rows"), tree.array("rows", "rows")
+    diagonal, beside = tree.array("rows"), tree.array("rows")
     for one in tree.task_rows():
         for other in tree.task_rows():
             B[one, other] = A[one, other]
-            V[one, other] = basis[one, other]
-
+    tridiagonalize(tree, B, V, diagonal, beside)
+    qr_iteration(tree, diagonal, beside, V)
     for one in tree.task_rows():
-        for other in tree.task_rows(one):
-            # [GV] Algorithm 8.5.1; a row does not pair with itself, so its angle is zero
-            entry, apart = pairs[one, other] * B[one, other], B[other, other] - B[one, one]
-            root = sqrt(apart * apart + 4.0 * (entry * entry))
-            tangent = less(apart, 0.0, -2.0 * entry, 2.0 * entry) / (magnitude(apart) + root + _NEVER_ZERO)
-            cosine = 1.0 / sqrt(1.0 + tangent * tangent)
-            sine = tangent * cosine
-            # rotate the rows; the columns are equal by symmetry, except for the four entries where they intersect
-            first, last, rest = B[one, one] - tangent * entry, B[other, other] + tangent * entry, B[one, other] - entry
-            for k in tree.task_rows():
-                x, y = B[one, k], B[other, k]
-                B[one, k] = cosine * x - sine * y
-                B[other, k] = sine * x + cosine * y
-            for k in tree.task_rows():
-                B[k, one] = B[one, k]
-                B[k, other] = B[other, k]
-            B[one, other] = rest
-            B[other, one] = rest
-            B[one, one] = first
-            B[other, other] = last
-            for k in tree.task_rows():
-                x, y = V[one, k], V[other, k]
-                V[one, k] = cosine * x - sine * y
-                V[other, k] = sine * x + cosine * y
-
+        values[one] = diagonal[one]
     for one in tree.task_rows():
         for other in tree.task_rows():
-            rotated[one, other] = B[one, other]
             vectors[one, other] = V[one, other]
 
 
-def sweeps(rows: int) -> int:
-    """Number of sweeps until only rounding is left; one more than any tested matrix of this size needed."""
-    return 4 + rows.bit_length()
-
-
 @algorithm(
-    rotated=("rows", "rows"),
+    computed=("rows",),
     infinite=(),
     cut=(),
     values=("rows",),
@@ -148,7 +107,7 @@ def sweeps(rows: int) -> int:
 )
 def settle(
     tree: Tree,
-    rotated: Indexed,
+    computed: Indexed,
     infinite: Indexed,
     cut: Indexed,
     values: Indexed,
@@ -156,14 +115,14 @@ def settle(
     rank: Indexed,
     condition: Indexed,
 ) -> None:
-    """Eigenvalues after all sweeps, and how many of them are singular.
+    """How many eigenvalues are singular.
 
     Args:
         tree: Provides the rows.
-        rotated: (r, r).
+        computed: Eigenvalues, (r,).
         infinite: From `weigh`, ().
         cut: Fraction of the largest eigenvalue, or of one, up to which directions are singular, ().
-        values: Eigenvalues, in no particular order; NaN where the matrix was not finite, (r,).
+        values: The same; NaN where the matrix was not finite, (r,).
         edge: The largest eigenvalue that counts as singular, ().
         rank: Number of larger ones; −1 where the matrix was not finite, ().
         condition: Condition number; infinite where a direction is singular, ().
@@ -171,7 +130,7 @@ def settle(
     poison = sqrt(-infinite[...])  # NaN, or −0
     condition[...] = _INFINITE
     for row in tree.task_rows():
-        value = rotated[row, row]
+        value = computed[row]
         edge[...] = less(edge[...], value, value, edge[...])
         condition[...] = less(value, condition[...], value, condition[...])
     most, least = edge[...], condition[...]
@@ -179,7 +138,7 @@ def settle(
     edge[...] = limit + poison
     condition[...] = less(limit, least, most / least, _INFINITE) + poison
     for row in tree.task_rows():
-        value = rotated[row, row] + poison
+        value = computed[row] + poison
         values[row] = value
         rank[...] = rank[...] + less(limit, value, 1.0, 0.0)
     rank[...] = less(infinite[...], 0.5, rank[...], -1.0)
