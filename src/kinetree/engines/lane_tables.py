@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import groups
+from kinetree.engines.angles import ANGLES
 from kinetree.engines.groups import LANES, Group
 from kinetree.engines.layout import Tables
 from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
@@ -172,7 +173,7 @@ def _frame_rows(sites: Sequence[Site], members: list[Group], metadata: dict[str,
 
 def head_names(names: list[str]) -> list[str]:
     """Names of the numbers at the head of the tables, given those of a kernel for one node at a time."""
-    return [*(name for name in names if name != "node lanes"), "rounds", "slots"]
+    return [*(name for name in names if name not in ("node lanes", *ANGLES)), "rounds", "slots"]
 
 
 def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:

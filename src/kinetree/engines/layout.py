@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines import angles as angle
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, number_of
@@ -210,15 +211,32 @@ class Tables:
         for name, table in tables.items():
             starts[f"table {name}"] = position
             position += table.size
-        starts["node lanes"] = position
+        angles = self._angles()
+        starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
+        angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
+        starts["node lanes"] = position + len(angles)
         workspace = self.records
         for i in range(len(self.metadata["arrays"])):
             starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
             workspace += self.array_size(i)
+        starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
+        workspace += 2 * len(angles)
         head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
         return np.concatenate(
-            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in tables.values())]
+            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in tables.values()), angles]
         ), workspace
+
+    def _angles(self) -> Array:
+        """Where in its input the angle of each node is, up to the last that has one; see `kinetree.engines.angles`."""
+        if self.metadata["angles"] is None:
+            return np.zeros(0, dtype=np.int64)
+        columns, cells = self.metadata["tables"][angle.TABLE], self.cells(angle.TABLE)
+        offsets, default = dict(self.metadata["angles"]), dict(self.metadata["angles"]).get(angle.ALL, -1)
+        variants = cells[:, columns.index("variant")] if "variant" in columns else np.full(len(cells), angle.ALL)
+        own = np.array([offsets.get(variant, default) for variant in variants.tolist()], dtype=np.int64)
+        length = 1 + int(np.max(np.flatnonzero(own >= 0), initial=-1))
+        first: Array = cells[:length, columns.index(angle.COORDINATES)]
+        return first + np.maximum(own[:length], 0)
 
     def head(self, name: str) -> int:
         """A number at the head of the tables that does not depend on where they are: an input's start, or a size."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kinetree.engines.alike import summary
+from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.ir import (
     Access,
     ArrayEntry,
@@ -52,6 +53,7 @@ class Lowered:
         outputs: Number of outputs.
         tables: The columns of each table that it reads.
         sizes: The sizes that it reads.
+        angles: Sines and cosines that can be computed ahead of all loops.
     """
 
     program: Program
@@ -60,6 +62,7 @@ class Lowered:
     outputs: int
     tables: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
+    angles: Angles | None = None
 
     @property
     def head(self) -> list[str]:
@@ -70,6 +73,7 @@ class Lowered:
             *(f"array {i}" for i in range(len(self.layout.arrays))),
             *(f"input {i}" for i in range(self.inputs)),
             "gravity",
+            *(ANGLES if self.angles else ()),
             "node lanes",
         ]
 
@@ -82,6 +86,7 @@ class Lowered:
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
             "tables": self.tables,
             "head": self.head,
+            "angles": None if self.angles is None else self.angles.metadata,
             "reread": sorted({access.space[1] for access in loads if access.space[0] == "output"}),
         }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from kinetree.engines.angles import angles
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
@@ -71,6 +72,7 @@ def _lower(
     made = lower(program, algorithm, variants, Layout.of(program, variants), known)
     hoist(made.program)
     verify(made.program)
+    made.angles = angles(made.program)
     return made
 
 

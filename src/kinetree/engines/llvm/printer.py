@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kinetree.engines.angles import COUNT, KEPT, POSITIONS
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
 from kinetree.engines.llvm.sincos import sincos_text
@@ -80,6 +81,9 @@ class Emitter:
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.finished: list[str] = []
         self.long = _length(lowered.program.top) >= _LONG
+        #: Sines and cosines that are computed ahead, and the index of the loop of each.
+        self.ahead = lowered.angles if width == 1 < columns else None
+        self.rows = {id(op): row for op, row in self.ahead.ops} if self.ahead is not None else {}
         self.open("define internal void @body", [])
 
     def open(self, start: str, values: list[str]) -> None:
@@ -118,6 +122,8 @@ class Emitter:
         for i in range(len(lowered.layout.arrays)):
             self.spaces["array", i] = self.start("%ws", f"array {i}", self.element)
         self.spaces["gravity", 0] = self.start("%params", "gravity", self.scalar.llvm)
+        if self.ahead is not None:
+            self.angles = self.start("%ws", KEPT, self.scalar.llvm)
 
     def start(self, memory: str, name: str, element: str) -> str:
         """An address whose offset is given in the head of the tables."""
@@ -129,6 +135,8 @@ class Emitter:
 
     def modules(self) -> list[str]:
         """The assembly of all modules."""
+        if self.ahead is not None:
+            self.sines_and_cosines(self.ahead.number)
         self.block(self.lowered.program.top, Scope(self.width))
         return [self.module(kernel_entry(self.lowered.outputs)), *self.finished]
 
@@ -209,6 +217,10 @@ class Emitter:
         if op.code in _CALLED:
             name = self.function(op.code, scope.width)
             return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
+        if id(op) in self.rows:
+            place = f.let(f"shl i64 {self.integer(self.rows[id(op)], scope)}, 1")
+            pointer = f.at(f.at(self.angles, place, t), int(op.code == "cos"), t)
+            return f.let(f"load {t}, ptr {pointer}, align {self.bytes}")
         # sine and cosine are computed together and shared
         pair = "sincos", id(op.args[0])
         if pair not in scope.names:
@@ -216,6 +228,27 @@ class Emitter:
             self.function("fma", scope.width)
             scope.names[pair] = f.let(f"call {{{t}, {t}}} @sincos_{scope.width}({t} {args[0]})")
         return f.let(f"extractvalue {{{t}, {t}}} {scope.names[pair]}, {0 if op.code == 'sin' else 1}")
+
+    def sines_and_cosines(self, number: int) -> None:
+        """Those of the angles of all nodes, which are in one of the inputs, several at once."""
+        f, count, one = self.f, self.columns, self.scalar.llvm
+        t, mask, whole = self.scalar.vector(count), f"<{count} x i1>", f"<{count} x i64>"
+        self.sincos_widths.add(count)
+        self.function("fma", count)
+        name = f"{t} @llvm.masked.gather.{self.scalar.suffix(count)}.v{count}p0"
+        gather = self.intrinsic(name, f"<{count} x ptr>, i32, {mask}, {t}")
+        positions, given = self.start(self.origin, POSITIONS, "i64"), self.spaces["input", number]
+        with f.loop(0, self.word(self.origin, self.head[COUNT]), count) as row:
+            places = f.let(f"load {whole}, ptr {f.at(positions, row, 'i64')}, align 8, !invariant.load !0")
+            pointers = f"<{count} x ptr> " + f.let(f"getelementptr {one}, ptr {given}, {whole} {places}")
+            every = _Lanes(count, row).every
+            angle = f.let(f"call {gather}({pointers}, i32 {self.bytes}, {mask} {every}, {t} zeroinitializer)")
+            pair = f.let(f"call {{{t}, {t}}} @sincos_{count}({t} {angle})")
+            sine, cosine = (f.let(f"extractvalue {{{t}, {t}}} {pair}, {i}") for i in range(2))
+            order = ", ".join(f"i32 {i}, i32 {count + i}" for i in range(count))
+            both = f.let(f"shufflevector {t} {sine}, {t} {cosine}, <{2 * count} x i32> <{order}>")
+            place = f.at(self.angles, f.let(f"shl i64 {row}, 1"), one)
+            f.do(f"store {self.scalar.vector(2 * count)} {both}, ptr {place}, align {self.bytes}")
 
     def whole(self, op: Op, scope: Scope) -> str:
         """An integer."""
