@@ -13,7 +13,7 @@ from kinetree.engines.formats import FLOAT64, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
-from kinetree.model.assembly import Clusters, assemble, displaced
+from kinetree.model.assembly import Clusters, assemble
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import clustered
 from kinetree.model.coordinates import Coordinates, numbers
@@ -30,6 +30,7 @@ from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.quiet import undisturbed
 from kinetree.model.record import frozen
+from kinetree.model.stages import displaced
 from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array

@@ -10,7 +10,7 @@ import numpy as np
 
 from kinetree.errors import ModelError
 from kinetree.model.record import frozen
-from kinetree.spatial.fixed import product
+from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
@@ -27,6 +27,19 @@ def pose(R: Array, p: Array) -> Array:
     matrix: Array = NOWHERE.copy()
     matrix[:3, :3], matrix[:3, 3] = R, p
     return matrix
+
+
+def composed(at: Array, pose: Array) -> Array:
+    """The product of two poses."""
+    if at is NOWHERE:
+        return pose
+    return at if pose is NOWHERE else product(at, pose)
+
+
+def inverse(at: Array) -> Array:
+    """The inverse of a pose."""
+    R = at[:3, :3].T
+    return pose(R, -apply(R, at[:3, 3]))
 
 
 def transform_of(placement: Array) -> Transform:
