@@ -10,7 +10,8 @@ import pytest
 
 import kinetree as kt
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_accumulation
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, fewest_operations, saved_by_accumulation
 from kinetree.engines.count import PASSES, count, count_passes
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
@@ -83,7 +84,7 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
     robot, frames = chain(length, tips)
     sites = tuple(robot.site(name) for name in frames)
     counts = totals(robot, frames)
-    chosen = choose(robot.mechanism, sites)
+    chosen = fewest_operations(robot.mechanism, sites)
     assert counts[chosen] == min(counts[m] for m in CANDIDATES)
     # that one is ahead on shallow trees, but slower there
     others = [counts[m] for m in ALGORITHMS if m != "sparse_factorization"]
@@ -116,7 +117,24 @@ def test_the_choice_by_formulas_is_that_by_counts(seed: int) -> None:
 def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tuple[int, ...], rows: int) -> None:
     robot, frames = tree(length, limbs, 2)
     sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
-    assert choose(robot.mechanism, sites) == method
+    assert fewest_operations(robot.mechanism, sites) == method
+
+
+@pytest.mark.parametrize(
+    ("method", "length", "limbs"),
+    [("weights", 1, (1, 1, 1)), ("weights", 1, (1, 1)), ("pv_osim", 2, (2, 2)), ("pv_osim_r", 40, (2, 2))],
+)
+def test_rows_pass_by_weights_where_nodes_carry_few(method: str, length: int, limbs: tuple[int, ...]) -> None:
+    robot, frames = tree(length, limbs, 2)
+    assert choose(robot.mechanism, tuple(robot.site(name) for name in frames)) == method
+
+
+def test_weights_take_fewer_operations_on_the_papers_humanoid() -> None:
+    robot, frames = asimo35(), asimo35_tasks()
+    sites = tuple(robot.site(name) for name in frames)
+    assert choose(robot.mechanism, sites) == BY_WEIGHTS
+    by_weights = count(inverse_inertia(BY_WEIGHTS, "local"), robot.mechanism, sites).total
+    assert by_weights < min(totals(robot, frames).values())
 
 
 def test_segments_are_ahead_with_few_rows_only() -> None:
@@ -140,6 +158,7 @@ def test_choosing_traces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     robot = random_mechanism("new", mixed(60, 7), 7, armature=0.3, branching=0.2).kinetree()
     sites = tuple(robot.site(f"link{i}") for i in range(20, 60))
     monkeypatch.setattr(Algorithm, "__call__", refuse)
-    assert choose(robot.mechanism, sites) in CANDIDATES
+    assert choose(robot.mechanism, sites) in (BY_WEIGHTS, *CANDIDATES)
+    assert fewest_operations(robot.mechanism, sites) in CANDIDATES
     with pytest.raises(AssertionError, match="is traced"):
         count(inverse_inertia(CANDIDATES[0], "local"), robot.mechanism, sites)

@@ -218,7 +218,7 @@ def test_raising_names_samples_and_ranks() -> None:
 
 @pytest.mark.parametrize("policy", ["damped", "truncated"])
 def test_one_bad_sample_spoils_no_other(policy: str) -> None:
-    bad = np.array([np.nan, 0.0, 0.0])
+    bad = np.array([0.0, np.nan, 0.0])
     q = np.stack([BENT, STRETCHED, bad, BENT + 0.1, np.array([0.0, np.inf, 0.0])])
     space = arm().tasks([PLANE], singular=policy).at(q, np.ones(3))
     np.testing.assert_array_equal(space.rank, [3, 2, -1, 3, -1])
@@ -229,6 +229,16 @@ def test_one_bad_sample_spoils_no_other(policy: str) -> None:
         for i in (0, 1, 3):
             one = arm().tasks([PLANE], singular=policy).at(q[i], np.ones(3))
             np.testing.assert_allclose(whole[i], getattr(one, quantity), rtol=1e-12, atol=1e-12)
+
+
+def test_not_a_number_spoils_only_what_depends_on_it() -> None:
+    """In local axes, the inertia of a task depends on the joints beyond the first one."""
+    q = BENT.copy()
+    q[0] = np.nan
+    for quantity in ("inverse_inertia", "inertia"):
+        local, world = (getattr(arm().tasks([PLANE], reference=name).at(q), quantity) for name in ("local", "world"))
+        np.testing.assert_array_equal(local, getattr(arm().tasks([PLANE], reference="local").at(BENT), quantity))
+        assert np.isnan(world).any()
 
 
 def test_not_a_number_is_not_singular() -> None:

@@ -113,7 +113,7 @@ class LimitedLaws:
         base, count, held = self._recursions, len(columns), self._held
         own = [site for column in columns for site in self._ends(column)]
         sites = (*base.sites[: self._sites], *own, *base.sites[self._sites :])
-        recursions = Recursions(base.robot, sites, base.method, base.reference, base.engine)
+        recursions = Recursions(base.robot, sites, base.requested, base.reference, base.engine)
         cuts, reach = (
             np.concatenate([x[:held], np.full(count, fill), x[held:]])
             for x, fill in ((self._cuts, STUCK), (base.reach, 0.0))

@@ -128,7 +128,7 @@ class Sharing:
             if start in rows:
                 sites.append(site)
             start += 0 if site.part == "near" else len(site.rows)
-        return Recursions(base.robot, tuple(sites), base.method, base.reference, base.engine)
+        return Recursions(base.robot, tuple(sites), base.requested, base.reference, base.engine)
 
     def _grasp_constants(self) -> tuple[Array, Array, Array]:
         count, numbers = len(self._grasps), {row: i for i, row in enumerate(self._grasps)}

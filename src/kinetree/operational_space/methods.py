@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetree.algorithms import operational_space
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Mechanism, Site
 
-#: Values of `method=` besides "auto".
+#: Published algorithms: values of `method=` besides "auto" and "weights".
 METHODS = tuple(operational_space.ALGORITHMS)
 
 
@@ -17,6 +18,12 @@ def chosen(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
     """The name of the algorithm for some tasks of a mechanism; resolves "auto"."""
     if method == "auto":
         return choose(mechanism, sites)
-    if method not in METHODS:
-        raise UnknownNameError("method", method, ("auto", *METHODS))
+    require_method(method)
     return method
+
+
+def require_method(method: str) -> None:
+    """Raise `UnknownNameError` unless this is a value of `method=`."""
+    known = ("auto", *METHODS, BY_WEIGHTS)
+    if method not in known:
+        raise UnknownNameError("method", method, known)

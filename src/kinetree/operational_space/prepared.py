@@ -16,7 +16,7 @@ from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
 from kinetree.operational_space.functions import Bias, Derived, Dynamics, HeldDynamics, Inertia, Rounded, Spectral
 from kinetree.operational_space.lazy import lazy
-from kinetree.operational_space.methods import METHODS
+from kinetree.operational_space.methods import require_method
 from kinetree.operational_space.recursions import Recursions, Robot
 from kinetree.operational_space.singular import require_policy
 from kinetree.operational_space.state import HeldState, TaskState
@@ -70,8 +70,7 @@ class Tasks:
         contacts: Any,
         engine: str = "native",
     ) -> None:
-        if method != "auto" and method not in METHODS:
-            raise UnknownNameError("method", method, ("auto", *METHODS))
+        require_method(method)
         if reference not in VIEWS:
             raise UnknownNameError("reference", reference, tuple(VIEWS))
         if engine not in ENGINES:

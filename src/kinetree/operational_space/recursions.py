@@ -16,6 +16,7 @@ from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.by_weights.drift import task_acceleration as task_acceleration_by_weights
 from kinetree.algorithms.operational_space.by_weights.drift import task_drift as task_drift_by_weights
 from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp_sharing_by_weights
+from kinetree.algorithms.operational_space.choice import fewest_operations
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.dense import projections
@@ -75,6 +76,7 @@ class Recursions:
         engine: Name of the engine.
 
     Attributes:
+        requested: The method as given.
         groups: For each row, a number shared by the rows of its task that have the same unit, (r,).
         rows: Number of rows.
     """
@@ -83,7 +85,7 @@ class Recursions:
         self, robot: Robot, sites: tuple[Site, ...], method: str, reference: str, engine: str = "native"
     ) -> None:
         self.robot, self.sites, self.reference = robot, sites, reference
-        self._method, self.engine = method, engine
+        self.requested, self.engine = method, engine
         self.by_weights = robot.mechanism.first_general is not None
         if self.by_weights and method not in ("auto", BY_WEIGHTS):
             raise UnsupportedError(
@@ -100,7 +102,14 @@ class Recursions:
         """The name of the algorithm for Λ⁻¹."""
         if self.by_weights:
             return BY_WEIGHTS
-        return chosen(self._method, self.robot.mechanism.at(self.sites), self.sites)
+        return chosen(self.requested, self.robot.mechanism.at(self.sites), self.sites)
+
+    @cached_property
+    def law_method(self) -> str:
+        """The same for laws, which also solve with M, and share factors with methods in the frame of the tree."""
+        if self.by_weights or self.requested != "auto":
+            return self.method
+        return fewest_operations(self.robot.mechanism.at(self.sites), self.sites)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
@@ -167,7 +176,7 @@ class Recursions:
     @cached_property
     def control_law(self) -> TaskFunction:
         """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
-        return self._function("control_law", control_law(self.method, self._parts), True)
+        return self._function("control_law", control_law(self.law_method, self._parts), True)
 
     def control_step(self, error: str, moving: bool = False) -> TaskFunction:
         """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes.
@@ -176,8 +185,8 @@ class Recursions:
             error: The error between poses.
             moving: Whether joint accelerations are a result, too, if the method `keeps_factors`.
         """
-        moving = moving and keeps_factors(self.method)
-        return self._function("control", control_step(self.method, self._parts, error, moving=moving), True)
+        moving = moving and keeps_factors(self.law_method)
+        return self._function("control", control_step(self.law_method, self._parts, error, moving=moving), True)
 
     def differential_step(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""

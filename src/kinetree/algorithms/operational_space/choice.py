@@ -1,6 +1,12 @@
-"""The choice behind `method="auto"`: `pv_osim` or `pv_osim_r`, whichever needs fewer operations.
+"""The choice behind `method="auto"`: by weights if nodes carry few rows, else `pv_osim` or `pv_osim_r`.
 
-Candidates are algorithms with about the same time per operation. The others rarely win: `efpa`, `chang_khatib` and
+By weights, rows pass from node to node in the nodes' own coordinates, with weights that have few steps; the others
+first express all nodes in the frame of the tree. This costs more than eleven rows on each node do, on average: with up
+to that many, `weights` was the fastest on four real robots with one to eight frames, by 5 to 50 %. With many rows on a
+long chain, it takes twice as long as `pv_osim_r`.
+
+Among the others, candidates are algorithms with about the same time per operation; the one with fewer operations is
+chosen. The rest rarely win: `efpa`, `chang_khatib` and
 `rjk` repeat work that the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
 counts are up to a fifth lower on shallow trees, needs a third more time per operation, since its loops follow a list
 from column to column. On four real robots with one to eight frames, the choice took at most 7 % longer than the fastest
@@ -18,24 +24,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetree.algorithms.operational_space.accumulation import UNITS, AccumulationNodes
+from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.rows import Rows
 from kinetree.recursion.topology import WORLD
 
 _WITHOUT, _WITH = "pv_osim", "pv_osim_r"
 CANDIDATES = (_WITHOUT, _WITH)
+#: Rows that a node carries, on average, up to which they are propagated by weights.
+_MOST_ROWS = 11
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
-    """The candidate that needs fewer operations.
+    """The method that is expected to take the least time.
 
     Args:
         mechanism: The robot.
         sites: The task frames, with their rows.
 
     Returns:
-        One of `CANDIDATES`.
+        `BY_WEIGHTS`, or one of `CANDIDATES`.
     """
+    rows, nodes = Rows(mechanism, sites), range(len(mechanism.kinds))
+    if sum(len(rows.carried(k)) for k in nodes) <= _MOST_ROWS * len(nodes):
+        return BY_WEIGHTS
+    return fewest_operations(mechanism, sites)
+
+
+def fewest_operations(mechanism: Mechanism, sites: Sequence[Site]) -> str:
+    """The one of `CANDIDATES` that needs fewer operations."""
     return _WITH if saved_by_accumulation(mechanism, sites) > 0 else _WITHOUT
 
 
