@@ -1,9 +1,10 @@
 """The choice behind `method="auto"`: by weights if nodes carry few rows, else `pv_osim` or `pv_osim_r`.
 
 By weights, rows pass from node to node in the nodes' own coordinates, with weights that have few steps; the others
-first express all nodes in the frame of the tree. This costs more than eleven rows on each node do, on average: with up
-to that many, `weights` was the fastest on four real robots with one to eight frames, by 5 to 50 %. With many rows on a
-long chain, it takes twice as long as `pv_osim_r`.
+first express all nodes in the frame of the tree. This costs more than seven rows on each node do, on average: with up
+to that many, `weights` was 1.1 to 1.45 times as fast on Panda, ANYmal and Talos with one, two and four frames. With many
+rows on a long chain, it takes twice as long as `pv_osim_r`. Relative tasks are computed in the frame of the tree, too:
+there, the poses of both ends differ by no more than the size of the robot, however far it is from the world's origin.
 
 Among the others, candidates are algorithms with about the same time per operation; the one with fewer operations is
 chosen. The rest rarely win: `efpa`, `chang_khatib` and
@@ -32,7 +33,7 @@ from kinetree.recursion.topology import WORLD
 _WITHOUT, _WITH = "pv_osim", "pv_osim_r"
 CANDIDATES = (_WITHOUT, _WITH)
 #: Rows that a node carries, on average, up to which they are propagated by weights.
-_MOST_ROWS = 11
+_MOST_ROWS = 7
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
@@ -45,8 +46,9 @@ def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
     Returns:
         `BY_WEIGHTS`, or one of `CANDIDATES`.
     """
+    relative = any(site.part == "near" for site in sites)
     rows, nodes = Rows(mechanism, sites), range(len(mechanism.kinds))
-    if sum(len(rows.carried(k)) for k in nodes) <= _MOST_ROWS * len(nodes):
+    if not relative and sum(len(rows.carried(k)) for k in nodes) <= _MOST_ROWS * len(nodes):
         return BY_WEIGHTS
     return fewest_operations(mechanism, sites)
 
