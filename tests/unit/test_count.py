@@ -121,12 +121,21 @@ def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tup
 
 
 @pytest.mark.parametrize(
-    ("method", "length", "limbs"),
-    [("weights", 1, (1, 1, 1)), ("weights", 1, (1, 1)), ("pv_osim", 2, (2, 2)), ("pv_osim_r", 40, (2, 2))],
+    ("method", "length", "limbs", "tips"),
+    [("weights", 1, (4, 4, 4), 1), ("weights", 1, (4, 4), 1), ("pv_osim", 2, (2, 2), 1), ("pv_osim_r", 40, (2, 2), 2)],
 )
-def test_rows_pass_by_weights_where_nodes_carry_few(method: str, length: int, limbs: tuple[int, ...]) -> None:
-    robot, frames = tree(length, limbs, 2)
+def test_rows_pass_by_weights_where_nodes_carry_few(
+    method: str, length: int, limbs: tuple[int, ...], tips: int
+) -> None:
+    robot, frames = tree(length, limbs, tips)
     assert choose(robot.mechanism, tuple(robot.site(name) for name in frames)) == method
+
+
+def test_relative_tasks_stay_in_the_frame_of_the_tree() -> None:
+    """There, their ends are near each other wherever the robot is."""
+    robot, (one, other) = tree(1, (4, 4), 1)
+    assert robot.tasks([one, other]).method == BY_WEIGHTS
+    assert robot.tasks([kt.RelativeTask(one, other)]).method in CANDIDATES
 
 
 def test_weights_take_fewer_operations_on_the_papers_humanoid() -> None:

@@ -2,7 +2,7 @@
 
 By weights, rows pass from node to node in the nodes' own coordinates, with weights that have few steps; the others
 first express all nodes in the frame of the tree. This costs more than seven rows on each node do, on average: with up
-to that many, `weights` was 1.1 to 1.45 times as fast on Panda, ANYmal and Talos with one, two and four frames. With many
+to that many, `weights` was 1.1 to 1.45 times as fast on Panda, ANYmal and Talos with one to four frames. With many
 rows on a long chain, it takes twice as long as `pv_osim_r`. Relative tasks are computed in the frame of the tree, too:
 there, the poses of both ends differ by no more than the size of the robot, however far it is from the world's origin.
 
