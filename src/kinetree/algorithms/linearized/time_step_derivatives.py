@@ -20,6 +20,7 @@ import numpy as np
 
 from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.linearized.matrix_products import add_product
 from kinetree.algorithms.time_step import Field
 from kinetree.recursion.algorithm import Algorithm, Entries, algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
@@ -151,7 +152,7 @@ def _first_stage(
     outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"), any_node=True,
 )  # fmt: skip
 def second_stage_derivatives(
-    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, direct: Indexed, dv: Indexed, d_a: Indexed,
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, direct: Indexed, dv: Indexed, d_a: Entries,
     xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
 ) -> None:  # fmt: skip
     """What `first_stage_derivatives` leaves to do where a depends on the start, too; and ξ̇. Arguments as of `_stage`.
@@ -178,10 +179,7 @@ def second_stage_derivatives(
             d_xi_rate_there[k, c] = by_v @ (d_a[k, c] * seconds)
             d_a_there[k, c] = direct[k, c]
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v + by_xi * seconds
-        for j in tree.columns():
-            by = dv[k, j] * seconds
-            for c in tree.columns():
-                d_a_there[k, c] = d_a_there[k, c] + np.outer(by, d_a[j, c])
+    add_product(tree, _blocks(d_a_there), dv, seconds, _blocks(d_a))
 
 
 def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
@@ -283,10 +281,8 @@ def _stage(
         a_there[k] = k.acceleration
         for c in tree.columns():
             d_a_there.block(2)[k, c] = Minv[k, c]
-        for j in tree.columns():
-            by_q, by_v = dq[k, j], dv[k, j]
-            for c in tree.columns():
-                d_a_there[k, c] = d_a_there[k, c] + np.outer(by_q, d_q[j, c]) + np.outer(by_v, d_v[j, c])
+    for left, right in ((dq, d_q), (dv, d_v)):
+        add_product(tree, _blocks(d_a_there), left, 1.0, _blocks(right))
 
 
 @algorithm(
@@ -294,7 +290,7 @@ def _stage(
     A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
 )  # fmt: skip
 def midpoint_derivatives(
-    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Indexed, direct: Indexed, dv: Indexed, A: Entries, B: Entries
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Entries, direct: Indexed, dv: Indexed, A: Entries, B: Entries
 ) -> None:  # fmt: skip
     """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt. Cost O(n³).
 
@@ -315,11 +311,7 @@ def midpoint_derivatives(
         for c in tree.columns():
             for block, rows in zip(lower, direct[k, c].T, strict=True):
                 block[k, c] = rows
-        for j in tree.columns():
-            by = dv[k, j] * half
-            for c in tree.columns():
-                for block, entry in zip(lower, d_a[j, c], strict=True):
-                    block[k, c] = block[k, c] + by * entry
+    add_product(tree, lower, dv, half, _blocks(d_a))
 
     for k, _ in tree.scatter():
         first, second = v[k] * half, (v[k] + a[k] * dt[...]) * half
@@ -354,6 +346,11 @@ def rk4_derivatives(
             _put(A, B, k, c, end @ d_xi, d_v)
         A.block(1, 1)[k, k] = A.block(1, 1)[k, k] + np.eye(len(xi))
         A.block(0, 0)[k, k] = A.block(0, 0)[k, k] + k.manifold.transport(xi)
+
+
+def _blocks(matrices: Entries) -> list[Entries]:
+    """The derivatives with respect to q, v and τ."""
+    return [matrices.block(n) for n in range(3)]
 
 
 def _put(A: Entries, B: Entries, k: NodeRole, c: ColumnRole, above: Array, below: Array) -> None:
