@@ -30,7 +30,7 @@ from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.plain import plain
 from kinetree.model.loop import Loop
-from kinetree.model.loops import rates_of
+from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
 from kinetree.model.physical import fault_in, inertial_numbers
 from kinetree.model.placement import checked_axis, checked_placement, pose_numbers

@@ -32,14 +32,26 @@ class Reference(NamedTuple):
         return self.members[cluster.bodies[0]]
 
 
+class Clustering(NamedTuple):
+    """What the geometry of joints and their constraints determine.
+
+    Attributes:
+        clusters: The clusters of a model, if it has any.
+        closed: A configuration with closed loops.
+    """
+
+    clusters: Clusters | None
+    closed: Reference
+
+
 def clustered(
     bodies: Sequence[Body],
     joints: Mapping[str, Joint],
     constraints: Sequence[Constraint],
     independent: Sequence[Rate],
     near: Mapping[str, tuple[float, ...]],
-) -> tuple[Clusters | None, Reference]:
-    """The clusters of a model, if it has any, and a configuration with closed loops.
+) -> Clustering:
+    """Find the clusters of a model, close its loops and choose independent rates.
 
     Args:
         bodies: Depth first.
@@ -54,12 +66,12 @@ def clustered(
     """
     reference = Reference({}, {})
     if not constraints:
-        return None, reference
+        return Clustering(None, reference)
     linkage = Linkage(bodies, joints)
     found = list(aggregate(linkage, constraints, independent))
     order = condensed(linkage, bodies, found)
     if all(cluster.follows is not None for cluster in found):
-        return Clusters(found, order), reference
+        return Clustering(Clusters(found, order), reference)
     formulas = clusters_of(bodies, joints, Clusters(found, order))
     for i, cluster in enumerate(found):
         if cluster.follows is not None:
@@ -78,7 +90,7 @@ def clustered(
         for joint in own:
             reference.q[joint.name] = q[at : at + joint.type.nq]
             at += joint.type.nq
-    return Clusters(found, order), reference
+    return Clustering(Clusters(found, order), reference)
 
 
 def _start(joint: Joint, near: Mapping[str, tuple[float, ...]]) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from kinetree.engines.arguments import refuse_lazy, require_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.coupling import Follows
+from kinetree.model.every_joint import EveryJoint
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.quiet import quiet
@@ -80,6 +81,11 @@ class Coordinates:
                 q[joint.q_slice] = self._reference[joint.name]
         return q
 
+    @cached_property
+    def every_joint(self) -> EveryJoint:
+        """Coordinates of all joints, coupled ones included."""
+        return EveryJoint(self.joints, self.follows)
+
     @staticmethod
     def generator(rng: Any) -> np.random.Generator:
         """A random number generator from what a user gives."""
@@ -121,10 +127,8 @@ class Coordinates:
 
     def q_to_dict(self, q: Any) -> dict[str, Array]:
         q = checked("q", q, self.nq)
-        known = {joint.name: _part(q, joint.q_slice) for joint in self.joints if joint.nq}
-        for name in self.follows:
-            self._follow(name, known)
-        return {joint.name: known[joint.name] for joint in self.joints}
+        every = self.every_joint.of(q) if self.follows else q
+        return {name: _part(every, place) for name, place in self.every_joint.places.items()}
 
     def v_to_dict(self, v: Any) -> dict[str, Array]:
         v = checked("v", v, self.nv)
@@ -139,17 +143,6 @@ class Coordinates:
             if name in self.follows:
                 leaders = ", ".join(map(repr, self.follows[name].leaders))
                 raise InputError(f"joint {name!r} is coupled and has no velocity of its own; it follows {leaders}")
-
-    def _follow(self, name: str, known: dict[str, Array]) -> None:
-        """Add the value of a coupled joint, and of those that it follows."""
-        pending = [name]
-        while pending:
-            how = self.follows[pending[-1]]
-            missing = [leader for leader in how.leaders if leader not in known]
-            if not missing:
-                leading = np.array([known[leader] for leader in how.leaders])
-                known[pending.pop()] = np.asarray(how.formula.value(np.array(how.constants), leading))
-            pending += missing
 
     @staticmethod
     def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:

@@ -146,11 +146,7 @@ def _variant(
         robot.bodies if bodies is None else bodies,
         surgery.joints_of(robot) if joints is None else joints,
         robot.extra_frames,
-        robot.joint_constraints,
-        robot.independent,
-        robot.near,
-        robot.equalities,
-        robot.dtype,
+        *surgery.constrained(robot),
     )
 
 

@@ -13,9 +13,9 @@ from kinetree.engines.formats import FLOAT64, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
-from kinetree.model.assembly import Clusters, assemble
+from kinetree.model.assembly import assemble
 from kinetree.model.body import Body, Frame
-from kinetree.model.clustering import clustered
+from kinetree.model.clustering import Clustering, clustered
 from kinetree.model.coordinates import Coordinates, numbers
 from kinetree.model.coupling import Coupling, LinearCoupling, reduced_couplings
 from kinetree.model.dynamics import Dynamics
@@ -65,8 +65,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     equalities: tuple[Constraint, ...]
     clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
-    _order: Clusters | None
-    _closed_at: Mapping[str, Array]
+    _clustering: Clustering
     _sizes: tuple[int, int]
     _scalar: str
     _specialized_for: str
@@ -83,6 +82,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         near: Sequence[tuple[str, tuple[float, ...]]] = (),
         equalities: Sequence[Constraint] = (),
         dtype: Any = "float64",
+        clustering: Clustering | None = None,
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -97,9 +97,12 @@ class Model(Dynamics, Operational, Loops, Editing):
             near: Coordinates of joints near which loops are closed.
             equalities: Couplings and loops that are not embedded.
             dtype: The floating-point type in which functions compute; see `astype`.
+            clustering: That of a model with the same joints and constraints, if there is one.
         """
         given = {joint.child: joint for joint in joints}
-        clusters, closed = clustered(bodies, given, constraints, independent, dict(near))
+        if clustering is None:
+            clustering = clustered(bodies, given, constraints, independent, dict(near))
+        clusters, closed = clustering
         order = joints if clusters is None else [given[body] for group in clusters.order for body in group]
         found = () if clusters is None else tuple(clusters.clusters)
         follows = {joint: how for cluster in found for joint, how in (cluster.follows or {}).items()}
@@ -137,8 +140,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             equalities=tuple(equalities),
             clusters=found,
             _every_joint=every,
-            _order=clusters,
-            _closed_at=closed.q,
+            _clustering=clustering,
             _sizes=(nq, nv),
             _scalar=scalar.name,
             _specialized_for="",
@@ -154,7 +156,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     def _assembled(self) -> tuple[Mechanism, tuple[Site, ...]]:
         joints = {joint.child: joint for joint in self._every_joint}
         with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
-            return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._order)
+            return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._clustering.clusters)
 
     @lazy
     def mechanism(self) -> Mechanism:
@@ -173,7 +175,7 @@ class Model(Dynamics, Operational, Loops, Editing):
     @lazy
     def _coordinates(self) -> Coordinates:
         follows = {joint: how for cluster in self.clusters for joint, how in (cluster.follows or {}).items()}
-        return Coordinates(self.joints, follows, self._closed_at)
+        return Coordinates(self.joints, follows, self._clustering.closed.q)
 
     # -- value semantics: frozen; compared, hashed and pickled by its definition --------------------------------------
 

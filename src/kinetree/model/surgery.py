@@ -11,6 +11,7 @@ import numpy as np
 from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.model.aggregation import Constraint, Rate
 from kinetree.model.body import Body, Frame
+from kinetree.model.clustering import Clustering
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
 from kinetree.model.physical import checked_inertia, fault
@@ -37,6 +38,7 @@ class Parts(Protocol):
         near: Sequence[tuple[str, tuple[float, ...]]],
         equalities: Sequence[Constraint],
         dtype: Any,
+        clustering: Clustering | None = None,
     ) -> None: ...
 
     name: str
@@ -48,6 +50,7 @@ class Parts(Protocol):
     joint_constraints: tuple[Constraint, ...]
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
+    _clustering: Clustering
     equalities: tuple[Constraint, ...]
 
     @property
@@ -134,7 +137,7 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     R, p = at[:3, :3], at[:3, 3]
     load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
-    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *_constrained(robot))
+    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *constrained(robot))
 
 
 def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
@@ -146,7 +149,7 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
     body, at = _carrier(robot, frame)
     new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
     frames = *robot.extra_frames, new
-    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *_constrained(robot))
+    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *constrained(robot))
 
 
 def subtree(robot: _Model, body: str) -> _Model:
@@ -182,9 +185,9 @@ def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool
     return bool(joints.intersection(constraint.joints))
 
 
-def _constrained(robot: Parts) -> tuple[Any, Any, Any, Any, Any]:
-    """The last parts of a model, from its constraints on."""
-    return robot.joint_constraints, robot.independent, robot.near, robot.equalities, robot.dtype
+def constrained(robot: Parts) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """The last parts of a model, from its constraints on, for another one with the same joints."""
+    return robot.joint_constraints, robot.independent, robot.near, robot.equalities, robot.dtype, robot._clustering
 
 
 def _renamed(
