@@ -95,5 +95,5 @@ def test_bits_do_not_depend_on_the_batch(n: int) -> None:
 
 
 def test_the_number_of_rotations() -> None:
-    """For each of n rows about four, and two for each before it; a Jacobi sweep takes n²/2, and seven to nine sweeps are needed."""
+    """About 2n² for n rows; a Jacobi sweep takes n²/2, and seven to nine sweeps are needed."""
     assert [sum(schedule(n)) for n in SIZES] == [0, 1, 26, 94, 314, 1043]
