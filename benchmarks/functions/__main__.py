@@ -77,7 +77,7 @@ def _peers(scene: Scene) -> dict[str, tuple[Mapping[str, Any], Callable[..., lis
     order = robot.order
 
     def converted(q: Callable[..., Any], v: Callable[..., Any], _name: str, letters: str, pool: Any) -> Any:
-        turn: dict[str, Callable[..., Any]] = {"q": q, "p": q, "t": np.array, "f": v}
+        turn: dict[str, Callable[..., Any]] = {"q": q, "p": q, "n": q, "t": np.array, "f": v}
         return [tuple(np.ascontiguousarray(turn.get(k, v)(x)) for k, x in zip(letters, each)) for each in pool]
 
     return {

@@ -191,7 +191,7 @@ OTHERS: Mapping[str, Case] = {
     "constraints.forward_dynamics": Case(lambda s: s.constraints.forward_dynamics, "qva", out=False),
     "constraints.jacobian": Case(lambda s: s.constraints.jacobian, "q", out=False),
     "constraints.error": Case(lambda s: s.constraints.error, "q", out=False),
-    "constraints.project": Case(lambda s: s.constraints.project, "qv", out=False),
+    "constraints.project": Case(lambda s: s.constraints.project, "nv", out=False),
     "OperationalSpace.torques": Case(lambda s: s.controller.torques, "qvt"),
     "OperationalSpace": Case(
         lambda s: lambda q, v, t: s.controller(q, v, {s.frame: t[..., 0, :, :]}), "qvt", out=False

@@ -54,7 +54,13 @@ class Scene:
     @cached_property
     def constraints(self) -> Any:
         """A weld of that frame to the world."""
-        return self.model.constraints([kt.Weld(self.frame)], at=self.states("q", 1)[0][0])
+        return self.model.constraints([kt.Weld(self.frame)], at=self._held)
+
+    @property
+    def _held(self) -> Array:
+        """The configuration whose poses constraints hold."""
+        held: Array = self.states("q", 1)[0][0]
+        return held
 
     @cached_property
     def controller(self) -> OperationalSpace:
@@ -87,7 +93,7 @@ class Scene:
 
         Args:
             letters: q, p: configurations; v, a, w, x: velocities and the like; f: forces of all joints;
-                t: poses of the frame near those at q.
+                t: poses of the frame near those at q; n: configurations near that of the constraints.
             count: How many of each.
         """
         (q, v, a), (p, w, x) = (self._drawn(count, seed) for seed in (0, 1))
@@ -96,6 +102,8 @@ class Scene:
             made["f"] = np.random.default_rng(2).uniform(-1.0, 1.0, (count, self.model.spanning_tree.nv))
         if "t" in letters:
             made["t"] = self.model.pose(self.model.integrate(q, 0.05 * v), [self.frame])
+        if "n" in letters:
+            made["n"] = self.model.integrate(self._held, 0.01 * v)
         return tuple(made[letter] for letter in letters)
 
     def samples(self, letters: str, count: int) -> list[tuple[Array, ...]]:

@@ -484,6 +484,28 @@ def test_models_with_loops_are_values(bar: kt.Model) -> None:
     assert bar.with_independent("rocker").with_independent("crank") == bar
 
 
+def test_variants_are_what_their_definition_makes_anew(rig: kt.Model, state: Any) -> None:
+    """They keep the clusters and the closed configuration; a pickled model finds both again."""
+    q, v, *_ = state
+    masses = rig.inertial_parameters * 2.0
+    for one in (rig.with_gravity((0.0, 1.0, 2.0)), rig.with_inertial_parameters(masses), rig.with_armature(0.3)):
+        anew = pickle.loads(pickle.dumps(one))
+        assert anew == one
+        assert anew.clusters == one.clusters
+        assert np.array_equal(anew.neutral(), one.neutral())
+        assert np.array_equal(anew.bias_forces(q, v), one.bias_forces(q, v))
+
+
+def test_trees_have_no_loops_to_close() -> None:
+    robot = kt.zoo.chain(3, seed=0)
+    q = robot.random_configuration(0)
+    assert np.array_equal(robot.close(q), q)
+    assert np.array_equal(robot.close(q, hold=["joint1"]), q)
+    assert robot.loops(q) == ()
+    assert np.array_equal(robot.to_tree(q), q)
+    assert robot.loop_forces(q, q, q, q).shape == (0,)
+
+
 def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
     hung = kt.zoo.chain(2).attach("tip", bar, (np.eye(3), (0.1, 0.2, 0.3)), prefix="x_")
     assert hung.nv == 3

@@ -47,7 +47,8 @@ class LoopSolver:
         self._of_part = np.zeros((len(parts), len(neutral)), dtype=bool)
         for joint in joints:
             self._dependent[joint.q_slice] = joint.independent is not None
-            self._of_part[:, joint.q_slice] = [[joint.name in part.joints] for part in parts]
+            for own, part in zip(self._of_part, parts, strict=True):
+                own[joint.q_slice] = joint.name in part.joints
 
     def close(self, q: Array, held: Sequence[int], fix: str) -> Array:
         """The configuration near q in which all loops are closed, (…, nq).
