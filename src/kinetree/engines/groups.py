@@ -20,7 +20,7 @@ LANES = 4
 
 #: Groups must cost at most this fraction of single nodes.
 WORTH = 0.8
-#: Sweeps over larger mechanisms wait for memory (600 bytes of a node for forward dynamics), and lanes gain nothing.
+#: Sweeps over larger mechanisms wait for memory (500 bytes of a node for forward dynamics), and lanes gain nothing.
 _MOST_NODES = 20_000
 
 Group = tuple[int, ...]

@@ -7,11 +7,10 @@ record but not on the number of nodes: everything that does is in tables.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,40 +47,79 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program, variants: Variants) -> Layout:
-        """Lay out a program's memory. A field accessed through a role of several classes has one offset in all.
+        """Lay out a program's memory.
 
-        Fields that more classes have come first, so that most of them have the same offsets in all.
+        A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
+        the same time share memory: of forward dynamics, three quarters of it remain.
         """
-        shared: dict[tuple[str, ...], dict[tuple[str, int], None]] = {}
-        used: dict[str, dict[tuple[str, int], None]] = {}
+        lives: dict[tuple[str, int], dict[str, _Life]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
             (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
             for number, (over, _) in enumerate(program.arrays)
         ]
-        for place in _places(program.top):
+        for time, place in _places_in_time(program):
             if isinstance(place, Field):
-                for name in place.role.classes:
-                    used.setdefault(name, {})[place.name, place.component] = None
-                if not place.role.exact:
-                    shared.setdefault(place.role.classes, {})[place.name, place.component] = None
+                own = lives.setdefault((place.name, place.component), {})
+                for c in place.role.classes:
+                    own[c] = _Life(own[c].first if c in own else time, time)
             elif isinstance(place, ArrayEntry):
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
-        fields: dict[tuple[str, str, int], int] = {}
-        records: dict[str, int] = {}
-        for classes, components in shared.items():
-            for offset, (name, component) in enumerate(components):
-                for c in classes:
-                    fields[c, name, component] = offset
-        users = Counter(key for own in used.values() for key in own)
-        for c in (WORLD_CLASS, *dict.fromkeys(kind.name for kind, _ in variants.nodes)):
-            size = sum(1 for key in fields if key[0] == c)
-            for name, component in sorted(used.get(c, {}), key=lambda key: -users[key]):
-                if (c, name, component) not in fields:
-                    fields[c, name, component] = size
-                    size += 1
-            records[c] = size
-        return cls(fields, records, arrays)
+        offsets = _offsets(lives, {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS})
+        records = dict.fromkeys((WORLD_CLASS, *(kind.name for kind, _ in variants.nodes)), 0)
+        for key, own in lives.items():
+            for c in own:
+                records[c] = max(records[c], offsets[key] + 1)
+        return cls({(c, *key): offsets[key] for key, own in lives.items() for c in own}, records, arrays)
+
+
+class _Life(NamedTuple):
+    """The first and the last loop, by number, in which a field is in use. Every field is set before it is read."""
+
+    first: int
+    last: int
+
+    def meets(self, other: _Life) -> bool:
+        """Whether both are in use in the same loop."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def _offsets(lives: dict[tuple[str, int], dict[str, _Life]], inner: set[str]) -> dict[tuple[str, int], int]:
+    """Offsets of fields in records.
+
+    Those of more classes come first, because they are in the records of all; of these, those that are in use longest,
+    so that the last loops find theirs together. Given the order of last use, the first offset that is free leaves no
+    memory unused.
+
+    Args:
+        lives: For each component of a field, its life in each class of nodes that has it.
+        inner: Classes of nodes that have parents other than the world. There may be many of them.
+    """
+
+    def place(key: tuple[str, int]) -> tuple[int, int]:
+        return -sum(c in inner for c in lives[key]), -max(life.last for life in lives[key].values())
+
+    found: dict[tuple[str, int], int] = {}
+    taken: dict[tuple[str, int], list[_Life]] = {}  # in a class, at an offset
+    free: dict[tuple[tuple[str, _Life], ...], int] = {}  # fields with equal lives need not search from the start
+    for key in sorted(lives, key=place):
+        own = tuple(lives[key].items())
+        offset = free.get(own, 0)
+        while any(life.meets(other) for c, life in own for other in taken.get((c, offset), ())):
+            offset += 1
+        found[key], free[own] = offset, offset + 1
+        for c, life in own:
+            taken.setdefault((c, offset), []).append(life)
+    return found
+
+
+def _places_in_time(program: Program) -> Iterator[tuple[int, Any]]:
+    """Places that a program accesses, each with the number of the outermost item in which it does."""
+    time = -1
+    for block, item in walk(program.top):
+        time += block is program.top
+        if (place := _place(item)) is not None:
+            yield time, place
 
 
 def _handed_down(program: Program, number: int) -> bool:
@@ -104,10 +142,15 @@ def _row(place: Any, number: int) -> str | None:
 
 def _places(block: Block) -> Iterator[Any]:
     for _, item in walk(block):
-        if isinstance(item, Store):
-            yield item.place
-        elif isinstance(item, Op) and item.code == "load":
-            yield item.attr
+        if (place := _place(item)) is not None:
+            yield place
+
+
+def _place(item: Any) -> Any:
+    """The place that an item stores to or loads from, if it does."""
+    if isinstance(item, Store):
+        return item.place
+    return item.attr if isinstance(item, Op) and item.code == "load" else None
 
 
 def size_of(setup: Setup, name: str) -> int:
