@@ -91,7 +91,7 @@ def inverse_kinematics(
     problem = _Problem(robot, targets, limits)
     if tries < 1 or iterations < 1 or not tolerance > 0.0:
         raise InputError(f"tries={tries!r}, iterations={iterations!r} and tolerance={tolerance!r} must be positive")
-    first_start = problem.middle() if start is None else _start(robot, start)
+    first_start = problem.range.middle if start is None else _start(robot, start)
     count = problem.count
     best = np.repeat(first_start[None], count, axis=0)
     error, attempts = np.full(count, np.inf), np.zeros(count, dtype=int)
@@ -100,8 +100,8 @@ def inverse_kinematics(
         starts = best[:, None]  # (targets left, attempts, nq)
         while tried < tries and len(left):
             if tried == 1:
-                pool = robot.random_configuration(np.random.default_rng(seed), (max(_POOL, tries),))
-                starts = problem.close(left, pool, tries - 1)
+                drawn = _pool if isinstance(seed, int) else _pool.__wrapped__
+                starts = problem.close(left, drawn(robot, seed, max(_POOL, tries)), tries - 1)
             group = starts[:, : _GROUPS[min(tried, len(_GROUPS) - 1)]]
             starts = starts[:, group.shape[1] :]
             # all attempts of a group run, and the first that succeeds counts
@@ -119,6 +119,47 @@ def inverse_kinematics(
     batch = problem.batch
     report = InverseKinematics(error.reshape(batch), (error <= tolerance).reshape(batch), attempts.reshape(batch))
     return best.reshape(*batch, robot.nq), report
+
+
+class _Range(NamedTuple):
+    """Where joints may be.
+
+    Attributes:
+        low: Lower limits, (nq,).
+        high: Upper limits, (nq,).
+        bounded: For each degree of freedom, whether it has these, (nv, 2).
+        middle: Joints with limits at mid-range, all others as close to neutral as a limit permits, (nq,).
+    """
+
+    low: Array
+    high: Array
+    bounded: Array
+    middle: Array
+
+
+@lru_cache(maxsize=64)
+def _range(robot: Model, limits: bool) -> _Range:
+    low, high = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf)
+    bounded = np.zeros((robot.nv, 2))
+    single = [joint for joint in robot.joints if joint.nq == joint.nv == 1 and limits]
+    at, moving = [joint.q_start for joint in single], [joint.v_start for joint in single]
+    low[at], high[at] = robot.lower_limits[at], robot.upper_limits[at]
+    bounded[moving] = np.isfinite(np.stack([low[at], high[at]], axis=-1))
+    q = robot.neutral()
+    both = np.isfinite(low) & np.isfinite(high)
+    q[both] = 0.5 * (low[both] + high[both])
+    q = np.clip(q, low, high)
+    try:
+        q = robot.close(q)
+    except LoopError:  # no loop closes there
+        q = robot.neutral()
+    return _Range(low, high, bounded, q)
+
+
+@lru_cache(maxsize=8)
+def _pool(robot: Model, seed: Any, count: int) -> Array:
+    """Random configurations, kept for the next call: those with closed loops take long to draw."""
+    return robot.random_configuration(np.random.default_rng(seed), (count,))
 
 
 class _Problem:
@@ -141,25 +182,7 @@ class _Problem:
         turned = [len(rows) == 6 for _, rows in given.values()]
         self._weights = np.array([[1.0] * 3 + [_LENGTH * turns] * 9 for turns in turned])
         self._tasks = tuple(Task(name, rows) for name, (_, rows) in given.items())
-        self._low, self._high = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf)
-        self._bounded = np.zeros((robot.nv, 2))
-        for joint in robot.joints:
-            if joint.nq == joint.nv == 1 and limits:
-                self._low[joint.q_start] = robot.lower_limits[joint.q_start]
-                self._high[joint.q_start] = robot.upper_limits[joint.q_start]
-                ends = self._low[joint.q_start], self._high[joint.q_start]
-                self._bounded[joint.v_start] = np.isfinite(ends)
-
-    def middle(self) -> Array:
-        """Joints with limits at mid-range, all others as close to neutral as a limit permits."""
-        q = self.robot.neutral()
-        bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        q[bounded] = 0.5 * (self._low[bounded] + self._high[bounded])
-        q = np.clip(q, self._low, self._high)
-        try:
-            return self.robot.close(q)
-        except LoopError:  # no loop closes there
-            return self.robot.neutral()
+        self.range = _range(robot, bool(limits))
 
     def errors(self, q: Array, which: Array) -> Array:
         """e of all rows, (n, r)."""
@@ -184,7 +207,7 @@ class _Problem:
         state, error = np.tile([DAMPING, 0.0], (len(q), 1)), np.empty(len(q))
         # the recursion's 2 sin(θ/2) is at least θ(1 − θ²/24)
         within = tolerance * max(0.5, 1.0 - tolerance * tolerance / 24.0)
-        limits = self._low, self._high, self._bounded, within
+        limits = self.range.low, self.range.high, self.range.bounded, within
         for done in range(0, iterations, _STEPS):
             steps = _steps(self.robot, self._tasks, min(_STEPS, iterations - done))
             # the last error is that before the last step, which leaves finished samples as they are
