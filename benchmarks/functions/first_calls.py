@@ -3,7 +3,8 @@
     python -m benchmarks.functions.first_calls --robots Panda --only linearize
 
 Each call runs in a process of its own, forked before anything is compiled or LLVM is loaded. The import of the package
-is not included, that of LLVM is. Compilations use all cores that this process may use.
+is not included, that of LLVM is. Compilations use all cores that this process may use; the stages are those of the
+thread that calls, and LLVM's is how long it compiles or waits for other threads that do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +29,7 @@ from benchmarks.functions.cases import OTHERS, STATES, TASKS, Case
 from benchmarks.functions.scene import Scene
 from benchmarks.table import Table
 from kinetree.engines import pipeline
-from kinetree.engines.native import kernels, libraries
+from kinetree.engines.native import jobs, kernels, threads
 
 CASES: Mapping[str, Case] = {**STATES, **{f"tasks.{name}": case for name, case in TASKS.items()}, **OTHERS}
 #: What is replaced by a function that counts its time to a stage. Inner stages are not counted to outer ones.
@@ -36,14 +38,15 @@ STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "simplify": ((pipeline, "simplify"), (pipeline, "fuse")),
     "lower": ((pipeline, "_lower"), (kernels, "sweeps")),
     "print": ((kernels, "emit"), (kernels, "emit_node_lanes")),
-    "LLVM": ((libraries, "compile_modules"),),
+    "LLVM": ((threads, "finish"), (jobs.Job, "result")),
 }
 
 
 class Stopwatch:
-    """Adds up the time of stages, each without those inside it."""
+    """Adds up the time of stages of this thread, each without those inside it."""
 
     def __init__(self) -> None:
+        self._thread = threading.get_ident()
         self.seconds: dict[str, float] = defaultdict(float)
         self._running = ["rest"]
         self._since = 0.0
@@ -64,6 +67,8 @@ class Stopwatch:
         """The same function, counted to a stage."""
 
         def counted(*args: Any, **options: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return function(*args, **options)
             self._mark()
             self._running.append(stage)
             try:

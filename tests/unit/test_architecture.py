@@ -33,6 +33,7 @@ for _ in range(2):
 
 def test_the_walk_of_a_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    monkeypatch.setenv("KINETREE_THREADS", "1")  # others may begin with anything
     done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, check=True)
     first, later = (line.split() for line in done.stdout.split("\n")[:2])
     section = PAGE.read_text(encoding="utf-8").split("## The life of a call")[1]

@@ -41,7 +41,7 @@ def test_threads_do_not_change_code() -> None:
     try:
         for count in (1, 3):
             set_threads(count)
-            found.append(libraries.compile_modules(texts, target.host()))
+            found.append(libraries.Compilation(texts, target.host(), lambda _: None).objects())
     finally:
         set_threads(None)
     assert found[0] == found[1] == [machine_code.compile_text(text, target.host()) for text in texts]
@@ -72,9 +72,9 @@ def test_modules_do_not_change_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     counted: list[int] = []
-    compile_modules = libraries.compile_modules
+    compilation = libraries.Compilation
     monkeypatch.setattr(
-        libraries, "compile_modules", lambda texts, *rest: counted.append(len(texts)) or compile_modules(texts, *rest)
+        libraries, "Compilation", lambda texts, *rest: counted.append(len(texts)) or compilation(texts, *rest)
     )
     for name in ("_LONG", "_LONG_LOOP"):
         monkeypatch.setattr(printer, name, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.engines.native import cache, claims, compiled, libraries
+from kinetree.engines.native import cache, claims, compiled, libraries, threads
 from kinetree.engines.native.compiled import load_driver
 from kinetree.errors import CacheWarning
 from tests.unit.toys import toy
@@ -66,12 +66,12 @@ def test_every_damaged_byte_is_noticed(directory: Path) -> None:
 
 
 def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     load_driver(1)
     file = only_file(directory)
     good = file.read_bytes()
     file.write_bytes(good[:-100] + bytes(100))
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(toy(2)(np.ones(2), np.ones(2), 1.0)[2], [[[1], [1]], [[2], [2]]])
@@ -79,9 +79,9 @@ def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest
 
 
 def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     load_driver(1)
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     monkeypatch.setattr(libraries, "compile_text", lambda *_: pytest.fail("compiled again"))
     load_driver(1)
 
@@ -152,7 +152,7 @@ def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     with pytest.warns(CacheWarning, match="not cached"):
         result = toy(2)(np.ones(2), np.ones(2), 1.0)[2]
     np.testing.assert_array_equal(result, [[[1], [1]], [[2], [2]]])
@@ -358,7 +358,7 @@ def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeyp
     imported = cache._sources()
     path = next(iter(imported))
     monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0)})
-    monkeypatch.setattr(compiled, "_drivers", {})
+    monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     cache.source_fingerprint.cache_clear()
     try:
         assert cache.key("driver", 1) is None

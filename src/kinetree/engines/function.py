@@ -19,6 +19,7 @@ from kinetree.engines.formats import format_of
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.gate import MISSING, Gate, Keys
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Specialization, specialization
@@ -218,7 +219,10 @@ class Function(Gate, Generic[P, R]):
     def _run(
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
     ) -> Any:
-        bound = self._bound.get((algorithm, sites, single)) or self._bind(sites, algorithm, single)
+        bound = self._bound.get((algorithm, sites, single))
+        if bound is None:
+            with expecting(inputs, [len(argument.dimensions) for argument in algorithm.inputs]):
+                bound = self._bind(sites, algorithm, single)
         return bound(*inputs) if out is None else bound(*inputs, out=out)
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:

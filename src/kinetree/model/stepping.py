@@ -23,6 +23,7 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.formats import format_of
 from kinetree.engines.function import ForcedFunction
 from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import UnknownNameError
@@ -64,7 +65,10 @@ class StepFunction(ForcedFunction[P, R]):
             result = self._run(sites, algorithm, (*arrays, *wrenches), out)
             bound: Any = self._bound.get((algorithm, sites, False))
         elif self._engine == "native":
-            bound = self._bound.get((method, sites)) or self._sequence(method, sites)
+            bound = self._bound.get((method, sites))
+            if bound is None:
+                with expecting(arrays, (1, 1, 1, 0)):
+                    bound = self._sequence(method, sites)
             result = bound(*arrays, *wrenches) if out is None else bound(*arrays, *wrenches, out=out)
         else:
 

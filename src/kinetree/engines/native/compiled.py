@@ -18,7 +18,7 @@ from kinetree.engines import arguments
 from kinetree.engines.formats import FLOAT64, Format, rounded
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import pool, threads
+from kinetree.engines.native import gate, pool, threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
@@ -41,11 +41,12 @@ class Compiled(Gate):
     Args:
         binding: The kernel's operands and constants.
         kernel: Returns the library with the symbol `kernel` for a lane width; called once per width.
+        begin: Lets other threads begin with that library, if they can.
     """
 
-    def __init__(self, binding: Binding, kernel: Kernel) -> None:
+    def __init__(self, binding: Binding, kernel: Kernel, begin: Callable[[int], object] | None = None) -> None:
         self.binding = binding
-        self._kernel = kernel
+        self._kernel, self._begin = kernel, begin
         self._target = target.current()
         self._lock = Lock()
         self._shapes = tuple(operand.shape for operand in binding.inputs)
@@ -79,6 +80,16 @@ class Compiled(Gate):
         for width in {1, self._width}:
             self._runner(width)
 
+    def begin(self, single: bool) -> None:
+        """Let other threads begin with code for single samples, or for batches."""
+        with target.use(self._target):
+            self.begin_library(1 if single else self._width)
+
+    def begin_library(self, width: int) -> None:
+        """Let other threads begin with the kernel for a lane width on the current target."""
+        if self._begin is not None:
+            self._begin(width)
+
     def library(self, width: int) -> Library:
         """The kernel for a lane width on the current target, compiled on first use."""
         return self._kernel(width)
@@ -99,6 +110,8 @@ class Compiled(Gate):
             pass
         with self._lock, target.use(self._target):
             if width not in self._runners:
+                self.begin_library(width)
+                prepare(width, self.binding.scalar)
                 driver, kernel = self._driver(width), self._kernel(width)
                 operands = self.binding.operands
                 if len(operands) > _UFUNC_OPERANDS or any(operand.size == 0 for operand in operands):
@@ -219,23 +232,29 @@ _kept: list[Library] = []
 def load_driver(width: int, scalar: Format = FLOAT64) -> Library:
     """The driver for a lane width and format on the current target, compiled once per process."""
     chosen = target.current()
-    with _drivers_lock:
-        library = _drivers.get((width, scalar, chosen))
-        if library is None:
-            symbols = ("drive", "standard", "restore")
-            library, _ = find_or_compile(
-                f"driver{scalar.note}, lane width {width}",
-                ("driver", width, scalar.name),
-                chosen,
-                lambda: ([driver_text(width, chosen, scalar)], {}),
-                *symbols,
-            )
-            _drivers[width, scalar, chosen] = library
+    return _drivers.get((width, scalar, chosen), lambda: _driver(width, scalar, chosen))
+
+
+def prepare(width: int, scalar: Format = FLOAT64) -> None:
+    """Let another thread begin with what all kernels of a lane width need."""
+    chosen = target.current()
+    _drivers.begin((width, scalar, chosen), lambda: _driver(width, scalar, chosen))
+    gate.prepare()
+
+
+def _driver(width: int, scalar: Format, chosen: target.Target) -> Library:
+    symbols = ("drive", "standard", "restore")
+    library, _ = find_or_compile(
+        f"driver{scalar.note}, lane width {width}",
+        ("driver", width, scalar.name),
+        chosen,
+        lambda: ([driver_text(width, chosen, scalar)], {}),
+        *symbols,
+    )
     return library
 
 
-_drivers: dict[tuple[int, Format, target.Target], Library] = {}
-_drivers_lock = Lock()
+_drivers: threads.Shared[tuple[int, Format, target.Target], Library] = threads.Shared()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:

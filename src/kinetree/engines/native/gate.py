@@ -369,14 +369,21 @@ def _field(gate: object, offset: int) -> ctypes.c_void_p:
     return ctypes.c_void_p.from_address(id(gate) + offset)
 
 
+def prepare() -> None:
+    """Let another thread begin with the machine code shared by all gates."""
+    if NATIVE:
+        _libraries.begin("gate", _load)
+
+
 def _code() -> Library:
     """The machine code shared by all gates, loaded once and never unloaded."""
-    global _library
-    with _lock:
-        if _library is None:
-            _library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([gate_text()], {}), "gate")
-        return _library
+    return _libraries.get("gate", _load)
+
+
+def _load() -> Library:
+    library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([gate_text()], {}), "gate")
+    return library
 
 
 _lock = Lock()
-_library: Library | None = None
+_libraries: threads.Shared[str, Library] = threads.Shared()

@@ -21,8 +21,9 @@ from kinetree.engines.llvm.printer import emit
 from kinetree.engines.locks import Lock
 from kinetree.engines.lower import Lowered
 from kinetree.engines.native import cache
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Library, find_or_compile, stored
+from kinetree.engines.native.compiled import Compiled, prepare
+from kinetree.engines.native.expected import is_single
+from kinetree.engines.native.libraries import Library, Pending, stored
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.straight import Individual, individual_of, straight
@@ -54,6 +55,7 @@ class Kernels:
         self.algorithm, self.variants, self.scalar, self.individual = algorithm, variants, scalar, individual
         self._lock = Lock()
         self._libraries: dict[tuple[int, bool, target.Target], Library] = {}
+        self._pending: dict[tuple[int, bool, target.Target], Pending] = {}
         self._metadata: dict[str, Any] | None = None
 
     def program(self) -> Lowered:
@@ -77,6 +79,13 @@ class Kernels:
         program = self.program()
         return program, sweeps(program)
 
+    def begin(self, width: int, node_lanes: bool = False) -> None:
+        """Let other threads begin with machine code on the current target; arguments as of `library`."""
+        key = width, node_lanes, target.current()
+        with self._lock:
+            if key not in self._libraries and key not in self._pending:
+                self._pending[key] = self._found_or_begun(*key)
+
     def library(self, width: int, node_lanes: bool = False) -> Library:
         """Machine code on the current target, loaded or compiled on first use.
 
@@ -84,27 +93,32 @@ class Kernels:
             width: Samples per call.
             node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
         """
-        chosen = target.current()
-        key = width, node_lanes, chosen
+        key = width, node_lanes, target.current()
         with self._lock:
             if key not in self._libraries:
-                lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
-                library, self._metadata = find_or_compile(
-                    f"{self.algorithm.name}{self.scalar.note}, {lanes}",
-                    self._name(width, node_lanes),
-                    chosen,
-                    lambda: self.modules(width, chosen, node_lanes),
-                    "kernel",
-                )
-                self._libraries[key] = library
+                pending = self._pending.pop(key, None) or self._found_or_begun(*key)
+                self._libraries[key], self._metadata = pending.library()
             return self._libraries[key]
+
+    def _found_or_begun(self, width: int, node_lanes: bool, chosen: target.Target) -> Pending:
+        lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
+        return Pending(
+            f"{self.algorithm.name}{self.scalar.note}, {lanes}",
+            self._name(width, node_lanes),
+            chosen,
+            lambda: self.modules(width, chosen, node_lanes),
+            "kernel",
+        )
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Sizes of records and arrays, the same for all widths."""
         with self._lock:
             if self._metadata is None:
-                self._metadata = self._stored() or _metadata(*self._analyzed())
+                self._metadata = self._stored()
+            if self._metadata is None:
+                prepare(1 if is_single() is not False else target.current().lanes(self.scalar), self.scalar)
+                self._metadata = _metadata(*self._analyzed())
             return self._metadata
 
     def _stored(self) -> dict[str, Any] | None:
@@ -198,4 +212,13 @@ def bind(
         name, inputs, outputs, constants, packed, workspace, bundle, made.code, scalar=scalar,
         single_workspace=single_workspace,
     )  # fmt: skip
-    return Compiled(binding, lambda width: made.library(width, width == 1 and together is not None))
+
+    def choice(width: int) -> tuple[int, bool]:
+        return width, width == 1 and together is not None
+
+    compiled = Compiled(
+        binding, lambda width: made.library(*choice(width)), lambda width: made.begin(*choice(width))
+    )  # fmt: skip
+    if (one := is_single()) is not None:
+        compiled.begin(one)
+    return compiled

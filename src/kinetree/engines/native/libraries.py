@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import operator
 import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING, Any
@@ -53,14 +53,8 @@ _PYTHON = (
 )
 
 
-def find_or_compile(
-    label: str,
-    what: tuple[object, ...] | None,
-    target: Target,
-    text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
-    *symbols: str,
-) -> tuple[Library, dict[str, Any]]:
-    """Load a library.
+class Pending:
+    """Code that is loaded, or else compiled from now on, on as many threads as there are.
 
     Args:
         label: Names the code in the log.
@@ -70,21 +64,52 @@ def find_or_compile(
         text: Returns the LLVM assembly of its modules, and metadata serialisable as JSON.
         symbols: The functions whose addresses are needed.
     """
-    name = None if what is None else cache.key(*what, target)
-    found = stored(name)
-    if found is None:
-        with claimed(name):
-            found = stored(name)  # another process may just have compiled it
-            if found is None:
-                began = time.perf_counter()
-                sources, metadata = text()
-                objects = compile_modules(sources, target)
-                _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
-                store(name, metadata, objects)
-                return Library(objects, *symbols), metadata
-    metadata, objects = found
-    _log.debug("loaded %s from the cache", label)
-    return Library(objects, *symbols), metadata
+
+    def __init__(
+        self,
+        label: str,
+        what: tuple[object, ...] | None,
+        target: Target,
+        text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
+        *symbols: str,
+    ) -> None:
+        self._symbols = symbols
+        name = None if what is None else cache.key(*what, target)
+        self._found = stored(name)
+        if self._found is None:
+            with ExitStack() as claim:
+                claim.enter_context(claimed(name))
+                self._found = stored(name)  # another process may just have compiled it
+                if self._found is None:
+                    began = time.perf_counter()
+                    sources, metadata = text()
+                    held = claim.pop_all()
+
+                    def finish(objects: list[bytes] | None) -> None:
+                        with held:
+                            if objects is not None:
+                                _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
+                                store(name, metadata, objects)
+
+                    self._metadata, self._compilation = metadata, Compilation(sources, target, finish)
+                    return
+        _log.debug("loaded %s from the cache", label)
+
+    def library(self) -> tuple[Library, dict[str, Any]]:
+        """The code, as soon as it is compiled, and the metadata."""
+        metadata, objects = self._found or (self._metadata, self._compilation.objects())
+        return Library(objects, *self._symbols), metadata
+
+
+def find_or_compile(
+    label: str,
+    what: tuple[object, ...] | None,
+    target: Target,
+    text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
+    *symbols: str,
+) -> tuple[Library, dict[str, Any]]:
+    """Load a library; arguments as of `Pending`."""
+    return Pending(label, what, target, text, *symbols).library()
 
 
 def store(name: str | None, metadata: dict[str, Any], objects: Sequence[bytes]) -> None:
@@ -102,20 +127,43 @@ def stored(name: str | None) -> tuple[dict[str, Any], list[bytes]] | None:
     return metadata, [code[start:end] for start, end in pairwise([0, *ends])]
 
 
-def compile_modules(texts: Sequence[str], target: Target) -> list[bytes]:
-    """Compile modules, several at once if there are threads for it: the longest ones first."""
-    objects = [b""] * len(texts)
+class Compilation:
+    """Modules that are compiled from now on, several at once if there are threads for it: the longest ones first.
 
-    def task(number: int) -> Callable[[], object]:
-        return lambda: operator.setitem(objects, number, compile_text(texts[number], target))
+    Args:
+        texts: Their LLVM assembly.
+        target: The processor to compile for.
+        finish: Called with all object files by the thread that completes the last one; with None after an error.
+    """
 
-    tasks = [task(number) for number in sorted(range(len(texts)), key=lambda number: -len(texts[number]))]
-    if len(tasks) > 1 and threads.get_threads() > 1:
-        threads.run(tasks)
-    else:
-        for each in tasks:
-            each()
-    return objects
+    def __init__(self, texts: Sequence[str], target: Target, finish: Callable[[list[bytes] | None], object]) -> None:
+        self._objects = [b""] * len(texts)
+        self._left = set(range(len(texts)))
+        self._finish, self._failed, self._lock = finish, False, Lock()
+
+        def task(number: int) -> Callable[[], None]:
+            return lambda: self._compile(number, texts[number], target)
+
+        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        self._jobs = threads.begin([task(number) for number in longest_first])
+
+    def _compile(self, number: int, text: str, target: Target) -> None:
+        try:
+            self._objects[number] = compile_text(text, target)
+        except BaseException:
+            self._failed = True
+            raise
+        finally:
+            with self._lock:
+                self._left.discard(number)
+                is_last = not self._left
+            if is_last:
+                self._finish(None if self._failed else self._objects)
+
+    def objects(self) -> list[bytes]:
+        """The object files, in the order of the modules."""
+        threads.finish(self._jobs)
+        return self._objects
 
 
 class Library:

@@ -219,14 +219,19 @@ class Sequence:
             single_workspace=self._used + self._single,
         )  # fmt: skip
 
+        def begin(width: int) -> None:
+            for function, _ in callees:
+                function.begin_library(width)
+
         def kernel(width: int) -> Library:
+            begin(width)
             for function, slots in callees:
                 library = function.library(width)
                 binding.keep[0].append(library)
                 slots[_slot(width)] = library.address("kernel")
             return _load(width, target.current(), self._scalar)
 
-        return Compiled(binding, kernel)
+        return Compiled(binding, kernel, begin)
 
     def _do(self, code: Code, *words: int) -> None:
         self._words += [code, len(self._words) + 2 + len(words), *words]

@@ -1,4 +1,4 @@
-"""Runs large batches, and compilations of long kernels, on several threads.
+"""Runs large batches and compilations on several threads.
 
 The number of threads is the number of cores available to the process, unless set by `KINETREE_THREADS` or
 `set_threads`. It never changes the bits of a result: threads process whole samples.
@@ -6,16 +6,22 @@ The number of threads is the number of cores available to the process, unless se
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread, local
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from kinetree.engines.locks import Lock
+from kinetree.engines.native.jobs import Job
 from kinetree.errors import InputError
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 #: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many 64-bit words.
 NUMBERS_PER_THREAD = 1 << 20
@@ -40,19 +46,39 @@ class Pool:
     """
 
     def __init__(self, count: int) -> None:
-        self._count = count
         self._tasks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        for number in range(count):
-            Thread(target=_work, args=(self._tasks,), name=f"kinetree_{number}", daemon=True).start()
+        self._threads = [
+            Thread(target=_work, args=(self._tasks,), name=f"kinetree_{number}", daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, task: Callable[[], object]) -> None:
         """Run a task, which must not raise, on one of the threads."""
         self._tasks.put(task)
 
+    def take(self) -> Callable[[], object] | None:
+        """A task that no thread has begun, for the caller to run; None if there is none."""
+        try:
+            task = self._tasks.get_nowait()
+        except Empty:
+            return None
+        if task is None:  # meant for a thread
+            self._tasks.put(None)
+        return task
+
     def shutdown(self) -> None:
         """Stop the threads once the tasks submitted so far are done."""
-        for _ in range(self._count):
+        for _ in self._threads:
             self._tasks.put(None)
+
+    def abandon(self) -> None:
+        """Forget tasks that no thread has begun, and wait for the others."""
+        while self.take() is not None:
+            pass
+        self.shutdown()
+        for thread in self._threads:
+            thread.join()
 
 
 def _work(tasks: SimpleQueue[Callable[[], object] | None]) -> None:
@@ -101,37 +127,82 @@ def set_threads(count: int | None) -> None:
             pool.shutdown()
 
 
+def begin(tasks: Sequence[Callable[[], T]]) -> list[Job[T]]:
+    """Let other threads begin with tasks whose results are needed later; `finish` returns them.
+
+    No process can be forked while another thread is in the middle of a task.
+    """
+    jobs = [Job(task) for task in tasks]
+    if get_threads() > 1:
+        _submit([_unforked(job) for job in jobs])
+    return jobs
+
+
+def finish(jobs: Sequence[Job[T]]) -> list[T]:
+    """The results of jobs; this thread does what no other one has begun, even of other jobs while it has to wait."""
+    for job in jobs:
+        job.run()
+    while not all(job.finished for job in jobs) and (pool := _pool) is not None and (task := pool.take()) is not None:
+        task()
+    return [job.result() for job in jobs]
+
+
 def run(tasks: Sequence[Callable[[], object]]) -> None:
     """Run tasks concurrently, the first one in this thread, and wait for all of them."""
-    done: SimpleQueue[BaseException | None] = SimpleQueue()
-    rest, submitted = list(tasks[1:]), 0
-    with _lock:  # no task may be submitted to a pool that has been shut down
-        pool = _get_pool()
-        while rest and pool is not None:
-            pool.submit(_reporting(rest.pop(), done))
-            submitted += 1
-    try:
-        for task in (*tasks[:1], *rest):
-            task()
-    finally:
-        errors = [done.get() for _ in range(submitted)]
-    for error in errors:
+    jobs = [Job(task) for task in tasks]
+    _submit([job.run for job in jobs[1:]])
+    for job in jobs:
+        job.run()
+    for error in [job.wait() for job in jobs]:
         if error is not None:
             raise error
 
 
-def _reporting(task: Callable[[], object], done: SimpleQueue[BaseException | None]) -> Callable[[], object]:
-    """The task, with its outcome put into a queue."""
+def _submit(tasks: Sequence[Callable[[], object]]) -> None:
+    with _lock:  # no task may be submitted to a pool that has been shut down
+        pool = _get_pool()
+        if pool is not None:
+            for task in tasks:
+                pool.submit(task)
 
-    def run_and_report() -> None:
+
+def _unforked(job: Job[T]) -> Callable[[], None]:
+    """Runs a job while no process can be forked.
+
+    The lock comes first: whoever is held up by a thread that waits to fork has not begun, and another can do the job.
+    """
+
+    def run() -> None:
+        with Lock():
+            job.run()
+
+    return run
+
+
+class Shared(Generic[K, T]):
+    """Results of tasks by key, each computed once; those of tasks that failed are computed again when asked for."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[K, Job[T]] = {}
+        self._lock = Lock()
+
+    def begin(self, key: K, task: Callable[[], T]) -> Job[T]:
+        """Let another thread begin with a task, unless the result is there."""
+        with self._lock:
+            if key not in self._jobs:
+                (self._jobs[key],) = begin([task])
+            return self._jobs[key]
+
+    def get(self, key: K, task: Callable[[], T]) -> T:
+        """The result of a task."""
+        job = self.begin(key, task)
         try:
-            task()
-        except BaseException as error:  # noqa: BLE001 (raised again by the thread that waits)
-            done.put(error)
-        else:
-            done.put(None)
-
-    return run_and_report
+            return job.result()
+        except BaseException:
+            with self._lock:
+                if self._jobs.get(key) is job:
+                    del self._jobs[key]
+            raise
 
 
 def _is_integer(value: object) -> bool:
@@ -168,3 +239,12 @@ def _forget_pool() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
+
+
+@atexit.register
+def _abandon_pool() -> None:
+    # a thread must not be inside LLVM while the process ends
+    global _pool
+    pool, _pool = _pool, None
+    if pool is not None:
+        pool.abandon()

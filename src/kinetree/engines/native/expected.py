@@ -1,0 +1,34 @@
+"""Whether functions that are being prepared will be called with a single sample or with a batch.
+
+Where this is known, other threads compile a function's kernel while the next one is being traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+_single: ContextVar[bool | None] = ContextVar("kinetree_single", default=None)
+
+
+def is_single() -> bool | None:
+    """Whether a single sample is expected; None if nothing is known."""
+    return _single.get()
+
+
+@contextmanager
+def expecting(arrays: Sequence[Any], ranks: Sequence[int]) -> Iterator[None]:
+    """Expect calls with arguments like these inside a `with` block.
+
+    Args:
+        arrays: Arguments; those that are no arrays tell nothing.
+        ranks: Number of axes of each in a single sample.
+    """
+    found = [(array.ndim, rank) for array, rank in zip(arrays, ranks, strict=False) if hasattr(array, "ndim")]
+    token = _single.set(all(axes <= rank for axes, rank in found) if found else None)
+    try:
+        yield
+    finally:
+        _single.reset(token)

@@ -1,0 +1,145 @@
+"""Jobs that threads begin before their results are needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines.llvm import target
+from kinetree.engines.native import libraries, threads
+from kinetree.engines.native.expected import expecting, is_single
+from kinetree.engines.native.jobs import Job
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    threads.set_threads(2)
+    yield
+    threads.set_threads(None)
+
+
+def test_a_job_is_done_once(two_threads: None) -> None:
+    done: list[int] = []
+    jobs = threads.begin([lambda n=n: done.append(n) or n for n in range(20)])  # type: ignore[misc]
+    assert threads.finish(jobs) == threads.finish(jobs) == list(range(20))
+    assert sorted(done) == list(range(20))
+
+
+def test_another_thread_begins(two_threads: None) -> None:
+    began = threading.Event()
+    threads.begin([began.set])
+    assert began.wait(10)
+
+
+def test_who_waits_does_what_nobody_has_begun(two_threads: None) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    blocked = threads.begin([lambda: began.set() or go_on.wait(10)])
+    assert began.wait(10)
+    other = threads.begin([lambda: go_on.set() or threading.get_ident()])
+    assert threads.finish(blocked) == [True]
+    assert threads.finish(other) == [threading.get_ident()]
+
+
+def test_one_thread_does_everything_itself() -> None:
+    threads.set_threads(1)
+    try:
+        jobs = threads.begin([threading.get_ident])
+        assert not jobs[0].finished
+        assert threads.finish(jobs) == [threading.get_ident()]
+    finally:
+        threads.set_threads(None)
+
+
+def test_errors_reach_whoever_needs_the_result(two_threads: None) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    jobs = threads.begin([fail, lambda: None])
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            threads.finish(jobs)
+    shared: threads.Shared[str, Any] = threads.Shared()
+    with pytest.raises(ZeroDivisionError):
+        shared.get("key", fail)
+    assert shared.get("key", lambda: 1) == shared.get("key", fail) == 1
+
+
+def test_failed_compilations_are_reported_once_and_not_stored() -> None:
+    finished: list[Any] = []
+    bad = libraries.Compilation(["define void @f() { ret void }", "nonsense"], target.host(), finished.append)
+    with pytest.raises(RuntimeError, match="expected top-level entity"):
+        bad.objects()
+    assert finished == [None]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_does_not_wait_for_threads_that_it_lacks() -> None:
+    go_on = threading.Event()
+    job = Job(lambda: go_on.wait(10) or 1)
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    child = os.fork()
+    if child == 0:
+        go_on.set()
+        os._exit(0 if job.result() is True else 1)
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_process_can_end_while_threads_compile() -> None:
+    source = """
+import kinetree as kt
+from kinetree.engines.llvm import target
+from kinetree.engines.native import kernels, threads
+from kinetree.engines.native.libraries import Compilation
+robot = kt.zoo.humanoid24()
+function = robot.forward_dynamics_derivatives
+made = kernels.kernels(function.algorithm, kernels.variants_of(function.algorithm, robot.mechanism, ()))
+threads.set_threads(3)
+Compilation(made.modules(1, target.host())[0] * 3, target.host(), lambda _: None)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+
+
+def test_what_is_expected() -> None:
+    single, batch = (np.zeros(3), np.zeros(())), (np.zeros((5, 3)), np.zeros(()))
+    assert is_single() is None
+    with expecting(single, (1, 0)):
+        assert is_single() is True
+        with expecting(batch, (1, 0)):
+            assert is_single() is False
+        with expecting(([1.0],), (1,)):
+            assert is_single() is None  # nothing is known about lists
+        assert is_single() is True
+    assert is_single() is None
+
+
+@pytest.mark.parametrize("shape", [(), (9,)])
+def test_expected_kernels_are_those_that_are_used(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
+    compiled: list[int] = []
+    compilation = libraries.Compilation
+    monkeypatch.setattr(
+        libraries,
+        "Compilation",
+        lambda texts, *rest: compiled.append("@kernel(" in texts[0]) or compilation(texts, *rest),
+    )
+    robot = kt.zoo.random_tree(3, kinds=("helical", "planar"), seed=3)
+    q = robot.random_configuration(0, shape)
+    v = np.zeros((*shape, robot.nv))
+    robot.step(q, v, v, 0.1, method="rk4")
+    sequence, stages = 1, 3
+    assert sum(compiled) == stages + sequence
