@@ -189,6 +189,10 @@ class Function(Gate, Generic[P, R]):
         """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run."""
         return self._bound.get((self.algorithm, (), False)) or self._bind((), self.algorithm, False)
 
+    def begin(self, *inputs: Any) -> None:
+        """Let other threads begin with what a call with arguments like these will need."""
+        self._begun((), self.algorithm, inputs)
+
     def compile(self) -> None:
         """Compile now what later calls will need."""
         self._bind((), self.algorithm, False).compile()
@@ -219,11 +223,15 @@ class Function(Gate, Generic[P, R]):
     def _run(
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
     ) -> Any:
-        bound = self._bound.get((algorithm, sites, single))
-        if bound is None:
-            with expecting(inputs, [len(argument.dimensions) for argument in algorithm.inputs]):
-                bound = self._bind(sites, algorithm, single)
+        bound = self._bound.get((algorithm, sites, single)) or self._begun(sites, algorithm, inputs, single)
         return bound(*inputs) if out is None else bound(*inputs, out=out)
+
+    def _begun(
+        self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], single: bool = False
+    ) -> Compiled | Interpreted:
+        """Bind, and let other threads begin with the kernel for arguments like these."""
+        with expecting(inputs, [len(argument.dimensions) for argument in algorithm.inputs]):
+            return self._bind(sites, algorithm, single)
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single

@@ -31,6 +31,8 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.expected import expecting
 from kinetree.errors import InputError
 from kinetree.model.constraint_rows import DistanceRow, RowSet, TaskRows, loop_task, row_set
 from kinetree.model.constraint_solver import REDUNDANT, RowSolver
@@ -157,6 +159,7 @@ class Constraints:
         self._others = [(part, one) for part, one in zip(self.slices, sets, strict=True) if one is not None]
         parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
+        self._begun = False
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
         rows = len(self._of_tasks)
@@ -178,7 +181,7 @@ class Constraints:
         if self.of_tasks:
             result: Array = self.tasks.jacobian(q)
             return result
-        found: Array = self.solver.rows(q)[0]
+        found: Array = self._compiled("rows", q)(q)[0]
         return found
 
     def forward_dynamics(
@@ -195,13 +198,17 @@ class Constraints:
             f_ext: As for `robot.forward_dynamics`.
         """
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
+        if not self._others and not self._begun:
+            self.robot.forward_dynamics.begin(q, v, tau)
+            self.law.begin(q, v)
+            self._begun = True
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
         if self._others:
             wanted = self._nothing[0] if wanted is None else wanted
             gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-            return ConstrainedDynamics(*self.solver.accelerations(q, v, free, wanted, gains))
+            return ConstrainedDynamics(*self._compiled("accelerations", q, v)(q, v, free, wanted, gains))
         feed = self._rest
         if wanted is not None:
             feed = np.zeros((*np.shape(wanted), 2))
@@ -221,7 +228,7 @@ class Constraints:
         self._require_at()
         _refuse_lazy("error", q=q)
         if self._others:
-            found: Array = self.solver.rows(q)[1]
+            found: Array = self._compiled("rows", q)(q)[1]
             return found
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
@@ -239,7 +246,7 @@ class Constraints:
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
             if self._others:
-                q = self.solver.configuration(q)
+                q = self._compiled("configuration", q)(q)
                 continue
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
@@ -249,7 +256,7 @@ class Constraints:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
         if self._others:
-            projected: Array = self.solver.velocity(q, v)
+            projected: Array = self._compiled("velocity", q, v)(q, v)
             return projected
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
@@ -290,6 +297,14 @@ class Constraints:
         if self._tasks is not None:
             sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self._target)))
         return RowSolver(self.robot, sets)
+
+    def _compiled(self, name: str, *states: Any) -> Compiled:
+        """A function of the solver; other threads begin with a new one, for states like these."""
+        found: Compiled | None = vars(self.solver).get(name)
+        if found is None:
+            with expecting(states, [1] * len(states)):
+                found = getattr(self.solver, name)
+        return cast(Compiled, found)
 
     def _require_at(self) -> None:
         if not self.holds:

@@ -101,6 +101,17 @@ class Regular(PreparedFunction):
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name)
         self._kernel, self._trusted = kernel, core.trusted
+        self._known_reach: Array | None = None
+
+    def begin(self, q: Any) -> Array:
+        """Let other threads begin with the kernel, while reach is computed; returns the latter."""
+        self._kernel.begin(q)
+        self._known_reach = self.core.reach
+        return self._known_reach
+
+    def _reach(self, q: Any) -> Array:
+        reach = self._known_reach
+        return self.begin(q) if reach is None else reach
 
     def _kernels(self) -> Sequence[Any]:
         return (self._kernel,)
@@ -116,7 +127,7 @@ class Regular(PreparedFunction):
         if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
             q = q.copy()
         first, *rest = out
-        results = self._kernel(q, self.core.reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        results = self._kernel(q, self._reach(q), out=(first, np.empty(np.shape(q)[:-1]), *rest))
         self._recompute(q, results)
         return results
 
@@ -148,7 +159,7 @@ class Inertia(Regular):
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
-        inertia, spread = results = self._kernel(q, self.core.reach)
+        inertia, spread = results = self._kernel(q, self._reach(q))
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
@@ -170,7 +181,7 @@ class Dynamics(Regular):
         if out is not None:
             inertia, _, consistent, nullspace = self._into(q, _three(out))
             return TaskDynamics(inertia, consistent, nullspace)
-        inertia, spread, consistent, nullspace = results = self._kernel(q, self.core.reach)
+        inertia, spread, consistent, nullspace = results = self._kernel(q, self._reach(q))
         if spread.ndim or not spread.item() < self._trusted:
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
@@ -256,9 +267,20 @@ class Bias(Derived):
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         super().__init__(tasks, core, name, ("q", "v"), ("inertia", "forward_dynamics", "acceleration"))
         self._still = np.zeros(core.recursions.robot.mechanism.nv)
+        self._begun = False
+
+    def begin(self, q: Any, v: Any) -> None:
+        """Let other threads begin with all kernels."""
+        recursions = self.core.recursions
+        recursions.forward_dynamics.begin(q, v, self._still)
+        recursions.acceleration.begin(q, v, self._still)
+        self.tasks.inertia.begin(q)
+        self._begun = True
 
     def _found(self, *inputs: Any) -> Any:
         recursions = self.core.recursions
+        if not self._begun:
+            self.begin(*inputs)
         free = recursions.acceleration(*inputs, recursions.forward_dynamics(*inputs, self._still))
         return over_rows(opposing_force, self.core.rows)(self.tasks.inertia(inputs[0]), free)
 
