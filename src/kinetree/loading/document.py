@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kinetree.errors import LoadError
@@ -19,13 +20,8 @@ _HUGE = 1e100
 # longest attribute with numbers [characters]
 _LONGEST = 1000
 
-# what decimal numbers consist of
-_DECIMAL = "0123456789.+-eE "
-
 # parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
-
-_DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 
 
 class Document:
@@ -49,16 +45,15 @@ class Document:
         self.snap_angles = snap_angles
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
-        # by the strings that they were read from: a file has thousands, many of them the same
-        self._numbers: dict[str, float] = {}
-        self._vectors: dict[str, tuple[float, ...]] = {}
-        #: Rotations, likewise.
+        self._numbers = _Numbers()
+        #: Vectors, and rotations, by the strings that they were read from.
+        self.vectors = _Vectors()
         self.rotations: dict[str, Any] = {}
         self.file = source.file
         self.findings = findings
-        self.root = self._parsed(source.text)
+        self.root = self._parsed(source.xml)
 
-    def _parsed(self, text: str) -> Element:
+    def _parsed(self, data: bytes) -> Element:
         # imported here because it takes as long as loading a file
         from lxml import etree
 
@@ -72,11 +67,8 @@ class Document:
             remove_blank_text=True,
             collect_ids=False,
         )
-        if declaration := _DECLARATION.match(text):
-            # removed, except for its line breaks, since it may declare another encoding
-            text = "\n" * declaration[0].count("\n") + text[declaration.end() :]
         try:
-            return etree.fromstring(text.encode(), parser)
+            return etree.fromstring(data, parser)
         except etree.XMLSyntaxError as error:
             what = " ".join(_DETAILS.sub("", error.msg or "not well-formed").split())
             line = error.lineno or 1
@@ -133,13 +125,15 @@ class Document:
             tag = f"{element.prefix}:{tag}" if element.prefix else tag
         self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
 
-    def known(self, element: Element) -> None:
-        """Report attributes that are not read, since they may be misspelt."""
-        names, given = self.attributes[element.tag], element.keys()
+    def known(self, element: Element) -> list[str]:
+        """The names of an element's attributes; those that are not read are reported, since they may be misspelt."""
+        given: list[str] = element.keys()
+        names = self.attributes[element.tag]
         if not names.issuperset(given):
             for name in given:
                 if name not in names:
                     self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
+        return given
 
     def text(self, element: Element, name: str) -> str:
         """A required attribute, which must not be empty."""
@@ -150,6 +144,22 @@ class Document:
             raise self.error(element, f"{name}= of <{element.tag}> is empty; fill it in")
         return value
 
+    def only_text(self, element: Element, name: str) -> str:
+        """A required attribute of an element that is to have no other."""
+        given = element.items()
+        if len(given) == 1 and given[0][0] == name and (value := given[0][1]).strip():
+            return str(value)
+        self.known(element)
+        return self.text(element, name)
+
+    def only_number(self, element: Element, name: str) -> float:
+        """A required number, the attribute of an element that is to have no other."""
+        given = element.items()
+        if len(given) == 1 and given[0][0] == name and (found := self.each_number((given[0][1],))):
+            return found[0]
+        self.known(element)
+        return self.number(element, name)
+
     def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
         """A number. The attribute is required unless there is a default."""
         value: str | None = element.get(name)
@@ -157,36 +167,27 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        number = self._numbers.get(value)
-        if number is None:
-            found = _finite((value,))
-            if not found:
-                return self.values(element, _written(element, name, value), value, 1, infinite)[0]
-            number = self._numbers[value] = found[0]
-        return number
+        found = self.each_number((value,))
+        return (found or self.values(element, _written(element, name, value), value, 1, infinite))[0]
 
     def numbers(self, element: Element, defaults: Mapping[str, float | None]) -> Sequence[float]:
-        """The numbers of all attributes that an element may have.
-
-        Args:
-            element: The element.
-            defaults: Names of the attributes in the usual order, with their defaults; None for required ones.
-        """
-        if element.keys() == [*defaults]:
-            found = _finite(element.values())
-            if found:
-                return found
+        """The numbers of all attributes that an element may have, with their defaults; None for required ones."""
         self.known(element)
         return [self.number(element, name, default) for name, default in defaults.items()]
+
+    def each_number(self, texts: Iterable[str]) -> tuple[float, ...]:
+        """One finite number from each string; empty if there is any doubt, which `values` then settles."""
+        try:
+            return tuple(map(self._numbers.__getitem__, texts))
+        except ValueError:
+            return ()
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
         value: str | None = element.get(name)
         if value is None:
             return default
-        found = self._vectors.get(value)
-        if found is None:
-            found = self._vectors[value] = _finite(value.split())
+        found = self.vectors[value]
         if len(found) != len(default):
             return self.values(element, _written(element, name, value), value, len(default))
         return found
@@ -225,16 +226,27 @@ def _written(element: Element, name: str, value: str) -> str:
     return f"{name}={clipped(value)} of <{element.tag}>"
 
 
-def _finite(words: Sequence[str]) -> tuple[float, ...]:
-    """One number from each string; empty unless all of them are decimal, finite and not too large."""
-    text = "".join(words)
-    if len(text) > _LONGEST or text.strip(_DECIMAL):
-        return ()
-    try:
-        numbers = tuple(map(float, words))
-    except ValueError:
-        return ()
-    return numbers if numbers and -_HUGE <= min(numbers) <= max(numbers) <= _HUGE else ()
+class _Numbers(dict[str, float]):
+    """Finite numbers by the strings that they are read from: a file has thousands, most of them several times."""
+
+    def __missing__(self, text: str) -> float:
+        number = float(text) if _plain(text) else math.nan
+        if not -_HUGE <= number <= _HUGE:
+            raise ValueError
+        self[text] = number
+        return number
+
+
+class _Vectors(dict[str, tuple[float, ...]]):
+    """Likewise, several numbers separated by whitespace; empty if there is any doubt."""
+
+    def __missing__(self, text: str) -> tuple[float, ...]:
+        try:
+            numbers = tuple(map(float, text.split())) if _plain(text) else ()
+        except ValueError:
+            numbers = ()
+        found = self[text] = numbers if math.hypot(*numbers) <= _HUGE else ()
+        return found
 
 
 def _plain(text: str) -> bool:

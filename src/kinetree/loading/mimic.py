@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,15 @@ from kinetree.loading.description import Hinge, Mimic
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
+from kinetree.model.aggregation import MOST_BODIES
 from kinetree.model.coupling import LinearCoupling
 from kinetree.model.record import frozen
 
 
 def mimicked(
-    hinges: Mapping[str, Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
-) -> tuple[list[LinearCoupling], dict[str, object]]:
-    """Couplings, and joints to lock, by name, with their configurations: those that the user locks, and mimic joints.
+    hinges: Sequence[Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
+) -> tuple[list[Hinge], dict[str, object]]:
+    """Joints that follow others, and joints to lock, by name, with their configurations: the user's, and mimic joints.
 
     Args:
         hinges: The joints of the model.
@@ -27,10 +28,12 @@ def mimicked(
         options: The options of `load`.
         findings: Collects mimic joints that cannot be treated as asked.
     """
-    couplings: list[LinearCoupling] = []
+    followers: list[Hinge] = []
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
-    for hinge in hinges.values():
+    mimics = [hinge for hinge in hinges if hinge.mimic is not None]
+    by_name = {hinge.name: hinge for hinge in hinges} if mimics else {}
+    for hinge in mimics:
         mimic = hinge.mimic
         if mimic is None or hinge.name in options.lock:
             continue
@@ -43,7 +46,7 @@ def mimicked(
             locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
         elif options.mimic == "couple" and mimic.joint in joints:
             _require_end(hinge.name, joints, findings.file)
-            leader = hinges.get(mimic.joint)
+            leader = by_name.get(mimic.joint)
             # a leader that cannot move, or is not part of the model, holds its followers; so does a multiplier of zero
             if leader is None or leader.kind == "fixed" or mimic.multiplier == 0.0:
                 locks[hinge.name] = _followed(hinge.name, joints, known, findings.file)
@@ -55,9 +58,32 @@ def mimicked(
                     hinge.line,
                 )
             else:
-                ends, slopes = (hinge.name, mimic.joint), frozen((1.0, -mimic.multiplier), (2,))
-                couplings.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=mimic.offset))
-    return couplings, locks
+                followers.append(hinge)
+    return followers, locks
+
+
+def couplings(followers: Sequence[Hinge]) -> list[LinearCoupling]:
+    """The couplings of joints that follow others."""
+    made = []
+    for hinge in followers:
+        if hinge.mimic is not None:
+            ends, slopes = (hinge.name, hinge.mimic.joint), frozen((1.0, -hinge.mimic.multiplier), (2,))
+            made.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=hinge.mimic.offset))
+    return made
+
+
+def clearly_embeddable(followers: Sequence[Hinge], moving: int) -> bool:
+    """Whether no coupling can be refused: too few joints for large clusters, no chains, and no extreme multipliers.
+
+    Args:
+        followers: The joints that follow others.
+        moving: Number of moving joints.
+    """
+    rules = [hinge.mimic for hinge in followers if hinge.mimic is not None]
+    names = {hinge.name for hinge in followers}
+    return moving <= MOST_BODIES and all(
+        1e-6 < abs(mimic.multiplier) < 1e6 and mimic.joint not in names for mimic in rules
+    )
 
 
 def _rule(name: str, mimic: Mimic) -> str:

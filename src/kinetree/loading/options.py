@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,20 +17,19 @@ MIMIC = ("couple", "independent", "lock")
 LOOPS = ("embed", "multipliers", "ignore")
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The arguments of `load`; see there."""
 
-    floating_base: bool = False
-    root: str | None = None
-    mimic: str = "couple"
-    loops: str = "ignore"
-    lock: dict[str, Any] = field(default_factory=dict)
-    joint_order: tuple[str, ...] = ()
-    gravity: Any = None
-    directory: Any = None
-    xacro: Mapping[str, Any] | None = None
-    snap_angles: bool = False
+    floating_base: bool
+    root: str | None
+    mimic: str
+    loops: str
+    lock: dict[str, Any]
+    joint_order: tuple[str, ...]
+    gravity: Any
+    directory: Any
+    xacro: Mapping[str, Any] | None
+    snap_angles: bool
 
     @classmethod
     def checked(

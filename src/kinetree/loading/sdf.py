@@ -9,7 +9,6 @@ referred to is opened. Other elements that are not read are reported, since they
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
     document = Document(source, findings, {}, options.snap_angles)
     model, gravity = _only_model(document)
     if gravity is not None and options.gravity is None:
-        options = replace(options, gravity=gravity)
+        options = options._replace(gravity=gravity)
     document.parts(model, (), _PASSED_OVER["model"] | _MODEL_PARTS)
     for nested in model.iterchildren("model", "include"):
         raise document.error(nested, f"<{nested.tag}> in <model> is not read; {_FLATTEN}")

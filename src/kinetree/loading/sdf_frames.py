@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from kinetree.loading.document import Document, Element
+from kinetree.loading.poses import angles_rotation, rotation_of_quaternion
 from kinetree.loading.source import clipped
-from kinetree.loading.urdf import angles_rotation, rotation_of_quaternion
 from kinetree.model.placement import pose
 from kinetree.spatial import fixed
 from kinetree.spatial.value import Array

@@ -6,9 +6,8 @@ import codecs
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kinetree.errors import InputError, LoadError
 
@@ -25,12 +24,17 @@ _MOST_TAGS = 500_000
 _ENCODINGS = ("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})["']""")
-_PROLOGUE = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->", re.DOTALL)
+_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->)|\s+", re.DOTALL)
 _ROOT = re.compile(r"<([^\s/>!?]{1,100})")
+_DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
+# UTF-8 that a parser takes as it is: a plain declaration, or none
+_PLAIN = re.compile(rb"""<\?xml version=(["'])1\.0\1(?: encoding=(["'])utf-8\2)? ?\?>|(?!\s*<\?xml)""", re.IGNORECASE)
+# how marks of encodings start
+_MARKED = frozenset(b"\xef\xff\xfe\0")
+_USD = (".usd", ".usda", ".usdc", ".usdz")
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The content of a file and its origin.
 
     Attributes:
@@ -38,17 +42,30 @@ class Source:
         file: The path, or "<string>", for messages.
         name: The path; None for content given as a string.
         root: Name of the XML root element, including its prefix.
+        data: The content as UTF-8, if it was read like that.
     """
 
     text: str
     file: str
     name: str | None
     root: str
+    data: bytes | None = None
 
     @property
     def path(self) -> Path | None:
         """The path; None for content given as a string."""
         return None if self.name is None else Path(self.name)
+
+    @property
+    def xml(self) -> bytes:
+        """The content as UTF-8, without a declaration, which may name another encoding."""
+        if self.data is not None and _PLAIN.match(self.data):
+            return self.data
+        text = self.text
+        if declaration := _DECLARATION.match(text):
+            # removed, except for its line breaks
+            text = "\n" * declaration[0].count("\n") + text[declaration.end() :]
+        return text.encode()
 
     @classmethod
     def of(cls, given: Any) -> Source:
@@ -64,13 +81,13 @@ class Source:
                 line = given.count("\n", 0, error.start) + 1
                 problem = "the content has a lone surrogate, which is not valid Unicode; decode it again"
                 raise LoadError(problem, "<string>", line) from None
-            return cls._checked(given, "<string>", None)
+            return cls._checked(given, None, "<string>", None)
         if isinstance(given, (bytes, bytearray, memoryview)):
-            return cls._checked(_decoded(bytes(given), "<string>"), "<string>", None)
+            return cls._checked(*_decoded(bytes(given), "<string>"), "<string>", None)
         if not isinstance(given, (str, os.PathLike)):
             raise InputError(f"load() needs a path or the content of a file, got {type(given).__name__}")
         file = os.fsdecode(given)
-        return cls._checked(_decoded(content(file), file), file, file)
+        return cls._checked(*_decoded(content(file), file), file, file)
 
     @classmethod
     def expanded(cls, data: bytes, source: Source) -> Source:
@@ -81,10 +98,10 @@ class Source:
             source: The file.
         """
         file = f"{source.file} (expanded)"
-        return cls._checked(_decoded(data, file), file, source.name)
+        return cls._checked(*_decoded(data, file), file, source.name)
 
     @classmethod
-    def _checked(cls, text: str, file: str, name: str | None) -> Source:
+    def _checked(cls, text: str, data: bytes | None, file: str, name: str | None) -> Source:
         text = text.removeprefix("\ufeff")
         if not text or text.isspace():
             raise LoadError("is empty; give a URDF or MJCF file", file)
@@ -92,21 +109,22 @@ class Source:
             raise LoadError(f"has more than {LARGEST} characters; is it the description of a robot?", file)
         if len(text) > _MOST_TAGS and max(text.count("<"), text.count("=")) > _MOST_TAGS:
             raise LoadError(f"has more than {_MOST_TAGS} elements or attributes; split it", file)
-        return cls(text, file, name, _root(text, file))
+        return cls(text, file, name, _root(text, file), data)
 
 
 def usd_file(given: Any) -> Path | None:
     """The path of a USD file, which is recognised by its name; None if it is anything else."""
-    if isinstance(given, (bytes, bytearray, memoryview, str)):
-        start = bytes(given[:8]) if not isinstance(given, str) else given[:8].encode("utf-8", "replace")
-        if start.startswith((b"#usda", b"PXR-USDC")):
+    text = isinstance(given, str)
+    if text or isinstance(given, (bytes, bytearray, memoryview)):
+        start = given[:8] if text else bytes(given[:8]).decode("ascii", "replace")
+        if start.startswith(("#usda", "PXR-USDC")):
             raise LoadError("this is the content of a USD file; save it in one, and pass its path")
-    if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("<")):
+    if not text and not isinstance(given, os.PathLike):
         return None
-    if isinstance(given, (str, os.PathLike)):
-        path = os.fsdecode(given)
-        return Path(path) if path.lower().endswith((".usd", ".usda", ".usdc", ".usdz")) else None
-    return None
+    path = os.fsdecode(given)
+    if not path[-5:].lower().endswith(_USD) or (text and ("\n" in given or given.lstrip().startswith("<"))):
+        return None
+    return Path(path)
 
 
 def content(file: str) -> bytes:
@@ -145,12 +163,14 @@ def _here() -> str:
         return "a directory that no longer exists"
 
 
-def _decoded(data: bytes, file: str) -> str:
-    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        raise LoadError("its encoding UTF-32 is not supported; save it as UTF-8", file, 1)
-    for mark, name in _MARKS.items():
-        if data.startswith(mark):
-            return _decode(data.removeprefix(mark), name, file)
+def _decoded(data: bytes, file: str) -> tuple[str, bytes | None]:
+    """The text, and the data again if it is UTF-8."""
+    if data and data[0] in _MARKED:
+        if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+            raise LoadError("its encoding UTF-32 is not supported; save it as UTF-8", file, 1)
+        for mark, name in _MARKS.items():
+            if data.startswith(mark):
+                return _decode(data.removeprefix(mark), name, file), None
     declared = _DECLARED.match(data[:400])
     name = declared[1].decode("ascii", "replace") if declared else "utf-8"
     try:
@@ -159,7 +179,7 @@ def _decoded(data: bytes, file: str) -> str:
         codec = ""
     if codec not in _ENCODINGS and not codec.startswith("iso8859"):
         raise LoadError(f"its encoding {name!r} is not supported; save it as UTF-8", file, 1)
-    return _decode(data, codec, file)
+    return _decode(data, codec, file), data if codec == "utf-8" else None
 
 
 def _decode(data: bytes, codec: str, file: str) -> str:

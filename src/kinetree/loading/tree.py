@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
 from kinetree.loading.description import Hinge, Link, flat
 from kinetree.loading.findings import Findings
-from kinetree.loading.mimic import mimicked
+from kinetree.loading.inertias import note_inertias
+from kinetree.loading.mimic import clearly_embeddable, couplings, mimicked
 from kinetree.loading.options import Options
+from kinetree.loading.records import records
 from kinetree.loading.source import clipped
-from kinetree.model.body import Body
 from kinetree.model.builder import WORLD_NAME
-from kinetree.model.joint import Joint, Limits
+from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.physical import clearly_possible, fault
-from kinetree.model.record import frozen, frozen_tables
+from kinetree.model.record import frozen
 from kinetree.recursion.topology import depth_first
-from kinetree.spatial.value import Array
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
 _FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
 _NOWHERE = flat(np.eye(4))
-
-
-@lru_cache(maxsize=4096)  # joints of one robot often have the same damping
-def _everywhere(value: float, count: int) -> Array:
-    return frozen(np.full(count, value), (count,))
-
-
-@lru_cache(maxsize=4096)
-def _several(axes: tuple[float, ...]) -> Array:
-    """The axes of a joint with none or two of them."""
-    return frozen(axes, (len(axes) // 3, 3))
-
-
-_NONE = [_everywhere(0.0, nv) for nv in range(7)]
 
 
 def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
@@ -58,81 +42,44 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     if not links:
         findings.add("there are no links", "the model consists of the world only")
     bases = _bases(roots, joints, options)
-    hinges = [above[link] if link in above and link not in bases else bases[link] for link in order]
+    hinges = [bases[link] if link in bases else above[link] for link in order]
     names = _names(order, bases, options, findings)
-    bodies, moves = _records(names, links, [hinge for hinge, link in zip(hinges, order) if link in names])
-    _note_inertias(order, hinges, links, findings)
+    note_inertias([links[link] for link in order], hinges, findings)
     gravity = _GRAVITY if options.gravity is None else options.gravity
-    couplings, locks = mimicked({hinge.name: hinge for hinge in hinges}, joints, options, findings)
-    try:
-        model = Model(name, gravity, bodies, moves, constraints=couplings)
-    except ModelError as error:
-        raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
+    followers, locks = mimicked(hinges, joints, options, findings)
+    if len(names) < len(order):
+        hinges = [hinge for hinge, link in zip(hinges, order) if link in names]
+
+    def made() -> Model:
+        return Model(name, gravity, *records(names, links, hinges), constraints=couplings(followers))
+
+    kinds = [KINDS[hinge.kind] for hinge in hinges]
+    nq, nv = sum([kind.nq for kind in kinds]) - len(followers), sum([kind.nv for kind in kinds]) - len(followers)
+    if not followers or clearly_embeddable(followers, sum([kind.nv > 0 for kind in kinds])):
+        model = Model.deferred(name, gravity, (nq, nv), made)
+    else:
+        try:
+            model = made()
+        except ModelError as error:
+            raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model
-
-
-def _records(
-    names: Mapping[str, str], links: Mapping[str, Link], hinges: Sequence[Hinge]
-) -> tuple[list[Body], list[Joint]]:
-    """Bodies and their joints, numbered in this order.
-
-    Args:
-        names: The name of the body of each link that becomes one.
-        links: By name.
-        hinges: The joint above each of these.
-    """
-    own = [links[link] for link in names]
-    coms, inertias, placements, axes = frozen_tables(
-        ([link.com for link in own], (3,)),
-        ([link.inertia for link in own], (3, 3)),
-        ([hinge.placement for hinge in hinges], (4, 4)),
-        ([hinge.axes for hinge in hinges if len(hinge.axes) == 3], (1, 3)),
-    )
-    along = iter(axes)
-    bodies, joints = [], []
-    q_start = v_start = 0
-    for link, hinge, com, inertia, placement in zip(own, hinges, coms, inertias, placements, strict=True):
-        kind = KINDS[hinge.kind]
-        body, parent, none = names[link.name], names.get(hinge.parent, WORLD_NAME), _NONE[kind.nv]
-        bodies.append(
-            Body.trusted(name=body, parent=parent, joint=hinge.name, mass=link.mass, com=com, inertia=inertia)
-        )
-        joints.append(
-            Joint.trusted(
-                name=hinge.name,
-                kind=hinge.kind,
-                parent=parent,
-                child=body,
-                placement=placement,
-                axes=next(along) if kind.axes == 1 else _several(hinge.axes),
-                pitch=0.0,
-                armature=none,
-                limits=hinge.limits,
-                damping=_everywhere(hinge.damping, kind.nv) if hinge.damping else none,
-                friction=_everywhere(hinge.friction, kind.nv) if hinge.friction else none,
-                q_start=q_start,
-                v_start=v_start,
-            )
-        )
-        q_start, v_start = q_start + kind.nq, v_start + kind.nv
-    return bodies, joints
 
 
 def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: str) -> dict[str, Hinge]:
     """The parent joint of each link that has one."""
     above: dict[str, Hinge] = {}
     for joint in joints.values():
-        for role, link in (("parent", joint.parent), ("child", joint.child)):
-            if link not in links:
-                shown = ", ".join(clipped(name, 30) for name in list(links)[:10]) or "none"
-                raise LoadError(
-                    f"the {role} of joint {clipped(joint.name)} is link {clipped(link)}, which is not in the file; "
-                    f"add it or correct the name. There are: {shown}{', …' if len(links) > 10 else ''}",
-                    file,
-                    joint.line,
-                )
+        if joint.parent not in links or joint.child not in links:
+            role, link = ("parent", joint.parent) if joint.parent not in links else ("child", joint.child)
+            shown = ", ".join(clipped(name, 30) for name in list(links)[:10]) or "none"
+            raise LoadError(
+                f"the {role} of joint {clipped(joint.name)} is link {clipped(link)}, which is not in the file; "
+                f"add it or correct the name. There are: {shown}{', …' if len(links) > 10 else ''}",
+                file,
+                joint.line,
+            )
         first = above.setdefault(joint.child, joint)
         if first is not joint:
             raise LoadError(
@@ -223,39 +170,6 @@ def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, f
     names[WORLD_NAME] = name
     findings.add("a link may not be called 'world', the name of the inertial frame", f"it is now {name!r}")
     return names
-
-
-def _note_inertias(
-    order: Sequence[str], hinges: Sequence[Hinge], links: Mapping[str, Link], findings: Findings
-) -> None:
-    """Note what no body can have, and bodies that move without mass, with all that is fixed to them."""
-    for link in order:
-        own = links[link]
-        xx, xy, xz, _, yy, yz, _, _, zz = own.inertia
-        nothing = own.mass == 0.0 and not any(own.inertia)
-        if nothing or (own.mass > 0.0 and clearly_possible(xx, yy, zz, xy, xz, yz)):
-            continue
-        problem = fault(own.mass, np.reshape(own.inertia, (3, 3)))
-        if problem is not None:
-            findings.add("unphysical inertias", f"link {link!r}: {problem}", own.line)
-        elif own.mass > 0.0 and not any(own.inertia):
-            findings.add("mass without rotational inertia (a point mass)", f"link {link!r}", own.line)
-    carrier: dict[str, str] = {}
-    heavy: dict[str, bool] = {}
-    for link, hinge in zip(order, hinges):
-        moving = hinge.kind != "fixed"
-        carrier[link] = link if moving or hinge.parent not in carrier else carrier[hinge.parent]
-        if moving:
-            heavy[link] = False
-        if carrier[link] in heavy and (links[link].mass != 0.0 or any(links[link].inertia)):
-            heavy[carrier[link]] = True
-    for link, has_mass in heavy.items():
-        if not has_mass:
-            findings.add(
-                "moving links without mass (functions that need the inverse of the mass matrix may raise)",
-                f"link {link!r}",
-                links[link].line,
-            )
 
 
 def require_order(model: Model, wanted: Sequence[str]) -> None:

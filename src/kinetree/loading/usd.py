@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def load_usd(path: Path, options: Options, findings: Findings) -> Model:
     stage = _read(path, options)
     reader = _Stage(stage, findings)
     if options.gravity is None:
-        options = replace(options, gravity=reader.gravity())
+        options = options._replace(gravity=reader.gravity())
     links = reader.links()
     joints = reader.joints(links)
     reader.place_roots(links, joints, options)

@@ -19,7 +19,7 @@ from kinetree.model.loop import Loop
 from kinetree.recursion.topology import depth_first
 
 #: Bodies in one cluster; the code of a cluster grows with it, and so does the time to compile.
-_MOST_BODIES = 64
+MOST_BODIES = 64
 # coefficients and residuals below this fraction of the coupling's own numbers are rounding
 _ROUNDING = 1e-12
 
@@ -111,10 +111,10 @@ def aggregate(
     for inside, joined in {id(each): each for each in sets.values()}.values():
         bodies = tuple(sorted(inside, key=linkage.rank.__getitem__))
         joined.sort(key=lambda constraint: rank[id(constraint)])
-        if len(bodies) > _MOST_BODIES:
+        if len(bodies) > MOST_BODIES:
             raise ModelError(
                 f"couplings or loops join {len(bodies)} bodies, from {bodies[0]!r} to {bodies[-1]!r}, into a cluster; "
-                f"at most {_MOST_BODIES} are supported. Leave some joints independent, or lock them"
+                f"at most {MOST_BODIES} are supported. Leave some joints independent, or lock them"
             )
         for body in bodies:
             if linkage.joints[body].node is not None or linkage.joints[body].kind == "fixed":

@@ -54,7 +54,8 @@ class Limits:
     def of_one(cls, lower: float, upper: float, velocity: float, effort: float) -> Limits:
         """Limits of one coordinate, of numbers that need no check."""
         made = object.__new__(cls)
-        made.__dict__.update(lower=(lower,), upper=(upper,), velocity=(velocity,), effort=(effort,))
+        own = {"lower": (lower,), "upper": (upper,), "velocity": (velocity,), "effort": (effort,)}
+        object.__setattr__(made, "__dict__", own)
         return made
 
     def expanded(self, kind: JointKind) -> Limits:

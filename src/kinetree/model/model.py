@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
+from kinetree.model.later import later
 from kinetree.model.loop import Loop
 from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
@@ -55,17 +56,17 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     name: str
     gravity: Array
-    bodies: tuple[Body, ...]
-    joints: tuple[Joint, ...]
-    fixed_joints: tuple[Joint, ...]
-    extra_frames: tuple[Frame, ...]
-    joint_constraints: tuple[Constraint, ...]
-    independent: tuple[Rate, ...]
-    near: tuple[tuple[str, tuple[float, ...]], ...]
-    equalities: tuple[Constraint, ...]
-    clusters: tuple[Cluster, ...]
-    _every_joint: tuple[Joint, ...]
-    _clustering: Clustering
+    bodies: tuple[Body, ...] = later()
+    joints: tuple[Joint, ...] = later()
+    fixed_joints: tuple[Joint, ...] = later()
+    extra_frames: tuple[Frame, ...] = later()
+    joint_constraints: tuple[Constraint, ...] = later()
+    independent: tuple[Rate, ...] = later()
+    near: tuple[tuple[str, tuple[float, ...]], ...] = later()
+    equalities: tuple[Constraint, ...] = later()
+    clusters: tuple[Cluster, ...] = later()
+    _every_joint: tuple[Joint, ...] = later()
+    _clustering: Clustering = later()
     _sizes: tuple[int, int]
     _scalar: str
     _specialized_for: str
@@ -148,6 +149,21 @@ class Model(Dynamics, Operational, Loops, Editing):
         # rigid bodies can always be assembled, so this waits until a function needs it; errors do not wait
         if scalar is not FLOAT64 or any(joint.node is not None for joint in joints):
             require_representable(scalar, bodies, every, self.mechanism, self.sites)
+
+    @classmethod
+    def deferred(cls, name: str, gravity: Any, sizes: tuple[int, int], make: Callable[[], Model]) -> Model:
+        """Internal. A model whose bodies and joints are made when they are first needed.
+
+        Args:
+            name: Name of the model.
+            gravity: (3,) [m/s²].
+            sizes: nq and nv.
+            make: Returns the same model with all of its parts; cannot fail.
+        """
+        model = object.__new__(cls)
+        fixed = {"_scalar": FLOAT64.name, "_specialized_for": ""}
+        model.__dict__.update(fixed, name=name, gravity=frozen(gravity, (3,)), _sizes=sizes, _make=make)
+        return model
 
     # -- what functions need, computed when it is first used ----------------------------------------------------------
 
@@ -426,7 +442,7 @@ class Model(Dynamics, Operational, Loops, Editing):
             return known
         require_representable(scalar, self.bodies, self._every_joint, self.mechanism, self.sites)
         other = object.__new__(Model)
-        other.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
+        other.__dict__.update({name: getattr(self, name) for name in Model.__annotations__})
         other.__dict__.update(_scalar=scalar.name, _other_precision=self, sites=self.sites)
         other.__dict__.update(mechanism=self.mechanism.computing_in(scalar.name))
         # kept, and knows the way back: functions of either are compiled once
@@ -440,7 +456,7 @@ class Model(Dynamics, Operational, Loops, Editing):
         known: dict[str, Model] = self.__dict__.setdefault("_specialized", {})
         if aim not in known:
             made = object.__new__(Model)
-            made.__dict__.update({name: vars(self)[name] for name in Model.__annotations__})
+            made.__dict__.update({name: getattr(self, name) for name in Model.__annotations__})
             made.__dict__.update(_specialized_for=aim, sites=self.sites, mechanism=self.mechanism.with_own_code(aim))
             known.setdefault(aim, made)
         return known[aim]

@@ -9,8 +9,8 @@ import numpy as np
 from kinetree.errors import LoadError
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
+from kinetree.loading.poses import origin
 from kinetree.loading.source import Source
-from kinetree.loading.urdf import origin
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, meshes
 from kinetree.viewer.geometry import Color, Mesh, Visual

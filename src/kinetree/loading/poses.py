@@ -1,0 +1,105 @@
+"""Placements and axes of URDF files; SDF files share the rotations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kinetree.loading.angles import snapped
+from kinetree.loading.document import Document, Element
+from kinetree.loading.source import clipped
+from kinetree.spatial.fixed import sincos_of_one
+from kinetree.spatial.scalar import LARGEST_ANGLE
+
+#: The rows of a rotation.
+Rotation = tuple[tuple[float, ...], ...]
+
+_ZERO: tuple[float, ...] = (0.0, 0.0, 0.0)
+_X: tuple[float, ...] = (1.0, 0.0, 0.0)
+_USUAL = frozenset(("xyz", "rpy"))
+_XYZ = ["xyz"]
+
+
+def origin(document: Document, element: Element | None) -> tuple[Rotation | None, tuple[float, ...]]:
+    """Rotation and position of an <origin>; the rotation is None if it has none."""
+    if element is None:
+        return None, _ZERO
+    usual = _USUAL.issuperset(element.keys())
+    if not usual:
+        document.known(element)
+    p, written = _ZERO, element.get("xyz")
+    if written is not None:
+        p = document.vectors[written]
+        if len(p) != 3:
+            p = document.vector(element, "xyz", _ZERO)
+    written = element.get("rpy")
+    if not usual and element.get("quat_xyzw") is not None:
+        if written is not None:
+            raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
+        return _quaternion_rotation(document, element), p
+    if written is None:
+        return None, p
+    if written in document.rotations:
+        return document.rotations[written], p
+    rpy = document.vector(element, "rpy", _ZERO)
+    R = angles_rotation(document, element, written.split(), rpy) if any(rpy) else None
+    if not document.snap_angles:  # angles that are changed are counted
+        document.rotations[written] = R
+    return R, p
+
+
+def angles_rotation(document: Document, element: Element, words: Sequence[str], angles: Sequence[float]) -> Rotation:
+    """`rotation`, for angles from a file, as they are written and as numbers."""
+    if max(map(abs, angles)) > LARGEST_ANGLE:
+        raise document.error(element, "an angle is too large to be meaningful; write one between −π and π")
+    return rotation(*(snapped(document, words, angles) if document.snap_angles else angles))
+
+
+@lru_cache(maxsize=4096)  # most angles in files are multiples of a quarter turn
+def rotation(roll: float, pitch: float, yaw: float) -> Rotation:
+    """Rotations about the fixed x, y and z axes, in this order."""
+    (sr, cr), (sp, cp), (sy, cy) = sincos_of_one(roll), sincos_of_one(pitch), sincos_of_one(yaw)
+    return (
+        (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+        (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+        (-sp, cp * sr, cp * cr),
+    )
+
+
+def _quaternion_rotation(document: Document, element: Element) -> Rotation:
+    x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
+    if not any((x, y, z, w)):
+        raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
+    return rotation_of_quaternion(x, y, z, w)
+
+
+def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> Rotation:
+    """The rotation of a quaternion of any nonzero length."""
+    x, y, z, w = _unit(x, y, z, w)
+    return (
+        (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
+        (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
+        (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
+    )
+
+
+def unit_axis(document: Document, element: Element | None, joint: str) -> tuple[float, ...]:
+    """The unit axis of a joint; x if the file has none."""
+    if element is None:
+        return _X
+    if element.keys() != _XYZ:
+        document.known(element)
+    axis = document.vector(element, "xyz", _X)
+    if not any(axis):
+        raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
+    return _unit(*axis)
+
+
+@lru_cache(maxsize=4096)  # most are those of coordinates
+def _unit(*x: float) -> tuple[float, ...]:
+    """A nonzero vector, normalised."""
+    scale = max(map(abs, x))
+    scaled = [part / scale for part in x]
+    size = math.sqrt(sum(part * part for part in scaled))
+    return tuple(part / size for part in scaled)
