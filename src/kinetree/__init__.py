@@ -24,7 +24,8 @@ from kinetree.interop.pinocchio_model import from_pinocchio
 from kinetree.loading import load
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
-from kinetree.model.constraints import ConstrainedDynamics, Distance, Weld
+from kinetree.model.constraint_kinds import Distance, Weld
+from kinetree.model.constraints import ConstrainedDynamics
 from kinetree.model.coupling import LinearCoupling, PolynomialCoupling
 from kinetree.model.denavit_hartenberg import DHRow, from_dh
 from kinetree.model.dynamics import FUNCTIONS

@@ -314,9 +314,11 @@ def test_compiled_constraints_are_those_of_python(method: str, project: bool) ->
 
 
 def test_redundant_constraints_of_some_samples() -> None:
-    """Rows that depend on each other are not for compiled steps: these samples are computed another way, others not."""
+    """Compiled steps take rows that depend on each other from the start, in each sample on its own."""
     robot, q = four_bar()
     world = simulation.Simulator(robot, constraints=[kt.Weld("tip", "pin", (3, 4, 5))], at=q)  # planar: y never moves
+    assert world.constraints is not None
+    assert not world.constraints.regular
     path = world.rollout(np.stack([q, np.full(3, np.nan)]), np.zeros(3), steps=20, every=10)
     one, rate = q, np.zeros(3)
     for k in range(20):
@@ -326,3 +328,19 @@ def test_redundant_constraints_of_some_samples() -> None:
     assert np.isnan(path.q[1]).all()
     plain = simulation.Simulator(robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q)
     np.testing.assert_allclose(path.q[0], plain.rollout(q, np.zeros(3), steps=20, every=10).q, rtol=0.0, atol=1e-10)
+
+
+def test_constraints_that_become_redundant() -> None:
+    """Such samples are computed again outside compiled steps, with the bits of single steps; others are not."""
+    robot, bent = kt.zoo.double_pendulum(), np.array([0.3, 0.8])
+    world = simulation.Simulator(robot, constraints=[kt.Task("tip", (3, 5))], at=bent)
+    assert world.constraints is not None
+    assert world.constraints.regular
+    starts = np.stack([bent, [0.3, 0.0]])  # stretched, the tip cannot move along the links
+    path = world.rollout(starts, np.zeros(2), steps=4)
+    for i, one in enumerate(starts):
+        rate = np.zeros(2)
+        for k in range(4):
+            one, rate, _ = world.step(one, rate)
+            np.testing.assert_array_equal(path.q[i, k + 1], one)
+    assert np.isfinite(path.q).all()

@@ -8,7 +8,7 @@ import numpy as np
 
 from kinetree.control.goals import nonnegative
 from kinetree.errors import InputError
-from kinetree.model.constraints import Weld
+from kinetree.model.constraint_kinds import Weld
 from kinetree.spatial.value import Array
 
 

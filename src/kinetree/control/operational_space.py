@@ -36,8 +36,9 @@ from kinetree.engines.count import Count
 from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraint_solver import REDUNDANT
-from kinetree.model.constraints import AnyConstraint, Constraints
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.law import FAULT, Law
 from kinetree.operational_space.products import times

@@ -15,13 +15,12 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
 
 φ is the error: rotation vector and displacement of the held pose, in the axes of the rows.
 
-If all rows are components of motions of frames, one kernel solves (2). With rows of joints, distances or hinges among
-them, `kinetree.model.constraint_solver` does.
+If all rows are components of motions of frames, and independent at the configuration that they hold, one kernel solves
+(2), and samples that it doubts are solved again. Otherwise `kinetree.model.constraint_solver` does.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,85 +33,27 @@ from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import expecting
 from kinetree.errors import InputError
-from kinetree.model.constraint_rows import DistanceRow, RowSet, TaskRows, loop_task, row_set
+from kinetree.model.constraint_kinds import (
+    AnyConstraint,
+    ReadConstraint,
+    held_poses,
+    names_of,
+    read_constraints,
+    row_set_of,
+    task_of,
+)
+from kinetree.model.constraint_rows import RowSet, TaskRows
 from kinetree.model.constraint_solver import REDUNDANT, RowSolver
-from kinetree.model.coupling import FunctionCoupling, LinearCoupling, PolynomialCoupling
-from kinetree.model.loop import Loop
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.law import Law
 from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.products import product, times
-from kinetree.operational_space.tasks import CenterOfMassTask, LoopTask, RelativeTask, Task, chosen_rows
+from kinetree.operational_space.products import times
+from kinetree.operational_space.tasks import LoopTask
 from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"
-
-
-@dataclass(frozen=True)
-class Weld:
-    """A frame fixed relative to another one: a grasp, a foot on the ground, a closed loop.
-
-    Attributes:
-        frame: Name of the frame. The constraint's force acts on it, in the axes of `other`.
-        other: Name of the frame that it is fixed to, on which the reaction force acts.
-        rows: "all", "position", "orientation", or indices of components in the axes of `other`: 0–2 rotate about x, y
-            and z, 3–5 translate along them.
-    """
-
-    frame: str
-    other: str = "world"
-    rows: str | tuple[int, ...] = "all"
-
-    def __post_init__(self) -> None:
-        for name in (self.frame, self.other):
-            if not isinstance(name, str):
-                raise InputError(f"a Weld takes names of frames, got {type(name).__name__}")
-        if self.frame == self.other:
-            raise InputError(f"{self}: a frame cannot be welded to itself")
-        object.__setattr__(self, "rows", chosen_rows(self, self.rows))
-
-    def __str__(self) -> str:
-        return f"weld of frame {self.frame!r} to {self.other!r}"
-
-    @property
-    def task(self) -> Task | RelativeTask:
-        """The rows that it constrains."""
-        if self.other == "world":
-            return Task(self.frame, self.rows)
-        return RelativeTask(self.other, self.frame, self.rows)
-
-
-@dataclass(frozen=True)
-class Distance:
-    """The distance between the origins of two frames: a rod without mass, a taut rope.
-
-    Attributes:
-        frame: Name of the first frame.
-        other: Name of the second one.
-        length: Their distance [m]; None for that at the configuration `at` of the constraints.
-    """
-
-    frame: str
-    other: str
-    length: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in (self.frame, self.other):
-            if not isinstance(name, str):
-                raise InputError(f"a Distance takes names of frames, got {type(name).__name__}")
-        if self.length is not None and not (isinstance(self.length, (int, float)) and 0.0 < self.length < np.inf):
-            raise InputError(f"{self}: length is positive [m]; got {self.length!r}")
-
-    def __str__(self) -> str:
-        return f"distance between frames {self.frame!r} and {self.other!r}"
-
-
-#: Constraints that are no rows of tasks, and say themselves what they hold.
-_Own = Loop | LinearCoupling | PolynomialCoupling | FunctionCoupling
-_OWN = (Loop, LinearCoupling, PolynomialCoupling, FunctionCoupling)
-_Read = Weld | Task | RelativeTask | Distance | _Own
-#: Anything accepted as a constraint. A frame name means a weld to the world.
-AnyConstraint = str | _Read
+# rows whose smallest singular value is below this fraction of the largest depend on each other
+_DEPENDENT = 1e-6
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -146,12 +87,12 @@ class Constraints:
         self.constraints = read_constraints(constraints)
         at = None if at is None else _configuration(robot, at).copy()
         self._at = at
-        sets = [_row_set(robot, one, at) for one in self.constraints]
-        held = [_task(one) for one, other in zip(self.constraints, sets, strict=True) if other is None]
+        sets = [row_set_of(robot, one, at) for one in self.constraints]
+        held = [task_of(one) for one, other in zip(self.constraints, sets, strict=True) if other is None]
         self._tasks: Tasks | None = (
             robot.tasks(held, reference=_AXES, singular="truncated", cut=REDUNDANT) if held else None
         )
-        self.names = _names(self.constraints)
+        self.names = names_of(self.constraints)
         lengths = iter([len(task.rows) for task in held])
         stops = np.cumsum([next(lengths) if one is None else one.count for one in sets]).tolist()
         self.slices = tuple(map(slice, [0, *stops[:-1]], stops))
@@ -168,7 +109,7 @@ class Constraints:
         self._stiff = np.tile([1.0, 0.0], (rows, 1))  # gains for which b is −φ
         if self._tasks is not None:
             self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
-            self._target = _held(robot, held, at)
+            self._target = held_poses(robot, held, at)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Constraints, (self.robot, self.constraints, self._at)
@@ -198,14 +139,14 @@ class Constraints:
             f_ext: As for `robot.forward_dynamics`.
         """
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
-        if not self._others and not self._begun:
+        if not self._begun and self.regular:
             self.robot.forward_dynamics.begin(q, v, tau)
             self.law.begin(q, v)
             self._begun = True
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
-        if self._others:
+        if not self.regular:
             wanted = self._nothing[0] if wanted is None else wanted
             gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
             return ConstrainedDynamics(*self._compiled("accelerations", q, v)(q, v, free, wanted, gains))
@@ -227,7 +168,7 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("error", q=q)
-        if self._others:
+        if not self.regular:
             found: Array = self._compiled("rows", q)(q)[1]
             return found
         zero = np.zeros(self.robot.nv)
@@ -245,7 +186,7 @@ class Constraints:
         _refuse_lazy("project", q=q, v=v)
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
-            if self._others:
+            if not self.regular:
                 q = self._compiled("configuration", q)(q)
                 continue
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
@@ -255,7 +196,7 @@ class Constraints:
     def project_velocity(self, q: Any, v: Any) -> Array:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
-        if self._others:
+        if not self.regular:
             projected: Array = self._compiled("velocity", q, v)(q, v)
             return projected
         zero = np.zeros(self.robot.nv)
@@ -315,6 +256,16 @@ class Constraints:
         """Whether all rows are components of the motions of frames."""
         return self._tasks is not None and not self._others
 
+    @cached_property
+    def regular(self) -> bool:
+        """Whether the law's kernel solves (2): rows of tasks that, as far as is known, do not depend on each other."""
+        if not self.of_tasks or self._at is None:
+            return self.of_tasks
+        # interpreted, since one configuration is not worth a compilation
+        J = self.tasks.engine("reference").jacobian(self._at)
+        values = np.linalg.svd(J, compute_uv=False)
+        return len(values) == len(J) and bool(values[-1] > _DEPENDENT * values[0])
+
     @property
     def targets(self) -> Array:
         """The held poses as targets of the law, (m, 4, 4): see `Law`. Identities if there is no `at`."""
@@ -325,45 +276,6 @@ class Constraints:
         if rows.ndim == 1:  # single samples skip what an ellipsis costs
             return {name: rows[part] for name, part in zip(self.names, self.slices, strict=True)}
         return {name: rows[..., part] for name, part in zip(self.names, self.slices, strict=True)}
-
-
-def _held(robot: Any, tasks: Sequence[Task | RelativeTask], q: Array | None) -> Array:
-    """The poses that are held, as targets of the law, (m, 4, 4); identities if they are unknown."""
-    found = []
-    for task in tasks:
-        frame, other, offset = _ends(task)
-        T = np.eye(4)
-        if q is not None and not isinstance(task, LoopTask):
-            T = product(robot.pose(q, frame), offset)
-            if other != "world":
-                T = product(_inverse(robot.pose(q, other)), T)
-        if isinstance(task, RelativeTask):
-            found.append(np.eye(4))
-        found.append(T)
-    return np.array(found)
-
-
-def _task(one: Any) -> Task | RelativeTask:
-    """The rows of a constraint between frames."""
-    if isinstance(one, Weld):
-        return one.task
-    if isinstance(one, Loop):
-        rows = (3, 4, 5) if one.kind == "connect" else (0, 1, 2, 3, 4, 5)
-        return loop_task(one, rows, one.first, one.second)
-    return cast(Task | RelativeTask, one)
-
-
-def _row_set(robot: Any, one: Any, at: Array | None) -> RowSet | None:
-    """The rows of a constraint, unless they are those of a task."""
-    if isinstance(one, Distance):
-        length, zero = one.length, np.zeros(3)
-        if length is None and at is None:
-            raise InputError(f"{one}: give its length, or the configuration whose distance is held, at=q")
-        if length is None:
-            apart = robot.pose(at, one.other)[:3, 3] - robot.pose(at, one.frame)[:3, 3]
-            length = math.sqrt(sum(x * x for x in apart.tolist()))
-        return DistanceRow(robot, (one.frame, one.other), (zero, zero), length, str(one))
-    return row_set(robot, one) if isinstance(one, _OWN) else None
 
 
 def constrained_dynamics(
@@ -386,7 +298,7 @@ class _Constrained:
     """`Model.constrained_dynamics` for given constraints, as a function that can be pickled."""
 
     robot: Any
-    constraints: tuple[_Read, ...]
+    constraints: tuple[ReadConstraint, ...]
     name: ClassVar[str] = "constrained_dynamics"
 
     def __call__(self, **given: Any) -> ConstrainedDynamics:
@@ -394,58 +306,8 @@ class _Constrained:
 
 
 @lru_cache(maxsize=32)
-def _kept(robot: Any, constraints: tuple[_Read, ...]) -> Constraints:
+def _kept(robot: Any, constraints: tuple[ReadConstraint, ...]) -> Constraints:
     return Constraints(robot, constraints)
-
-
-def read_constraints(given: Any) -> tuple[_Read, ...]:
-    """Normalise the user's constraints."""
-    if isinstance(given, (str, Weld, Task, RelativeTask, Distance, *_OWN)) or not isinstance(given, Iterable):
-        raise InputError("constraints is a sequence of Weld, names of frames and tasks; for one of them write [it]")
-    if isinstance(given, (set, frozenset)):
-        raise InputError("constraints is a set, which has no order, but rows have one; pass a list")
-    found = tuple(Weld(one) if isinstance(one, str) else one for one in given)
-    if not found:
-        raise InputError("constraints is empty; use forward_dynamics")
-    for one in found:
-        if isinstance(one, CenterOfMassTask) or not isinstance(one, (Weld, Task, RelativeTask, Distance, *_OWN)):
-            raise InputError(
-                "constraints holds Weld, Distance, Task, RelativeTask, couplings, loops and names of frames; got "
-                f"{type(one).__name__}"
-            )
-    return found
-
-
-def _names(constraints: Sequence[_Read]) -> tuple[str, ...]:
-    """The welded frame or the loop's name, if that distinguishes the constraints; otherwise a full description."""
-    short = [_short(one) for one in constraints]
-    return tuple(name if short.count(name) == 1 else str(one) for name, one in zip(short, constraints, strict=True))
-
-
-def _short(one: _Read) -> str:
-    if isinstance(one, RelativeTask):
-        return one.frame_b
-    if isinstance(one, Loop):
-        return one.name
-    return one.frame if isinstance(one, (Weld, Task)) else str(one)
-
-
-def _ends(task: Task | RelativeTask) -> tuple[str, str, Array]:
-    """The constrained frame, the one that it is fixed to, and the constrained point in the first."""
-    offset = np.eye(4)
-    if isinstance(task, RelativeTask):
-        return task.frame_b, task.frame_a, offset
-    offset[:3, 3] = task.offset
-    return task.frame, "world", offset
-
-
-def _inverse(pose: Array) -> Array:
-    result = np.zeros_like(pose)
-    R = np.swapaxes(pose[..., :3, :3], -1, -2)
-    result[..., :3, :3] = R
-    result[..., :3, 3] = -times(R, pose[..., :3, 3])
-    result[..., 3, 3] = 1.0
-    return result
 
 
 def _refuse_lazy(function: str, **given: Any) -> None:

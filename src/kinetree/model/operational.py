@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from kinetree.model import constraints as held
 from kinetree.model.body import Body
-from kinetree.model.constraints import AnyConstraint, ConstrainedDynamics, Constraints
+from kinetree.model.constraint_kinds import AnyConstraint
+from kinetree.model.constraints import ConstrainedDynamics, Constraints
 from kinetree.model.coordinates import Coordinates
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass

@@ -1,8 +1,8 @@
 """Constraints in compiled steps: accelerations and projections as sequences of recursions.
 
-They are those of `kinetree.model.constraints`, call by call, with the same bits. Rows of tasks that depend on each
-other need eigenvalues, which are not recorded: in each sample the law's doubts are counted, and the caller computes it
-again. Rows of other kinds always take eigenvalues.
+They are those of `kinetree.model.constraints`, call by call, with the same bits. Rows of tasks that come to depend on
+each other need eigenvalues, which the law does not record: in each sample its doubts are counted, and the caller
+computes it again. Rows of other kinds, and rows that depend on each other from the start, always take eigenvalues.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def held(sequence: Sequence, plant: Plant, constraints: Constraints) -> Held:
         plant: The robot.
         constraints: Its constraints.
     """
-    return HeldTasks(sequence, plant, constraints) if constraints.of_tasks else HeldRows(sequence, constraints)
+    return HeldTasks(sequence, plant, constraints) if constraints.regular else HeldRows(sequence, constraints)
 
 
 def recordable(constraints: Constraints) -> bool:
-    """Whether steps with the constraints can be recorded: rows of tasks only on a robot of rigid bodies."""
-    return not constraints.of_tasks or constraints.robot.mechanism.first_general is None
+    """Whether steps with the constraints can be recorded: laws only on a robot of rigid bodies."""
+    return not constraints.regular or constraints.robot.mechanism.first_general is None
 
 
 class HeldRows:
-    """Constraints with rows of joints, distances or hinges among them. See `Held`."""
+    """Constraints of any kind. See `Held`."""
 
     def __init__(self, sequence: Sequence, constraints: Constraints) -> None:
         self._sequence, self._solver = sequence, constraints.solver
@@ -75,7 +75,7 @@ class HeldRows:
 
 
 class HeldTasks:
-    """Constraints whose rows are all those of tasks. See `Held`."""
+    """Constraints that a law solves. See `Held`."""
 
     def __init__(self, sequence: Sequence, plant: Plant, constraints: Constraints) -> None:
         self._sequence, self._plant = sequence, plant

@@ -22,7 +22,8 @@ from kinetree.engines.formats import require_double
 from kinetree.engines.native import pool
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.constraints import AnyConstraint, Constraints
+from kinetree.model.constraint_kinds import AnyConstraint
+from kinetree.model.constraints import Constraints
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
