@@ -44,7 +44,7 @@ def positions(robot: kt.Model) -> list[int]:
 
 def test_every_sine_and_cosine_of_a_coordinate_is_found() -> None:
     program = program_of(chain(("revolute", "planar", "cylindrical", "helical", "universal")))
-    found = [item for _, item in walk(program.program.top) if isinstance(item, Op) and item.code in ("sin", "cos")]
+    found = [item for item in walk(program.program.top) if isinstance(item, Op) and item.code in ("sin", "cos")]
     assert program.angles is not None
     assert {id(op) for op in found} == {id(op) for op, _ in program.angles.ops}
 

@@ -243,6 +243,6 @@ def test_loops_without_placements_are_compiled_once() -> None:
     robot = kt.zoo.humanoid24()
     assert len(set(shapes(robot))) > 1
     program = lowered(mass_matrix, variants_of(mass_matrix, robot.mechanism, ())).program
-    switches = [item for _, item in walk(program.top) if isinstance(item, Switch)]
+    switches = [item for item in walk(program.top) if isinstance(item, Switch)]
     assert len(switches[0].blocks) == len(switches[0].cases)  # places nodes
     assert all(len(switch.blocks) < len(switch.cases) for switch in switches[1:])

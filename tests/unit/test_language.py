@@ -242,7 +242,7 @@ def test_code_size_does_not_grow_with_the_number_of_bodies() -> None:
 
     def ops(n: int) -> int:
         program = simplify(trace(forward_dynamics, Variants.of(kt.zoo.chain(n).mechanism, ())))
-        return sum(isinstance(item, Op) for _, item in walk(program.top))
+        return sum(isinstance(item, Op) for item in walk(program.top))
 
     # nodes of two shapes; among a hundred placements of any direction there are some of a third
     assert ops(3) == ops(40)
@@ -260,4 +260,4 @@ def test_what_is_zero_on_the_way_is_folded() -> None:
     program = simplify(trace(sines, Variants.of(kt.zoo.chain(3).mechanism, ())))
     from kinetree.engines.ir import Op, walk
 
-    assert {item.code for _, item in walk(program.top) if isinstance(item, Op)} == {"load"}
+    assert {item.code for item in walk(program.top) if isinstance(item, Op)} == {"load"}

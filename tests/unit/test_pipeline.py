@@ -150,7 +150,7 @@ def _invariant(loop: For | Follow) -> list[Op]:
 def test_nothing_invariant_is_left_in_loops(name: str) -> None:
     one = ALGORITHMS[name]
     variants = variants_of(one, ROBOT.mechanism, ())
-    loops = [item for _, item in walk(lowered(one, variants).program.top) if isinstance(item, (For, Follow))]
+    loops = [item for item in walk(lowered(one, variants).program.top) if isinstance(item, (For, Follow))]
     assert not [op for loop in loops for op in _invariant(loop)]
 
 

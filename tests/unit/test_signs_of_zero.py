@@ -46,7 +46,7 @@ def fnegs_of_fmas(text: str) -> list[str]:
 def test_a_value_and_its_negative_are_computed_once() -> None:
     variants = Variants.of(kt.zoo.double_pendulum().mechanism, ())
     program = fuse(simplify(trace(negated, variants)))
-    codes = Counter(item.code for _, item in walk(program.top) if isinstance(item, Op))
+    codes = Counter(item.code for item in walk(program.top) if isinstance(item, Op))
     assert codes["fma"] == codes["neg"] == len(variants.nodes)
 
 

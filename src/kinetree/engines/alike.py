@@ -28,7 +28,7 @@ class _Summary:
     def of(self, body: Block, roles: Sequence[Role]) -> Hashable:
         for role in roles:
             self.names[role] = "world" if role.classes == (WORLD_CLASS,) else len(self.names)
-        return tuple(self.item(item) for item in body.items)
+        return tuple([self.item(item) for item in body.items])
 
     def item(self, item: Any) -> Hashable:
         names = self.names
@@ -39,8 +39,10 @@ class _Summary:
             over = None if item.over is None else names.get(item.over, item.over)
             bodies = tuple((variant, self.of(body, item.roles[variant])) for variant, body in item.bodies.items())
             return item.loop.name, over, start, bodies
-        arguments = tuple(names.get(a, a) for a in item.args)
+        arguments = tuple([names.get(a, a) for a in item.args])
         names[item] = len(names)
+        if item.attr is None:
+            return item.code, arguments
         return item.code, arguments, self.place(item.attr) if item.code == "load" else repr(item.attr)
 
     def place(self, place: Any) -> Hashable:

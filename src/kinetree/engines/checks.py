@@ -16,7 +16,8 @@ def verify(program: Program) -> None:
             if isinstance(item, Op):
                 if len(item.args) != ARITY[item.code] or item.block is not block:
                     raise AssertionError(f"malformed {item!r}")
-                if missing := [a for a in needed(item) if id(a) not in here]:
+                used = needed(item) if item.code == "load" else item.args
+                if missing := [a for a in used if id(a) not in here]:
                     raise AssertionError(f"{item!r} uses {missing[0]!r} where it is not defined")
                 here.add(id(item))
                 continue

@@ -6,15 +6,7 @@ may not be finite; NaN in a sample still reaches every result that depends on it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kinetree.engines.ir import Op, Program
-
-
-def fold(program: Program, code: str, args: tuple[Op, ...]) -> Op | None:
-    """What an operation can be replaced by in the current block of a program, or None."""
-    rule = _RULES.get(code)
-    return rule(program, *args) if rule is not None else None
+from kinetree.engines.ir import Op, Program, Rule
 
 
 def negative(program: Program, a: Op) -> Op:
@@ -101,7 +93,8 @@ def _neg(program: Program, a: Op) -> Op | None:
     return a.args[0] if a.code == "neg" else None
 
 
-_RULES: dict[str, Callable[..., Op | None]] = {
+#: For each operation, what it can be replaced by in the current block of a program, given its arguments; or None.
+RULES: dict[str, Rule] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,

@@ -39,7 +39,7 @@ def _moved(loop: For | Follow, outer: Block) -> list[Op]:
     """Remove the invariant operations of a loop's body, and return them."""
     body = loop.body
     changing = {id(loop.index), *(id(item) for item in body.items)}
-    written = {item.place.space for _, item in walk(body) if isinstance(item, Store) and isinstance(item.place, Access)}
+    written = {item.place.space for item in walk(body) if isinstance(item, Store) and isinstance(item.place, Access)}
 
     fixed: list[Op] = []
     for item in body.items:

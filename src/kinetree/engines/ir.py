@@ -39,7 +39,7 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -195,10 +195,11 @@ class Op:
         self.code, self.args, self.attr, self.block = code, args, attr, block
 
     def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
-        if isinstance(other, (np.ndarray, Dual)):
-            return NotImplemented  # their own operators handle scalars
         program = self.block.program
-        other = program.lift(other)
+        if not isinstance(other, Op) or other.block is not program.current:
+            if isinstance(other, (np.ndarray, Dual)):
+                return NotImplemented  # their own operators handle scalars
+            other = program.lift(other)
         return program.do(code, other, self) if reverse else program.do(code, self, other)
 
     def __add__(self, other: Any) -> Any:
@@ -397,19 +398,19 @@ class Block:
 Item = Op | Store | Loop | For | Follow | Switch | Part
 
 
-#: What an operation on these arguments can be replaced by in a program's current block, or None.
-Rule = Callable[["Program", str, "tuple[Op, ...]"], "Op | None"]
+#: What an operation on given arguments can be replaced by in a program's current block, or None.
+Rule = Callable[..., "Op | None"]
 
 
 class Program:
     """A traced algorithm.
 
     Args:
-        rule: Simplifies operations as they are recorded.
+        rules: Simplify operations as they are recorded, by code.
     """
 
-    def __init__(self, rule: Rule | None = None) -> None:
-        self.rule = rule
+    def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
+        self.rules = {} if rules is None else rules
         self.top = Block(self, None)
         self.current = self.top
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
@@ -437,48 +438,60 @@ class Program:
         return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
 
     def do(self, code: str, *args: Op) -> Op:
-        """The op with these arguments, or what the program's rule replaces it by."""
-        replaced = None if self.rule is None else self.rule(self, code, args)
-        return self.op(code, *args) if replaced is None else replaced
+        """The op with these arguments, or what the program's rules replace it by."""
+        rule = self.rules.get(code)
+        if rule is not None:
+            replaced = rule(self, *args)
+            if replaced is not None:
+                return replaced
+        return self.record(Op(code, args, None, self.current))
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
-        """The op with these arguments: an identical one from this or an enclosing block, or a new one."""
+        """The op with these arguments."""
+        return self.record(Op(code, args, attr, self.current))
+
+    def load(self, place: Place) -> Op:
+        """A load."""
+        return self.record(Op("load", (), place, self.current))
+
+    def record(self, op: Op) -> Op:
+        """An op identical to this one from the current or an enclosing block; or else this one, appended to the block.
+
+        Loads are identical only if they read from read-only places.
+        """
+        code, args = op.code, op.args
         key: Any
         if len(args) == 2:
-            a, b = args
-            first, second = id(a), id(b)
+            first, second = id(args[0]), id(args[1])
             key = (code, second, first) if first > second and code in COMMUTATIVE else (code, first, second)
         elif code == "const":
-            key = (attr, math.copysign(1.0, attr))  # −0.0 is not 0.0
+            key = (op.attr, math.copysign(1.0, op.attr))  # −0.0 is not 0.0
+        elif code == "load" and not isinstance(op.attr, PURE_PLACES):
+            self.current.items.append(op)
+            return op
         else:
-            key = (code, attr, *map(id, args))
-        block: Block | None = self.current
+            key = (code, op.attr, *map(id, args))
+        current = self.current
+        block: Block | None = current
         while block is not None:
             known = block.known.get(key)
             if known is not None:
                 return known
             block = block.outer
-        current = self.current
-        made = current.known[key] = Op(code, args, attr, current)
-        current.items.append(made)
-        return made
-
-    def load(self, place: Place) -> Op:
-        """A load. Loads from read-only places are shared; others are always new."""
-        if isinstance(place, PURE_PLACES):
-            return self.op("load", attr=place)
-        made = Op("load", (), place, self.current)
-        self.current.items.append(made)
-        return made
+        current.known[key] = op
+        current.items.append(op)
+        return op
 
 
-def walk(block: Block) -> Iterator[tuple[Block, Item]]:
+def walk(block: Block) -> list[Item]:
     """All items of a block and of the blocks nested in it, in order."""
+    found: list[Item] = []
     for item in block.items:
-        yield block, item
+        found.append(item)
         if not isinstance(item, (Op, Store)):
             for inner in item.blocks:
-                yield from walk(inner)
+                found += walk(inner)
+    return found
 
 
 def blocks(block: Block) -> Iterator[Block]:

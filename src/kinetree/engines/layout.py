@@ -115,11 +115,11 @@ def _offsets(lives: dict[tuple[str, int], dict[str, _Life]], inner: set[str]) ->
 
 def _places_in_time(program: Program) -> Iterator[tuple[int, Any]]:
     """Places that a program accesses, each with the number of the outermost item in which it does."""
-    time = -1
-    for block, item in walk(program.top):
-        time += block is program.top
-        if (place := _place(item)) is not None:
-            yield time, place
+    for time, outermost in enumerate(program.top.items):
+        inner = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
+        for item in (outermost, *(item for block in inner for item in walk(block))):
+            if (place := _place(item)) is not None:
+                yield time, place
 
 
 def _handed_down(program: Program, number: int) -> bool:
@@ -141,7 +141,7 @@ def _row(place: Any, number: int) -> str | None:
 
 
 def _places(block: Block) -> Iterator[Any]:
-    for _, item in walk(block):
+    for item in walk(block):
         if (place := _place(item)) is not None:
             yield place
 

@@ -80,7 +80,7 @@ class Lowered:
     @property
     def metadata(self) -> dict[str, Any]:
         """What is needed to bind the program to a mechanism; serialisable as JSON."""
-        loads = [item.attr for _, item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
+        loads = [item.attr for item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
         return {
             "records": self.layout.records,
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
@@ -140,7 +140,7 @@ class _Lowering:
         self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
         self.target = Program()
         self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
-        self.new: dict[int, Op] = {}
+        self.copies: dict[int, Op] = {}
         self.found: dict[Role, _Row | _Count] = {}
         self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
         self.independent: Role | None = None
@@ -150,17 +150,19 @@ class _Lowering:
 
     def block(self, old: Block, new: Block) -> None:
         """Copy the items of a block."""
+        copies = self.copies  # not notes: threads may lower the same program at the same time
+        self.target.current = new
         for item in old.items:
-            self.target.current = new
-            if isinstance(item, Store):
-                new.items.append(Store(self.access(item.place), self.new[id(item.value)]))
+            if isinstance(item, Op):
+                args = tuple([copies[id(a)] for a in item.args])
+                attr = self.access(item.attr) if item.code == "load" else item.attr
+                copies[id(item)] = made = Op(item.code, args, attr, new)
+                new.items.append(made)
+            elif isinstance(item, Store):
+                new.items.append(Store(self.access(item.place), copies[id(item.value)]))
             elif isinstance(item, Loop):
                 self.loop(item)
-            elif isinstance(item, Op):
-                args = tuple(self.new[id(a)] for a in item.args)
-                attr = self.access(item.attr) if item.code == "load" else item.attr
-                self.new[id(item)] = made = Op(item.code, args, attr, new)
-                new.items.append(made)
+                self.target.current = new
 
     def inside(self, old: Block, outer: Block) -> Block:
         """The copy of a loop's body."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.checks import canonical
-from kinetree.engines.fold import fold
+from kinetree.engines.fold import RULES
 from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
@@ -35,7 +35,7 @@ class Recorder:
 
     def __init__(self, checked: bool) -> None:
         self.checked = checked
-        self.program = Program(fold)
+        self.program = Program(RULES)
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
         self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kinetree.engines.fold import fold
+from kinetree.engines.dead_code import without_dead_code
+from kinetree.engines.fold import RULES
 from kinetree.engines.ir import Access, For, Item, Op, Program, Store
 from kinetree.engines.layout import Tables
 from kinetree.engines.lower import Lowered
 from kinetree.engines.machine import Machine
-from kinetree.engines.simplify import without_dead_code
 
 
 class TooLongError(Exception):
@@ -54,7 +54,7 @@ class Unrolling(Machine):
             **{("output", i): {} for i in range(lowered.outputs)},
         }
         super().__init__(memory, tables, cells)
-        self.program = Program(fold)
+        self.program = Program(RULES)
         self.executed: Counter[bool] = Counter()
         self._most, self._independent = most, False
         self._written: dict[tuple[tuple[str, int], int], int] = {}

@@ -18,6 +18,7 @@ Breaking a rule raises `ContractError` with the file and line of the algorithm.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,13 +31,16 @@ _LIBRARY = Path(__file__).resolve().parents[1]
 _OURS = tuple(str(_LIBRARY / part) for part in ("recursion", "engines", "spatial", "model"))
 
 
+@cache
+def _is_machinery(file: str) -> bool:
+    """Whether a file is part of what runs algorithms."""
+    return file.startswith((*_OURS, "<")) or "numpy" in Path(file).parts
+
+
 def author_line() -> str:
     """File and line of the running algorithm: the innermost stack frame outside the library's own machinery."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_OURS) and "numpy" not in Path(file).parts and not file.startswith("<"):
-            break
+    while frame.f_back is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -179,7 +179,7 @@ class Emitter:
         block = Block(self.lowered.program, None)
         block.items.append(item)
         inside, used = set(), {}
-        for _, one in walk(block):
+        for one in walk(block):
             if isinstance(one, (Op, For, Follow)):
                 inside.add(id(one if isinstance(one, Op) else one.index))
             used.update({id(op): op for op in needed(one)})

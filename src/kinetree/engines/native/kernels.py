@@ -68,7 +68,7 @@ class Kernels:
         """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
         program, found = self._analyzed()
         if self.individual is None:  # numbers of a robot may vanish
-            for _, item in walk(program.program.top):
+            for item in walk(program.program.top):
                 if isinstance(item, Op) and item.code == "const":
                     self.scalar.require(item.attr)
         if node_lanes and found is not None:
