@@ -48,7 +48,8 @@ def also_for(second: target.Target) -> None:
         name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
             texts, metadata = self.modules(lanes, second, node_lanes)
-            libraries.store(key, metadata, [compile_text(text, second) for text in texts])
+            modules = libraries.Modules(texts, second, cached=True)
+            modules.store(key, metadata, [compile_text(text, second) for text in modules.missing])
         return found
 
     mock.patch.object(kernels.Kernels, "library", both).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kinetree.engines.llvm.target import host
 from kinetree.engines.native import cache, claims, compiled, libraries, threads
 from kinetree.engines.native.compiled import load_driver
 from kinetree.errors import CacheWarning
@@ -65,10 +67,12 @@ def test_every_damaged_byte_is_noticed(directory: Path) -> None:
     assert cache.load("key") == (META, CODE)
 
 
-def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("damaged", ["metadata", "code"])
+def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch, damaged: str) -> None:
     monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     load_driver(1)
-    file = only_file(directory)
+    metadata, code = sorted(directory.iterdir(), key=lambda path: path.stat().st_size)
+    file = metadata if damaged == "metadata" else code
     good = file.read_bytes()
     file.write_bytes(good[:-100] + bytes(100))
     monkeypatch.setattr(compiled, "_drivers", threads.Shared())
@@ -362,10 +366,86 @@ def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeyp
     cache.source_fingerprint.cache_clear()
     try:
         assert cache.key("driver", 1) is None
+        assert cache.module_key("text") is None
         load_driver(1)
         assert not directory.exists()
     finally:
         cache.source_fingerprint.cache_clear()
+
+
+MODULE = "define i64 @{0}(i64 %x) {{ ret i64 %x }}"
+
+
+def find(*functions: str, what: tuple[object, ...] | None = ("library",)) -> libraries.Library:
+    """A library with one module for each function."""
+    texts = [MODULE.format(name) for name in functions]
+    library, metadata = libraries.find_or_compile("library", what, host(), lambda: (texts, dict(META)), *functions)
+    assert metadata == META
+    for name in functions:
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address(name))(7) == 7
+    return library
+
+
+@pytest.fixture
+def compiled_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules that are compiled from now on."""
+    texts: list[str] = []
+    compile_text = libraries.compile_text
+    monkeypatch.setattr(
+        libraries, "compile_text", lambda text, target: texts.append(text) or compile_text(text, target)
+    )
+    return texts
+
+
+def test_another_version_compiles_only_modules_that_differ(
+    directory: Path, compiled_texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find("one", "two")
+    find("one", "two")
+    assert sorted(compiled_texts) == [MODULE.format("one"), MODULE.format("two")]
+    assert len(list(directory.iterdir())) == 3
+    monkeypatch.setattr(cache, "source_fingerprint", lambda: "another version")
+    find("one", "three")
+    assert compiled_texts[2:] == [MODULE.format("three")]
+
+
+def test_a_module_that_is_missing_or_damaged_is_compiled_again(directory: Path, compiled_texts: list[str]) -> None:
+    find("one", "two")
+    path = directory / f"{cache.module_key(MODULE.format('two'), host())}.object"
+    path.unlink()
+    find("one", "two")
+    path.write_bytes(path.read_bytes()[:-1])
+    find("one", "two")
+    assert compiled_texts[2:] == [MODULE.format("two")] * 2
+    find("one", "two")
+    assert len(compiled_texts) == 4
+
+
+def test_modules_of_code_that_must_not_be_cached_are_not(directory: Path, compiled_texts: list[str]) -> None:
+    find("one", what=None)
+    find("one", what=None)
+    assert len(compiled_texts) == 2
+    assert not directory.exists()
+
+
+def test_keys_of_modules_cover_text_target_and_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {cache.module_key("text", "target"), cache.module_key("other", "target"), cache.module_key("text", "other")}
+    for path in cache._COMPILER:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes((cache._PACKAGE / path).read_bytes())
+    cache.source_fingerprint()  # of the package itself
+    try:
+        monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
+        for path in cache._COMPILER:
+            (tmp_path / path).write_text((tmp_path / path).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+            cache._compiler_fingerprint.cache_clear()
+            keys.add(cache.module_key("text", "target"))
+        monkeypatch.setattr(cache.llvmlite, "__version__", "0.0")
+        cache._compiler_fingerprint.cache_clear()
+        keys.add(cache.module_key("text", "target"))
+    finally:
+        cache._compiler_fingerprint.cache_clear()
+    assert len(keys) == 6
 
 
 def test_a_file_cannot_stand_in_for_another(directory: Path) -> None:

@@ -6,6 +6,10 @@ cache directory: `$XDG_CACHE_HOME`, `~/.cache`, on macOS `~/Library/Caches`, on 
 `KINETREE_CACHE_DIR=off` (or empty) disables the cache. If the directory cannot be used, everything works uncached, and
 one warning says so.
 
+The code of a library is found in two steps. Its name covers all sources of this package, and needs no trace; it leads
+to metadata and the names of modules. Names of modules cover what they were compiled from, so that another version of
+the package compiles only those that differ.
+
 A file consists of a magic string, a digest of its name and of everything after the digest, the length of the metadata,
 the metadata (JSON) and the object code. Anything else under its name (a directory, a pipe, a link, a truncated or huge
 file) is a miss, and the code is compiled again.
@@ -48,6 +52,8 @@ _CLAIM = ".claim"
 _ABANDONED_SECONDS = 3600  # age at which an unfinished file, or a claim, is considered abandoned
 
 _PACKAGE = Path(__file__).parents[2]
+#: The sources of what compiles modules.
+_COMPILER = ("engines/llvm/machine_code.py", "engines/llvm/target.py")
 
 # Whether files have owners that `os` knows: everywhere but on Windows.
 _OWNERS = hasattr(os, "geteuid")
@@ -64,6 +70,29 @@ def key(*parts: object) -> str | None:
     """
     fingerprint = source_fingerprint()
     return None if fingerprint is None else hashlib.sha256(repr((fingerprint, parts)).encode()).hexdigest()
+
+
+def module_key(text: str, *parts: object) -> str | None:
+    """A file name for the object code of a module; None if it must not be cached.
+
+    The text says what to compile. So other versions of the library find it too, if they compile in the same way.
+
+    Args:
+        text: The module in LLVM's assembly language.
+        parts: Objects whose `repr` says for what to compile it.
+    """
+    if source_fingerprint() is None:
+        return None
+    return hashlib.sha256(f"{_compiler_fingerprint()} {parts!r}\n{text}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _compiler_fingerprint() -> str:
+    """SHA-256 over what turns the text of a module into object code."""
+    digest = hashlib.sha256(f"llvmlite {llvmlite.__version__}\n".encode())
+    for path in _COMPILER:
+        digest.update((_PACKAGE / path).read_bytes())
+    return digest.hexdigest()
 
 
 def _sources() -> dict[str, tuple[int, ...]]:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
-from itertools import accumulate, count, pairwise
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kinetree.engines.llvm.machine_code import compile_text
@@ -22,8 +22,8 @@ from kinetree.engines.native.claims import claimed
 if TYPE_CHECKING:
     import llvmlite.binding
 
-#: Key of the metadata under which the lengths of the object files are stored.
-_LENGTHS = "lengths"
+#: Key of the metadata under which the names of the modules are stored.
+_MODULES = "modules"
 
 _log = logging.getLogger("kinetree")
 
@@ -83,21 +83,26 @@ class Pending:
                 if self._found is None:
                     began = time.perf_counter()
                     sources, metadata = text()
-                    held = claim.pop_all()
+                    modules = Modules(sources, target, cached=name is not None)
+                    if modules.missing:
+                        held = claim.pop_all()
 
-                    def finish(objects: list[bytes] | None) -> None:
-                        with held:
-                            if objects is not None:
-                                _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
-                                store(name, metadata, objects)
+                        def finish(objects: list[bytes] | None) -> None:
+                            with held:
+                                if objects is not None:
+                                    _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
+                                    modules.store(name, metadata, objects)
 
-                    self._metadata, self._compilation = metadata, Compilation(sources, target, finish)
-                    return
+                        self._metadata, self._modules = metadata, modules
+                        self._compilation = Compilation(modules.missing, target, finish)
+                        return
+                    modules.store(name, metadata, [])
+                    self._found = metadata, modules.completed([])
         _log.debug("loaded %s from the cache", label)
 
     def library(self) -> tuple[Library, dict[str, Any]]:
         """The code, as soon as it is compiled, and the metadata."""
-        metadata, objects = self._found or (self._metadata, self._compilation.objects())
+        metadata, objects = self._found or (self._metadata, self._modules.completed(self._compilation.objects()))
         return Library(objects, *self._symbols), metadata
 
 
@@ -112,19 +117,45 @@ def find_or_compile(
     return Pending(label, what, target, text, *symbols).library()
 
 
-def store(name: str | None, metadata: dict[str, Any], objects: Sequence[bytes]) -> None:
-    """Store object files in the cache."""
-    cache.store(name, metadata | {_LENGTHS: [len(code) for code in objects]}, b"".join(objects))
-
-
 def stored(name: str | None) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The metadata and object files stored in the cache, if any."""
+    """The metadata and object files stored in the cache, if all of them are there."""
     found = cache.load(name)
     if found is None:
         return None
-    metadata, code = found
-    ends = accumulate(metadata.pop(_LENGTHS))
-    return metadata, [code[start:end] for start, end in pairwise([0, *ends])]
+    metadata, _ = found
+    modules = [cache.load(module) for module in metadata.pop(_MODULES)]
+    objects = [module[1] for module in modules if module is not None]
+    return (metadata, objects) if len(objects) == len(modules) else None
+
+
+class Modules:
+    """The modules of a library: those that the cache has, and those that must be compiled.
+
+    Args:
+        texts: Their LLVM assembly.
+        target: The processor to compile for.
+        cached: Whether they may be in the cache on disk.
+
+    Attributes:
+        missing: The assembly of those to compile.
+    """
+
+    def __init__(self, texts: Sequence[str], target: Target, cached: bool) -> None:
+        self._names = [cache.module_key(text, target) if cached else None for text in texts]
+        self._found = [cache.load(name) for name in self._names]
+        self.missing = [text for text, module in zip(texts, self._found, strict=True) if module is None]
+
+    def completed(self, compiled: Sequence[bytes]) -> list[bytes]:
+        """All object files in order, given those that were missing."""
+        remaining = iter(compiled)
+        return [next(remaining) if module is None else module[1] for module in self._found]
+
+    def store(self, name: str | None, metadata: dict[str, Any], compiled: Sequence[bytes]) -> None:
+        """Store the modules that were missing, and that they make up a library, under its name."""
+        for module, found, code in zip(self._names, self._found, self.completed(compiled), strict=True):
+            if found is None:
+                cache.store(module, {}, code)
+        cache.store(name, metadata | {_MODULES: self._names}, b"")
 
 
 class Compilation:
