@@ -142,7 +142,7 @@ def test_levels_are_the_recursion_over_null_spaces(policy: str) -> None:
     b = 100.0 * np.concatenate(errors) - 20.0 * space.jacobian @ v - space.jacobian_dot_v
     a0 = 25.0 * (standing() - q) - 10.0 * v
     M_inverse, A = robot.mass_matrix_inverse(q), space.inverse_inertia
-    blocks = many._blocks(many.cuts, policy)
+    blocks = many._hierarchy.blocks()
     expected = recursion(M_inverse, space.jacobian, b, blocks, np.diagonal(A), a0)
     # between levels the least pivot, about 1e-5 of the largest, is divided by
     assert_close(command.acceleration, expected, bound(24, condition(robot.mass_matrix(q)) * 1e6))

@@ -24,8 +24,9 @@ from kinetree.control.command import Command, Solved, largest
 from kinetree.control.compiled_law import CompiledLaw
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds, Force, Posture, chosen_error, read_levels, rows_of, start_of
-from kinetree.control.hierarchy import POLICIES, Level, Solution, solve
-from kinetree.control.limited import STUCK, LimitedLaws
+from kinetree.control.hierarchy import POLICIES
+from kinetree.control.levels import Levels
+from kinetree.control.limited import LimitedLaws
 from kinetree.control.limits import Limits
 from kinetree.control.remade import Remade
 from kinetree.control.sharing import Sharing
@@ -37,7 +38,6 @@ from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
-from kinetree.model.constraint_solver import REDUNDANT
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.law import FAULT, Law
@@ -47,8 +47,6 @@ from kinetree.operational_space.tasks import Task
 from kinetree.spatial.value import Array
 
 _NDARRAY = np.ndarray
-#: Bounds of `cut="auto"`.
-_LEAST_CUT, _LARGEST_CUT = 1e-6, 1e-2
 
 
 class OperationalSpace(Remade):
@@ -153,8 +151,8 @@ class OperationalSpace(Remade):
             def roots(own: Array) -> Array:
                 return np.sqrt(weights(own, mean, reach))
 
-            escape = Escape(self.robot, recursions.jacobian, roots, self._row_cuts, self._singular)
-        return Law(recursions, self._row_cuts, self._by_levels, error=self._error, escape=escape)
+            escape = Escape(self.robot, recursions.jacobian, roots, self._hierarchy.row_cuts, self._singular)
+        return Law(recursions, self._hierarchy.row_cuts, self._hierarchy.solve, error=self._error, escape=escape)
 
     @cached_property
     def _within(self) -> WithinLimits:
@@ -164,9 +162,8 @@ class OperationalSpace(Remade):
     def _limited(self) -> LimitedLaws:
         """The law with some joints held at their limits."""
         recursions = self._tasks.core.recursions
-        return LimitedLaws(
-            self.robot, recursions, self._row_cuts, self._held, self._fixed_sites, self._by_limited_levels, self._error
-        )
+        cuts, solve = self._hierarchy.row_cuts, self._hierarchy.solve
+        return LimitedLaws(self.robot, recursions, cuts, self._held, self._fixed_sites, solve, self._error)
 
     @cached_property
     def _compiled(self) -> CompiledLaw | None:
@@ -181,61 +178,9 @@ class OperationalSpace(Remade):
         )  # fmt: skip
 
     @cached_property
-    def _row_cuts(self) -> Array:
-        """The cut of each row's level."""
-        blocks = self._blocks(self.cuts, self._singular)
-        return np.concatenate([np.full(block.rows.stop - block.rows.start, block.cut) for block in blocks])
-
-    @cached_property
-    def cuts(self) -> tuple[float, ...]:
-        """`cut` of each level of goals."""
-        if self._cut != "auto":
-            return (float(self._cut),) * len(self.levels)
-        A = self._tasks.inverse_inertia(self._start)
-        with standard_arithmetic():
-            found = solve(A, np.zeros(len(A)), self._blocks([_LEAST_CUT] * len(self.levels), "truncated"))
-        cuts = []
-        for values in found.values[-len(self.levels) :]:
-            regular = values[values > _LEAST_CUT]
-            cuts.append(min(_LARGEST_CUT, 0.1 * float(regular.min(initial=1.0))))
-        return tuple(cuts)
-
-    def _blocks(self, cuts: Any, policy: str, limits: int = 0) -> list[Level]:
-        """All levels; limits come between constraints and goals."""
-        core = self._tasks.core
-        groups, reach = core.recursions.groups, core.recursions.reach
-        found, start = [], 0
-
-        def add(rows: int, cut: float, policy: str, own: slice | None) -> None:
-            nonlocal start
-            mean, away = (np.eye(rows), np.zeros(rows)) if own is None else (means(groups[own]), reach[own])
-            found.append(Level(slice(start, start + rows), cut, policy, mean, away))
-            start += rows
-
-        if self._held:
-            add(self._held, REDUNDANT, "truncated", slice(0, self._held))
-        if limits:
-            add(limits, STUCK, "truncated", None)
-        at = self._held
-        for level, cut in zip(self.levels, cuts, strict=True):
-            rows = sum(rows_of(goal) for goal in level)
-            add(rows, cut, policy, slice(at, at + rows))
-            at += rows
-        return found
-
-    def _by_levels(self, A: Array, residual: Array) -> tuple[Array, Array]:
-        return self._by_limited_levels(A, residual, 0)
-
-    def _by_limited_levels(self, A: Array, residual: Array, limits: int) -> tuple[Array, Array]:
-        found = solve(A, residual, self._blocks(self.cuts, self._singular, limits))
-        return found.force, self._least(found)
-
-    def _least(self, found: Solution) -> Array:
-        """Smallest eigenvalue divided by its cut, over all levels of goals."""
-        goals = found.values[-len(self.levels) :]
-        shares = [values.min(axis=-1) / cut for values, cut in zip(goals, self.cuts, strict=True)]
-        least: Array = np.minimum.reduce(shares)
-        return least
+    def _hierarchy(self) -> Levels:
+        rows = [sum(rows_of(goal) for goal in level) for level in self.levels]
+        return Levels(self._tasks, self._held, rows, self._cut, self._singular, self._start)
 
     def compile(self) -> None:
         """Compile everything that later calls need, except the rows of joints at their limits."""
@@ -253,7 +198,7 @@ class OperationalSpace(Remade):
         if tasks is self._tasks:
             return self
         other = object.__new__(type(self))
-        derived = ("_law", "_limited", "_within", "_compiled", "_short", "_simple", "_row_cuts", "cuts")
+        derived = ("_law", "_limited", "_within", "_compiled", "_short", "_simple", "_hierarchy")
         other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in derived})
         other._tasks, other._engine = tasks, name
         return other
@@ -309,7 +254,7 @@ class OperationalSpace(Remade):
             found, checks = self._short(q, v, poses)
             if self._law.holds(checks):
                 return _handed_over(found, out)
-        if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
+        elif feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
             alone = self._torques_alone(q, v, poses)
             if alone is not None:
                 return alone

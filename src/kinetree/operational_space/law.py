@@ -159,19 +159,23 @@ class Law:
 
     def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
         batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
-        here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
+        if batch or self._escape is not None:
+            at: Any = doubtful
+            here = [np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs]
+        else:  # a single sample needs no selection
+            at, here = (), list(map(np.asarray, inputs))
         A, J = recursions.inverse_inertia(here[0]), recursions.jacobian(here[0])
         if self._escape is not None:
             with standard_arithmetic():
-                added = self._escape(here[0], here[1], A, J, residual[doubtful])
-                residual[doubtful] -= times(J, added)
+                added = self._escape(here[0], here[1], A, J, residual[at])
+                residual[at] -= times(J, added)
                 here[2] = here[2] + added
         base = recursions.inverse_dynamics(*here)
         with standard_arithmetic():
-            f, found = self._solve(A, residual[doubtful])
-            force[doubtful] = f
-            tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
-            margin[doubtful] = found
+            f, found = self._solve(A, residual[at])
+            force[at] = f
+            tau[at] = base + times(np.swapaxes(J, -1, -2), f)
+            margin[at] = found
 
     def kernel(self) -> Any:
         """The kernel `control_law`: a `Compiled`, unless on the reference engine."""
