@@ -8,13 +8,12 @@ import numpy as np
 
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.time_step_derivatives import (
-    first_stage_derivatives,
-    first_stage_derivatives_by_weights,
+    linearization_ahead,
+    linearization_ahead_by_weights,
     midpoint_derivatives,
     rk4_derivatives,
     second_stage_derivatives,
     stage_derivatives,
-    stage_derivatives_by_weights,
     step_derivatives,
     step_derivatives_by_weights,
 )
@@ -25,7 +24,7 @@ from kinetree.engines.function import ForcedFunction
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
+from kinetree.engines.native.sequence import Call, Sequence
 from kinetree.errors import UnknownNameError
 from kinetree.model.integrators import Run, rk4
 from kinetree.recursion.algorithm import Algorithm
@@ -72,7 +71,8 @@ class StepFunction(ForcedFunction[P, R]):
             result = bound(*arrays, *wrenches) if out is None else bound(*arrays, *wrenches, out=out)
         else:
 
-            def run(algorithm: Algorithm, *inputs: Any) -> Any:
+            def run(algorithm: Algorithm, *inputs: Any, into: Algorithm | None = None) -> Any:
+                del into
                 return self._run(_sites(algorithm, sites), algorithm, inputs, out if algorithm in _LAST else None)
 
             return self._compose(method, run, *arrays, *wrenches)
@@ -94,16 +94,23 @@ class StepFunction(ForcedFunction[P, R]):
                 outputs = next(recursions[a] for a in _LAST if a in recursions).binding.outputs
                 sequence = Sequence(self.name, inputs, outputs, self._bundle, format_of(self.mechanism))
 
-                def run(algorithm: Algorithm, *inputs: Any) -> Any:
-                    into = sequence.outputs if algorithm in _LAST else None
-                    return sequence.call(recursions[algorithm], *inputs, into=into)
+                prepared: dict[Algorithm, Call] = {}
+
+                def run(algorithm: Algorithm, *inputs: Any, into: Algorithm | None = None) -> Any:
+                    places: Any = sequence.outputs if algorithm in _LAST else None
+                    if into is not None:
+                        prepared[into] = following = sequence.prepare(recursions[into])
+                        places = [following.place(output.name) for output in recursions[algorithm].binding.outputs]
+                    return sequence.call(
+                        recursions[algorithm], *inputs, into=places, prepared=prepared.pop(algorithm, None)
+                    )
 
                 self._compose(method, run, *sequence.inputs)
                 self._bound[method, sites] = sequence.finish()
             return cast(Compiled, self._bound[method, sites])
 
     def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
-        """A method by its recursions."""
+        """A method by its recursions; `run` may compute results where a recursion named by `into` takes them."""
         del method
         return rk4(run, lambda q, v: run(forward_dynamics, q, v, tau, *wrenches), q, v, dt)
 
@@ -127,38 +134,38 @@ class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives}
-    first: ClassVar[Algorithm] = first_stage_derivatives
-    stage: ClassVar[Algorithm] = stage_derivatives
+    ahead: ClassVar[Algorithm] = linearization_ahead
 
     @property
     def parts(self) -> dict[str, dict[Algorithm, int]]:  # type: ignore[override]
         """The recursions of methods that need several, with how often each runs."""
         return {
-            "midpoint": {self.first: 2, midpoint_derivatives: 1},
-            "rk4": {self.first: 2, second_stage_derivatives: 1, self.stage: 2, rk4_derivatives: 1},
+            "midpoint": {self.ahead: 2, midpoint_derivatives: 1},
+            "rk4": {self.ahead: 4, second_stage_derivatives: 1, stage_derivatives: 2, rk4_derivatives: 1},
         }
 
     def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
-        def first(a: Any, ahead: float) -> Any:
-            return run(self.first, q, v, tau, a, dt, ahead, *wrenches)[:3]
+        def linearized(xi_rate: Any, a: Any, ahead: float, into: Algorithm | None = None) -> Any:
+            return run(self.ahead, q, v, tau, xi_rate, a, dt, ahead, *wrenches, into=into)
 
         n = self.mechanism.nv
         still = np.zeros(n)
         if method == "midpoint":
-            a, d_a, _ = first(still, 0.5)
-            a, direct, dv = first(a, 0.5)
-            return run(midpoint_derivatives, v, a, dt, d_a, direct, dv)
+            a, by_first = linearized(v, still, 0.5)
+            a, by_there = linearized(v, a, 0.5, midpoint_derivatives)
+            return run(midpoint_derivatives, v, a, dt, by_first, by_there)
         by_v = np.zeros((n, 3, n))
         by_v[:, 1] = np.eye(n)
         start, half, *later = STAGES
-        a, d_a, _ = first(still, start)
-        a_there, direct, dv = first(a, half)
-        xi_rate, d_xi_rate, d_a_there = run(second_stage_derivatives, v, a, dt, half, direct, dv, d_a)
-        stages = [(v, a, by_v, d_a), (xi_rate, a_there, d_xi_rate, d_a_there)]
+        a, d_a = linearized(v, still, start)  # at the start itself
+        a_there, by_there = linearized(v, a, half, second_stage_derivatives)
+        xi_rate, *derivatives = run(second_stage_derivatives, v, a, dt, half, by_there, d_a)
+        stages = [(v, by_v, d_a), (xi_rate, *derivatives)]
         for ahead in later:
-            xi_rate, a, *derivatives = stages[-1]
-            stages.append(run(self.stage, q, v, tau, xi_rate, a, dt, ahead, *derivatives, *wrenches)[:4])
-        xi_rates, _, *both = zip(*stages, strict=True)
+            a, (xi_rate, *derivatives) = a_there, stages[-1]
+            a_there, by_there = linearized(xi_rate, a, ahead, stage_derivatives)
+            stages.append(run(stage_derivatives, v, xi_rate, a, dt, ahead, by_there, *derivatives)[:3])
+        xi_rates, *both = zip(*stages, strict=True)
         return run(rk4_derivatives, dt, *xi_rates, *both[0], *both[1])
 
 
@@ -166,8 +173,7 @@ class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
     """The same on nodes of any kind."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives_by_weights}
-    first: ClassVar[Algorithm] = first_stage_derivatives_by_weights
-    stage: ClassVar[Algorithm] = stage_derivatives_by_weights
+    ahead: ClassVar[Algorithm] = linearization_ahead_by_weights
 
 
 def discretize_function(name: str, mechanism: Mechanism, *given: Any, **options: Any) -> DiscretizeFunction[..., Any]:

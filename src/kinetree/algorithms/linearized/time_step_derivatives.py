@@ -7,13 +7,14 @@ Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n
     step        scatter, columns    rows of v′, scaled; rows of q′: those of v′ times the right Jacobian of ⊕
 
 Source of the first pass: `forward_dynamics_derivatives.py`, and `by_weights/` for nodes of any kind. The other methods
-are stages of the chain rule and an end. A first stage looks ahead along v itself, so that derivatives of its
-configuration are block-diagonal, in O(n²). Products of full matrices, in O(n³), take them from stage to stage: one for
-the midpoint method, five for rk4.
+are stages of the chain rule and an end. First stages look ahead along v itself, so that derivatives of their
+configurations are block-diagonal, in O(n²). Products of full matrices, in O(n³), take them from stage to stage: one for
+the midpoint method, five for rk4. All stages linearise with the same recursion.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,136 +80,19 @@ def _step(
         upper[1][k, k] = upper[1][k, k] + end
 
 
-_FIRST: Any = {
-    "q": ("q",), "v": ("v",), "tau": ("v",), "a": ("v",), "dt": (), "ahead": (), "wrench": ("frames", 6),
-    "a_there": ("v",), "direct": ("v", 3, "v"), "dv": ("v", "v"), "dq": ("v", "v"), "Minv": ("v", "v"),
-    "outputs": ("a_there", "direct", "dv", "dq", "Minv"), "sparse": ("direct", "dv", "dq", "Minv"),
-}  # fmt: skip
-
-
-@algorithm(**_FIRST)
-def first_stage_derivatives(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
-    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
-) -> None:  # fmt: skip
-    """Accelerations at q ⊕ v s and v + a s, s seconds ahead, and their derivatives for a given a. Cost O(n²).
-
-    Args:
-        tree: The mechanism.
-        q: Configuration at the start, (nq,).
-        v: Joint velocities at the start, (nv,).
-        tau: Joint forces, (nv,).
-        a: Joint accelerations of the stage before, (nv,).
-        dt: Length of the step, seconds.
-        ahead: How far the stage looks ahead, in steps.
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
-        a_there: Joint accelerations there, (nv,).
-        direct: Their derivatives with respect to q, v and τ at the start, for constant a, (nv, 3, nv).
-        dv: Their derivatives with respect to velocities there, (nv, nv).
-        dq: ∂a/∂q there, (nv, nv).
-        Minv: M⁻¹ there, (nv, nv).
-    """
-    _first_stage(
-        forward_dynamics_derivatives, tree, q, v, tau, a, dt, ahead, wrench, a_there, direct, dv, dq, Minv
-    )  # fmt: skip
-
-
-@algorithm(**_FIRST, any_node=True)
-def first_stage_derivatives_by_weights(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
-    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
-) -> None:  # fmt: skip
-    """The same for nodes of any kind."""
-    _first_stage(
-        forward_dynamics_derivatives_by_weights, tree, q, v, tau, a, dt, ahead, wrench, a_there, direct, dv, dq, Minv
-    )  # fmt: skip
-
-
-def _first_stage(
-    linearized: Algorithm,
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, wrench: Indexed,
-    a_there: Indexed, direct: Entries, dv: Indexed, dq: Indexed, Minv: Indexed,
-) -> None:  # fmt: skip
-    seconds = dt[...] * ahead[...]
-    for k, _ in tree.scatter():
-        k.q_there, k.v_there = k.manifold.integrate(q[k], v[k] * seconds), v[k] + a[k] * seconds
-
-    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
-
-    for k, _ in tree.scatter():
-        a_there[k] = k.acceleration
-        step = v[k] * seconds
-        start, end = k.manifold.transport(step), k.manifold.right_jacobian(step) * seconds
-        for c in tree.columns():
-            by_q = dq[c, k]
-            direct.block(0)[c, k] = by_q @ start
-            direct.block(1)[c, k] = by_q @ end + dv[c, k]
-            direct.block(2)[c, k] = Minv[c, k]
-
-
-@algorithm(
-    v=("v",), a=("v",), dt=(), ahead=(), direct=("v", 3, "v"), dv=("v", "v"), d_a=("v", 3, "v"),
-    xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
-    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"), any_node=True,
-)  # fmt: skip
-def second_stage_derivatives(
-    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, direct: Indexed, dv: Indexed, d_a: Entries,
-    xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
-) -> None:  # fmt: skip
-    """What `first_stage_derivatives` leaves to do where a depends on the start, too; and ξ̇. Arguments as of `_stage`.
-
-    Args:
-        tree: The mechanism.
-        v: Joint velocities at the start, (nv,).
-        a: Joint accelerations of the stage before, (nv,).
-        dt: Length of the step, seconds.
-        ahead: How far the stage looks ahead, in steps.
-        direct: From `first_stage_derivatives`, (nv, 3, nv).
-        dv: From `first_stage_derivatives`, (nv, nv).
-        d_a: Derivatives of `a`, (nv, 3, nv).
-        xi_rate_there: ξ̇ at the stage, (nv,).
-        d_xi_rate_there: Its derivatives, (nv, 3, nv).
-        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
-    """
-    seconds = dt[...] * ahead[...]
-    for k, _ in tree.scatter():
-        there = v[k] + a[k] * seconds
-        by_xi, by_v = _rate(k, v[k] * seconds, there)
-        xi_rate_there[k] = by_v @ there
-        for c in tree.columns():
-            d_xi_rate_there[k, c] = by_v @ (d_a[k, c] * seconds)
-            d_a_there[k, c] = direct[k, c]
-        d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v + by_xi * seconds
-    add_product(tree, _blocks(d_a_there), dv, seconds, _blocks(d_a))
-
-
-def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
-    """Derivatives of ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v) with respect to ξ and v."""
-    X, V = k.manifold.bracket(xi), k.manifold.bracket(v)
-    by_v = np.eye(len(xi)) + X * 0.5 + (X @ X) * (1.0 / 12.0)
-    return V * -0.5 - (k.manifold.bracket(X @ v) + X @ V) * (1.0 / 12.0), by_v
-
-
-_STAGE: Any = {
+_AHEAD: Any = {
     "q": ("q",), "v": ("v",), "tau": ("v",), "xi_rate": ("v",), "a": ("v",), "dt": (), "ahead": (),
-    "d_xi_rate": ("v", 3, "v"), "d_a": ("v", 3, "v"), "wrench": ("frames", 6),
-    "xi_rate_there": ("v",), "a_there": ("v",), "d_xi_rate_there": ("v", 3, "v"), "d_a_there": ("v", 3, "v"),
-    "dq": ("v", "v"), "dv": ("v", "v"), "Minv": ("v", "v"), "d_q": ("v", 3, "v"), "d_v": ("v", 3, "v"),
-    "outputs": ("xi_rate_there", "a_there", "d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
-    "sparse": ("d_xi_rate_there", "d_a_there", "dq", "dv", "Minv", "d_q", "d_v"),
+    "wrench": ("frames", 6), "a_there": ("v",), "by_there": ("v", 3, "v"),
+    "outputs": ("a_there", "by_there"), "sparse": ("by_there",),
 }  # fmt: skip
 
 
-@algorithm(**_STAGE)
-def stage_derivatives(
+@algorithm(**_AHEAD)
+def linearization_ahead(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
-    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
-    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
-    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+    wrench: Indexed, a_there: Indexed, by_there: Entries,
 ) -> None:  # fmt: skip
-    """The rates ξ̇ and v̇ at a stage of a Runge–Kutta method in the tangent at q, and their derivatives. Cost O(n³).
-
-    Derivatives d_… are with respect to q, v and τ at the start of the step, in that order along their middle axis.
+    """Accelerations at q ⊕ ξ̇ s and v + a s, s seconds ahead, linearised there. Cost O(n²).
 
     Args:
         tree: The mechanism.
@@ -219,51 +103,118 @@ def stage_derivatives(
         a: Joint accelerations of the stage before, (nv,).
         dt: Length of the step, seconds.
         ahead: How far the stage looks ahead, in steps.
-        d_xi_rate: Derivatives of `xi_rate`, (nv, 3, nv).
-        d_a: Derivatives of `a`, (nv, 3, nv).
         wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
-        xi_rate_there: ξ̇ at the stage, (nv,).
-        a_there: Joint accelerations at the stage, (nv,).
-        d_xi_rate_there: Derivatives of ξ̇ at the stage, (nv, 3, nv).
-        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
-        dq: ∂a/∂q at the stage, (nv, nv).
-        dv: ∂a/∂v at the stage, (nv, nv).
-        Minv: M⁻¹ at the stage, (nv, nv).
-        d_q: Derivatives of the stage's configuration, (nv, 3, nv).
-        d_v: Derivatives of the stage's velocities, (nv, 3, nv).
+        a_there: Joint accelerations there, (nv,).
+        by_there: Their derivatives with respect to q and v there, and to τ, (nv, 3, nv).
     """
-    _stage(
-        forward_dynamics_derivatives, tree, q, v, tau, xi_rate, a, dt, ahead, d_xi_rate, d_a, wrench,
-        xi_rate_there, a_there, d_xi_rate_there, d_a_there, dq, dv, Minv, d_q, d_v,
-    )  # fmt: skip
+    _ahead(forward_dynamics_derivatives, tree, q, v, tau, xi_rate, a, dt, ahead, wrench, a_there, by_there)
 
 
-@algorithm(**_STAGE, any_node=True)
-def stage_derivatives_by_weights(
+@algorithm(**_AHEAD, any_node=True)
+def linearization_ahead_by_weights(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
-    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
-    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
-    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+    wrench: Indexed, a_there: Indexed, by_there: Entries,
 ) -> None:  # fmt: skip
     """The same for nodes of any kind."""
-    _stage(
-        forward_dynamics_derivatives_by_weights, tree, q, v, tau, xi_rate, a, dt, ahead, d_xi_rate, d_a, wrench,
-        xi_rate_there, a_there, d_xi_rate_there, d_a_there, dq, dv, Minv, d_q, d_v,
-    )  # fmt: skip
+    _ahead(forward_dynamics_derivatives_by_weights, tree, q, v, tau, xi_rate, a, dt, ahead, wrench, a_there, by_there)
 
 
-def _stage(
+def _ahead(
     linearized: Algorithm,
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
-    d_xi_rate: Indexed, d_a: Indexed, wrench: Indexed,
-    xi_rate_there: Indexed, a_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
-    dq: Indexed, dv: Indexed, Minv: Indexed, d_q: Entries, d_v: Entries,
+    wrench: Indexed, a_there: Indexed, by_there: Entries,
 ) -> None:  # fmt: skip
     seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
-        xi = xi_rate[k] * seconds
-        there = v[k] + a[k] * seconds
-        k.q_there, k.v_there = k.manifold.integrate(q[k], xi), there
+        k.q_there, k.v_there = k.manifold.integrate(q[k], xi_rate[k] * seconds), v[k] + a[k] * seconds
+
+    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, *_blocks(by_there))
+
+    for k, _ in tree.scatter():
+        a_there[k] = k.acceleration
+
+
+def _moved(k: NodeRole, c: ColumnRole, by_there: Entries, start: Array, end: Array, into: Sequence[Entries]) -> None:
+    """Set derivatives of accelerations at q ⊕ v s with respect to q and v at the start and to τ, from those there.
+
+    Args:
+        k: The node whose columns are set.
+        c: The row.
+        by_there: Derivatives of accelerations there.
+        start: Derivative of the node's configuration there with respect to that at the start.
+        end: Its derivative with respect to v.
+        into: Matrices for derivatives with respect to q, v and τ.
+    """
+    by_q, by_v, by_tau = (block[c, k] for block in _blocks(by_there))
+    into[0][c, k], into[1][c, k], into[2][c, k] = by_q @ start, by_q @ end + by_v, by_tau
+
+
+@algorithm(
+    v=("v",), a=("v",), dt=(), ahead=(), by_there=("v", 3, "v"), d_a=("v", 3, "v"),
+    xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
+    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"), any_node=True,
+)  # fmt: skip
+def second_stage_derivatives(
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, by_there: Entries, d_a: Entries,
+    xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries,
+) -> None:  # fmt: skip
+    """`stage_derivatives` after a stage with ξ̇ = v. Cost O(n³)."""
+    seconds = dt[...] * ahead[...]
+    for k, _ in tree.scatter():
+        step, there = v[k] * seconds, v[k] + a[k] * seconds
+        by_xi, by_v = _rate(k, step, there)
+        xi_rate_there[k] = by_v @ there
+        start, end = k.manifold.transport(step), k.manifold.right_jacobian(step) * seconds
+        for c in tree.columns():
+            d_xi_rate_there[k, c] = by_v @ (d_a[k, c] * seconds)
+            _moved(k, c, by_there, start, end, _blocks(d_a_there))
+        d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v + by_xi * seconds
+    add_product(tree, _blocks(d_a_there), by_there.block(1), seconds, _blocks(d_a))
+
+
+def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
+    """Derivatives of ξ̇ = v + ½ ξ×v + ¹⁄₁₂ ξ×(ξ×v) with respect to ξ and v."""
+    X, V = k.manifold.bracket(xi), k.manifold.bracket(v)
+    by_v = np.eye(len(xi)) + X * 0.5 + (X @ X) * (1.0 / 12.0)
+    return V * -0.5 - (k.manifold.bracket(X @ v) + X @ V) * (1.0 / 12.0), by_v
+
+
+@algorithm(
+    v=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(),
+    by_there=("v", 3, "v"), d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"),
+    xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"), d_q=("v", 3, "v"), d_v=("v", 3, "v"),
+    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there", "d_q", "d_v"),
+    sparse=("d_xi_rate_there", "d_a_there", "d_q", "d_v"), any_node=True,
+)  # fmt: skip
+def stage_derivatives(
+    tree: Tree, v: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
+    by_there: Entries, d_xi_rate: Indexed, d_a: Indexed,
+    xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries, d_q: Entries, d_v: Entries,
+) -> None:  # fmt: skip
+    """ξ̇ at a stage of a Runge–Kutta method in the tangent at q, and derivatives of ξ̇ and v̇ there. Cost O(n³).
+
+    Derivatives d_… are with respect to q, v and τ at the start of the step, in that order along their middle axis.
+
+    Args:
+        tree: The mechanism.
+        v: Joint velocities at the start, (nv,).
+        xi_rate: ξ̇ of the stage before, (nv,).
+        a: Joint accelerations of the stage before, (nv,).
+        dt: Length of the step, seconds.
+        ahead: How far the stage looks ahead, in steps.
+        by_there: From `linearization_ahead`, (nv, 3, nv).
+        d_xi_rate: Derivatives of `xi_rate`, (nv, 3, nv).
+        d_a: Derivatives of `a`, (nv, 3, nv).
+        xi_rate_there: ξ̇ at the stage, (nv,).
+        d_xi_rate_there: Derivatives of ξ̇ at the stage, (nv, 3, nv).
+        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
+        d_q: Derivatives of the stage's configuration, (nv, 3, nv).
+        d_v: Derivatives of the stage's velocities, (nv, 3, nv).
+    """
+    seconds = dt[...] * ahead[...]
+    by_q_there, by_v_there, by_tau = _blocks(by_there)
+    for k, _ in tree.scatter():
+        xi, there = xi_rate[k] * seconds, v[k] + a[k] * seconds
         by_xi, by_v = _rate(k, xi, there)
         xi_rate_there[k] = by_v @ there
         end = k.manifold.right_jacobian(xi)
@@ -271,26 +222,20 @@ def _stage(
             d_xi, d_there = d_xi_rate[k, c] * seconds, d_a[k, c] * seconds
             d_q[k, c], d_v[k, c] = end @ d_xi, d_there
             d_xi_rate_there[k, c] = by_xi @ d_xi + by_v @ d_there
+            d_a_there.block(2)[k, c] = by_tau[k, c]
         d_q.block(0)[k, k] = d_q.block(0)[k, k] + k.manifold.transport(xi)
         d_v.block(1)[k, k] = d_v.block(1)[k, k] + np.eye(len(xi))
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v
-
-    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, dq, dv, Minv)
-
-    for k, _ in tree.scatter():
-        a_there[k] = k.acceleration
-        for c in tree.columns():
-            d_a_there.block(2)[k, c] = Minv[k, c]
-    for left, right in ((dq, d_q), (dv, d_v)):
+    for left, right in ((by_q_there, d_q), (by_v_there, d_v)):
         add_product(tree, _blocks(d_a_there), left, 1.0, _blocks(right))
 
 
 @algorithm(
-    v=("v",), a=("v",), dt=(), d_a=("v", 3, "v"), direct=("v", 3, "v"), dv=("v", "v"),
+    v=("v",), a=("v",), dt=(), by_first=("v", 3, "v"), by_there=("v", 3, "v"),
     A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
 )  # fmt: skip
 def midpoint_derivatives(
-    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, d_a: Entries, direct: Indexed, dv: Indexed, A: Entries, B: Entries
+    tree: Tree, v: Indexed, a: Indexed, dt: Indexed, by_first: Entries, by_there: Entries, A: Entries, B: Entries
 ) -> None:  # fmt: skip
     """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt. Cost O(n³).
 
@@ -299,19 +244,21 @@ def midpoint_derivatives(
         v: Joint velocities at the start, (nv,).
         a: Joint accelerations in the middle, (nv,).
         dt: Seconds.
-        d_a: Derivatives of the accelerations that predict the velocities there, (nv, 3, nv).
-        direct: Derivatives of `a` for given predictions, (nv, 3, nv).
-        dv: Derivatives of `a` with respect to velocities there, (nv, nv).
+        by_first: From `linearization_ahead`, of the accelerations that predict the velocities there, (nv, 3, nv).
+        by_there: From `linearization_ahead`, of `a`, (nv, 3, nv).
         A: (2 nv, 2 nv).
         B: (2 nv, nv).
     """
     half = dt[...] * 0.5
     lower = A.block(1, 0), A.block(1, 1), B.block(1)
+    upper = A.block(0, 0), A.block(0, 1), B.block(0)  # at first for derivatives of the prediction
     for k, _ in tree.scatter():
+        step = v[k] * half
+        start, end = k.manifold.transport(step), k.manifold.right_jacobian(step) * half
         for c in tree.columns():
-            for block, rows in zip(lower, direct[k, c].T, strict=True):
-                block[k, c] = rows
-    add_product(tree, lower, dv, half, _blocks(d_a))
+            _moved(k, c, by_first, start, end, upper)
+            _moved(k, c, by_there, start, end, lower)
+    add_product(tree, lower, by_there.block(1), half, upper)
 
     for k, _ in tree.scatter():
         first, second = v[k] * half, (v[k] + a[k] * dt[...]) * half

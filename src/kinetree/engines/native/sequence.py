@@ -154,15 +154,22 @@ class Sequence:
         self._kept.append(numbers)
         self._prologue.append([Code.FILL, len(numbers), numbers.ctypes.data, *place.words])
 
-    def call(self, function: Compiled, *inputs: Any, into: Several[Place | None] | None = None) -> Any:
+    def call(
+        self,
+        function: Compiled,
+        *inputs: Any,
+        into: Several[Place | None] | None = None,
+        prepared: Call | None = None,
+    ) -> Any:
         """Call a compiled function; returns the place of its result, or a list of several.
 
         Args:
             function: The function.
             inputs: Its inputs: places, or numbers that are the same for all samples.
             into: Where results should go; each to a new place by default.
+            prepared: Memory for its inputs, from `prepare`. Those that are in their place there are not copied.
         """
-        prepared = self.prepare(function)
+        prepared = prepared or self.prepare(function)
         left_out = [operand.name for operand in function.binding.inputs[len(inputs) :]]
         inputs = (*inputs, *(self.defaults[name] for name in left_out if name in self.defaults))
         # what never changes is copied once, before the first instruction
@@ -172,7 +179,7 @@ class Sequence:
                 self._fill(source, place)
             elif source.space == _INPUTS and not any(source.steps):
                 self._prologue.append([Code.COPY, place.size, *place.words, *source.words])
-            else:
+            elif source != place:
                 changing[i] = source
         results = prepared.run(*changing, into=into)
         return results if len(results) > 1 else results[0]
@@ -260,6 +267,11 @@ class Call:
         self._area = sequence.space(starts[-1]) if area is None else area
         #: The places of its inputs.
         self.inputs = [self._area.part(start, o.size) for start, o in zip(starts, operands, strict=False)]
+
+    def place(self, name: str) -> Place | None:
+        """The place of an input; None if it has no input of this name."""
+        named = zip(self._function.binding.inputs, self.inputs, strict=True)
+        return next((place for operand, place in named if operand.name == name), None)
 
     def run(self, *inputs: Place | None, into: Several[Place | None] | None = None) -> list[Place]:
         """Call the function; inputs that are None keep their values."""
