@@ -112,7 +112,7 @@ def _send(sender: Connection, cache: str, function: Callable[..., Any], args: tu
 
 def _arrays(scene: Scene, count: int) -> dict[str, Any]:
     """Arrays by their letters: one state, or a batch."""
-    letters = "qpvawxft"
+    letters = "".join(sorted({letter for case in CASES.values() for letter in case.arrays}))
     return {letter: array if count > 1 else array[0] for letter, array in zip(letters, scene.states(letters, count))}
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.native import libraries, threads
-from kinetree.engines.native.expected import expecting, is_single
+from kinetree.engines.native.expected import expecting, is_single, made_for
 from kinetree.engines.native.jobs import Job
 
 
@@ -125,6 +126,21 @@ def test_what_is_expected() -> None:
             assert is_single() is None  # nothing is known about lists
         assert is_single() is True
     assert is_single() is None
+
+
+def test_attributes_are_made_once_for_what_is_expected() -> None:
+    made: list[bool | None] = []
+
+    class Owner:
+        @cached_property
+        def function(self) -> str:
+            made.append(is_single())
+            return "made"
+
+    owner = Owner()
+    for state in (np.zeros((5, 3)), np.zeros(3)):
+        assert made_for(owner, "function", state) == "made"
+    assert made == [False]
 
 
 @pytest.mark.parametrize("shape", [(), (9,)])

@@ -30,8 +30,7 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.expected import expecting
+from kinetree.engines.native.expected import made_for
 from kinetree.errors import InputError
 from kinetree.model.constraint_kinds import (
     AnyConstraint,
@@ -122,7 +121,7 @@ class Constraints:
         if self.of_tasks:
             result: Array = self.tasks.jacobian(q)
             return result
-        found: Array = self._compiled("rows", q)(q)[0]
+        found: Array = made_for(self.solver, "rows", q)(q)[0]
         return found
 
     def forward_dynamics(
@@ -149,7 +148,7 @@ class Constraints:
         if not self.regular:
             wanted = self._nothing[0] if wanted is None else wanted
             gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-            return ConstrainedDynamics(*self._compiled("accelerations", q, v)(q, v, free, wanted, gains))
+            return ConstrainedDynamics(*made_for(self.solver, "accelerations", q, v)(q, v, free, wanted, gains))
         feed = self._rest
         if wanted is not None:
             feed = np.zeros((*np.shape(wanted), 2))
@@ -169,7 +168,7 @@ class Constraints:
         self._require_at()
         _refuse_lazy("error", q=q)
         if not self.regular:
-            found: Array = self._compiled("rows", q)(q)[1]
+            found: Array = made_for(self.solver, "rows", q)(q)[1]
             return found
         zero = np.zeros(self.robot.nv)
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
@@ -187,7 +186,7 @@ class Constraints:
         robot, zero = self.robot, np.zeros(self.robot.nv)
         for _ in range(rounds):
             if not self.regular:
-                q = self._compiled("configuration", q)(q)
+                q = made_for(self.solver, "configuration", q)(q)
                 continue
             tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
@@ -197,7 +196,7 @@ class Constraints:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
         if not self.regular:
-            projected: Array = self._compiled("velocity", q, v)(q, v)
+            projected: Array = made_for(self.solver, "velocity", q, v)(q, v)
             return projected
         zero = np.zeros(self.robot.nv)
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
@@ -238,14 +237,6 @@ class Constraints:
         if self._tasks is not None:
             sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self._target)))
         return RowSolver(self.robot, sets)
-
-    def _compiled(self, name: str, *states: Any) -> Compiled:
-        """A function of the solver; other threads begin with a new one, for states like these."""
-        found: Compiled | None = vars(self.solver).get(name)
-        if found is None:
-            with expecting(states, [1] * len(states)):
-                found = getattr(self.solver, name)
-        return cast(Compiled, found)
 
     def _require_at(self) -> None:
         if not self.holds:

@@ -242,12 +242,17 @@ class Spectral(Derived):
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         super().__init__(tasks, core, name, ("q",), ())
         self._mobility = core.recursions.inverse_inertia_for(name)
+        self._begun = False
 
     def _kernels(self) -> Sequence[Any]:
         return (self._mobility,)
 
     def _found(self, *inputs: Any) -> Any:
         (q,) = inputs
+        if not self._begun:
+            self._mobility.begin(q)
+            _ = self.core.reach  # while other threads compile
+            self._begun = True
         found = getattr(self.core.spectrum_of(self._mobility(q)), self.name)
         if self.name == "rank":
             found = found.astype(int)

@@ -32,3 +32,12 @@ def expecting(arrays: Sequence[Any], ranks: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         _single.reset(token)
+
+
+def made_for(owner: object, name: str, *states: Any) -> Any:
+    """An attribute that is made when first read: a function of states like these, vectors each."""
+    found = vars(owner).get(name)
+    if found is None:
+        with expecting(states, [1] * len(states)):
+            found = getattr(owner, name)
+    return found
