@@ -110,7 +110,7 @@ def one() -> Iterator[None]:
 
 
 def set_threads(count: int | None) -> None:
-    """Set the number of threads that large batches, and compilations of long kernels, are spread over.
+    """Set the number of threads that large batches and compilations are spread over.
 
     Args:
         count: At least 1; None restores the default, `KINETREE_THREADS` or the number of available cores.
