@@ -173,6 +173,7 @@ TASKS: Mapping[str, Case] = {
             "inverse_inertia_derivative": "qv",
         }.items()
     },
+    "inertia, four frames": Case(lambda scene: scene.model.tasks(scene.model.frames[-4:]).inertia, "q"),
     "at, all of it": Case(lambda scene: partial(_all_of, scene.tasks), "qv", out=False),
     "engine": Case(lambda scene: partial(scene.tasks.engine, "native"), batch=False, out=False),
 }

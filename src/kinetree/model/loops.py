@@ -164,7 +164,7 @@ class Loops:
         if precise is not self:
             return self._rounded(precise.loop_forces(q, v, a, forces))
         _, K = self.loop_constraints(q)
-        order = self.tree_order
+        order = self._tree_rates
         rates, accelerations = self.joint_rates(q, v), self.joint_accelerations(q, v, a)
         tree = self.spanning_tree.inverse_dynamics(self.to_tree(q), rates[..., order], accelerations[..., order])
         return least_forces(self._alike, K, tree[..., np.argsort(order)] - np.asarray(forces))
@@ -187,14 +187,10 @@ class Loops:
         every = self._coordinates.every_joint.of(checked("q", q, self.nq))
         return self._rounded(every[..., self._tree_coordinates])
 
-    @lazy
+    @property
     def tree_order(self) -> Array:
         """For each velocity of the spanning tree, its index among those of `joint_rates`."""
-        starts = first_rates(self.joints)
-        order = [starts[joint.name] + i for joint in self.spanning_tree.joints for i in range(joint.nv)]
-        found = np.array(order, dtype=np.intp)
-        found.flags.writeable = False
-        return found
+        return self._tree_rates.copy()
 
     def with_independent(self: _Model, *joints: str | tuple[str, int]) -> _Model:
         """The same robot with other independent joints: the same q, another v.
@@ -243,6 +239,12 @@ class Loops:
     @lazy
     def _solver(self) -> LoopSolver:
         return LoopSolver(self.mechanism, self.joints, self._loop_parts, self.neutral())
+
+    @lazy
+    def _tree_rates(self) -> Array:
+        starts = first_rates(self.joints)
+        order = [starts[joint.name] + i for joint in self.spanning_tree.joints for i in range(joint.nv)]
+        return np.array(order, dtype=np.intp)
 
     @lazy
     def _tree_coordinates(self) -> Array:
