@@ -51,7 +51,7 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
     block = max(2, target.lanes(scalar))
     mirror = _mirror_lanes(width, scalar) if width > 1 else _mirror(block, scalar)
     parts = [_take(width, scalar), _put(width, scalar), mirror, _drive(width, scalar)]
-    parts += [_standard(target), _restore(target), pool_text()]
+    parts += [_standard(target), _restore(target), pool_text("linux" in target.triple)]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",

@@ -244,7 +244,7 @@ def _generation(_: int) -> llvmlite.binding.LLJIT:
 
 @lru_cache(maxsize=1)
 def _externals() -> dict[str, int]:
-    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("sched_yield",))}
+    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("madvise", "sched_yield"))}
     found: dict[str, Any] = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
     for name in _LIBRARIES.get(sys.platform, (None, "libm.so.6")):
         if missing := sorted(wanted - set(found)):

@@ -5,6 +5,8 @@ a slot and puts it back, or replaces another if all slots are full. Results of 2
 buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch of at most 64 MiB each;
 four buffers of at most 64 MiB each for every thread that computes such results; and larger buffers, which all threads
 share, of at most 1 GiB together, or a sixteenth of the computer's memory if that is less.
+
+On Linux, scratch of 4 MiB or more asks for huge pages: sweeps over large robots would otherwise wait for page tables.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from kinetree.engines.locks import Lock
 SLOTS = 4
 #: Minimum and maximum size of scratch that is kept, and maximum size of results that each thread keeps, in bytes.
 SMALLEST, LARGEST = 1 << 16, 1 << 26
+#: Minimum size of scratch in huge pages, their size, and Linux's number for asking for them.
+_HUGE, _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 22, 1 << 21, 14
 #: Minimum size of results that are kept, in bytes: the C library maps and unmaps memory of this size on every call.
 SMALLEST_RESULT = 1 << 18
 
@@ -90,12 +94,17 @@ def _part(buffer: np.ndarray[Any, np.dtype[Any]], size: int, dtype: np.dtype[Any
     return numbers[: size // dtype.itemsize]
 
 
-def pool_text() -> str:
+def pool_text(huge_pages: bool) -> str:
     """LLVM assembly of `grab` and `drop`, which allocate and free scratch; pooled blocks are aligned to a cache line.
 
     A pooled block is preceded by its capacity and the address to pass to `free`.
+
+    Args:
+        huge_pages: Whether to ask for huge pages, as Linux can provide.
     """
+    advise = f"call i32 @madvise(ptr %start, i64 %size, i32 {_MADV_HUGEPAGE})" if huge_pages else ""
     return f"""
+{"declare i32 @madvise(ptr, i64, i32)" if huge_pages else ""}
 define internal ptr @grab(ptr %slots, i64 %size) {{
 entry:
   %big = icmp uge i64 %size, {SMALLEST}
@@ -131,7 +140,10 @@ on:
   %more = icmp ult i64 %next, {SLOTS}
   br i1 %more, label %look, label %fresh
 fresh:
-  %bytes = add i64 %size, 128
+  %huge = icmp uge i64 %size, {_HUGE}
+  %unit = select i1 %huge, i64 {_HUGE_PAGE}, i64 64
+  %room = add i64 %unit, 64
+  %bytes = add i64 %size, %room
   %raw = call ptr @malloc(i64 %bytes)
   %failed = icmp eq ptr %raw, null
   br i1 %failed, label %nothing, label %made
@@ -139,13 +151,20 @@ nothing:
   ret ptr null
 made:
   %number = ptrtoint ptr %raw to i64
-  %beyond = add i64 %number, 127
-  %aligned = and i64 %beyond, -64
+  %last = add i64 %room, -1
+  %beyond = add i64 %number, %last
+  %mask = sub i64 0, %unit
+  %aligned = and i64 %beyond, %mask
   %start = inttoptr i64 %aligned to ptr
   %start_head = getelementptr i64, ptr %start, i64 -2
   store i64 %size, ptr %start_head, align 8
   %start_raw = getelementptr ptr, ptr %start, i64 -1
   store ptr %raw, ptr %start_raw, align 8
+  br i1 %huge, label %ask, label %done
+ask:
+  {advise}
+  br label %done
+done:
   ret ptr %start
 }}
 
