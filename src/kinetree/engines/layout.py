@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.engines import angles as angle
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.entities import FRAME, INDICES, number_of
+from kinetree.recursion.entities import FRAME, INDICES, numbers_of
 from kinetree.recursion.loops import LOOPS, Chain, Runs, Table
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.setup import Setup, length
@@ -184,6 +184,7 @@ class Tables:
     ) -> None:
         self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
         self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
+        self._cells: dict[str, Array] = {}
         record, self._record_of = metadata["records"][WORLD_CLASS], {WORLD: 0}
         for k in self.setup.nodes:
             self._record_of[k] = record
@@ -203,6 +204,11 @@ class Tables:
 
     def cells(self, name: str) -> Array:
         """A table, (rows, columns)."""
+        if name not in self._cells:
+            self._cells[name] = self._computed(name)
+        return self._cells[name]
+
+    def _computed(self, name: str) -> Array:
         columns = self.metadata["tables"][name]
         loop = LOOPS.get(name)
         if isinstance(loop, Table):
@@ -230,7 +236,7 @@ class Tables:
         if what == "constants":
             starts = self._constants_of[entity is FRAME]
             return [starts[row[place]] for row in rows]
-        return [number_of(self.setup, entity, row[place], what) for row in rows]
+        return numbers_of(self.setup, entity, [row[place] for row in rows], what)
 
     @cached_property
     def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:

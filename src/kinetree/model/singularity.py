@@ -121,7 +121,7 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
         parameters = np.concatenate([mechanism.parameters[node] for node in nodes]).reshape(len(nodes), -1)
         with np.errstate(all="ignore"):
             M = _own(_matrices(parameters[:, INERTIA]))
-            definite, _ = _hinge(M, kind.joint_maps(parameters), kind.armatures(parameters))
+            definite = _definite(M, kind.joint_maps(parameters), kind.armatures(parameters))
         doubtful += np.array(nodes)[~definite].tolist()
     return sorted(doubtful)
 
@@ -168,18 +168,19 @@ def _own(M: Array) -> _Bounded:
     return _Bounded(M, error)
 
 
-def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
-    """Whether all pivots of D = HᵀPH + armature are significantly positive, and P⁺ = P − PH D⁻¹ HᵀP.
+def _definite(P: _Bounded, H: Array, armature: Array) -> Array:
+    """Whether all pivots of D = HᵀPH + armature are significantly positive; arguments as of `_hinge`."""
+    return _eliminated(P, H, armature, H[..., :0])[0]
 
-    Degrees of freedom are eliminated one by one from [[D, HᵀP], [PH, P]].
 
-    Args:
-        P: (…, 6, 6).
-        H: (…, 6, n).
-        armature: (…, n).
+def _eliminated(P: _Bounded, H: Array, armature: Array, others: Array) -> tuple[Array, Array, Array]:
+    """Eliminate degrees of freedom one by one from [HᵀPH + armature, HᵀPB; BᵀPH, BᵀPB] for other directions B.
+
+    Returns:
+        Whether all pivots are significantly positive, the matrix and its errors.
     """
     n = H.shape[-1]
-    left = np.concatenate([H, np.broadcast_to(np.eye(6), (*H.shape[:-1], 6))], axis=-1)
+    left = np.concatenate([H, others], axis=-1)
     turned = np.swapaxes(left, -1, -2)
     S, E = turned @ P.value @ left, np.abs(turned) @ P.error @ np.abs(left)
     own = np.arange(n)
@@ -196,6 +197,19 @@ def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
         S = S - _outer(s, g)
         spread = _outer(size, e + 0.5 * error[..., None] * size)
         E = E + spread + np.swapaxes(spread, -1, -2) + _outer(np.abs(s), size)
+    return definite, S, E
+
+
+def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
+    """Whether all pivots of D = HᵀPH + armature are significantly positive, and P⁺ = P − PH D⁻¹ HᵀP.
+
+    Args:
+        P: (…, 6, 6).
+        H: (…, 6, n).
+        armature: (…, n).
+    """
+    n = H.shape[-1]
+    definite, S, E = _eliminated(P, H, armature, np.broadcast_to(np.eye(6), (*H.shape[:-1], 6)))
     P_plus = _Bounded(S[..., n:, n:].copy(), E[..., n:, n:].copy())
     # along a unit vector without armature, P⁺ vanishes exactly
     free = (np.abs(H).sum(axis=-2) == 1.0) & (armature == 0.0)

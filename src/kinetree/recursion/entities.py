@@ -7,7 +7,7 @@ starts or where the columns of its descendants end. Compiled code reads them fro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -255,3 +255,9 @@ class Group:
 def number_of(setup: Setup, entity: Entity, n: int, what: str) -> int:
     """A number of an entity; for the world always 0."""
     return 0 if n == WORLD else entity.numbers[what](setup, n)
+
+
+def numbers_of(setup: Setup, entity: Entity, entities: Sequence[int], what: str) -> list[int]:
+    """A number of each of some entities; for the world always 0."""
+    number = entity.numbers[what]
+    return [0 if n == WORLD else number(setup, n) for n in entities]
