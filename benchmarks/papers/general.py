@@ -10,5 +10,4 @@ from kinetree.recursion.mechanism import Mechanism
 def general(robot: Model) -> Mechanism:
     """The mechanism of a robot whose placements are rotation matrices and positions, whatever zeros these have."""
     joints = {joint.child: joint for joint in (*robot.joints, *robot.fixed_joints)}
-    mechanism, _ = assemble(robot.bodies, joints, robot.extra_frames, robot.gravity, reframed=False)
-    return mechanism
+    return assemble(robot.bodies, joints, robot.extra_frames, robot.gravity, reframed=False).mechanism

@@ -94,7 +94,8 @@ def run(robot: kt.Model, reframed: bool, algorithm: Algorithm, *arguments: Array
     mechanism, sites = robot.mechanism, robot.sites
     if not reframed:
         joints = {joint.child: joint for joint in (*robot.joints, *robot.fixed_joints)}
-        mechanism, sites = assemble(robot.bodies, joints, robot.extra_frames, robot.gravity, reframed=False)
+        assembled = assemble(robot.bodies, joints, robot.extra_frames, robot.gravity, reframed=False)
+        mechanism, sites = assembled.mechanism, assembled.sites()
     (result,) = reference.run(algorithm, mechanism, sites, arguments)
     return result
 

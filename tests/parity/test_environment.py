@@ -90,9 +90,9 @@ def test_a_thread_with_another_environment_gets_the_same_bits(setting: str) -> N
 def test_nodes_are_assembled_with_the_same_bits(setting: str) -> None:
     """Models assemble their nodes when a function first needs them, whatever the thread's settings are then."""
     early, late = (pickle.loads(pickle.dumps(kt.zoo.humanoid24())) for _ in range(2))
-    expected = early.mechanism.parameters
+    expected = *early.mechanism.parameters, *(site.placement for site in early.sites)
     with environment(setting):
-        found = late.mechanism.parameters
+        found = *late.mechanism.parameters, *(site.placement for site in late.sites)
     assert_same_bits(found, expected)
 
 

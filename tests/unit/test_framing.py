@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.model.framing import UNCHANGED, framed
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import AxialBody
-from kinetree.model.shape import GENERAL, Shape, Steps, numbers_in, shared
+from kinetree.model.shape import GENERAL, Shape, numbers_in, shared
+from kinetree.recursion.topology import depth_first
 from kinetree.spatial.axial import ANY, AxialTransform, Form
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -151,7 +153,8 @@ def test_children_share_the_axes_of_their_parent() -> None:
     for at, angle in zip(poses[1:], angles, strict=True):
         at[:3, :3] = turn(2, angle) @ turn(0, np.pi / 2)
         at[:3, 3] = at[:3, :3] @ (0.1, 0.2, 0.5)
-    _, steps = framed([-1] + [0] * len(angles), poses, [Revolute()] * len(poses), ())
+    which, _, found = framed([-1] + [0] * len(angles), poses, [Revolute()] * len(poses), ())
+    steps = [found[entry] for entry in which]
     assert steps[0] is None
     assert [own.shape.about_z for own in steps if own is not None] == [0, 1, 2, 0, ANY, ANY]
 
@@ -159,10 +162,29 @@ def test_children_share_the_axes_of_their_parent() -> None:
 def test_a_fixed_frame_does_not_change() -> None:
     poses = np.tile(np.eye(4), (3, 1, 1))
     poses[:, :3, :3], poses[:, :3, 3] = turn(0, 0.4), (0.1, 0.2, 0.3)
-    changes, steps = framed([-1, 0, 1], poses, [Revolute()] * 3, {1})
-    assert changes[1] is UNCHANGED
-    assert steps[1] is None
-    assert steps[2] is not None
+    which, changes, steps = framed([-1, 0, 1], poses, [Revolute()] * 3, {1})
+    assert changes[which[1]] is UNCHANGED
+    assert steps[which[1]] is None
+    assert steps[which[2]] is not None
+
+
+@pytest.mark.parametrize("parent", [lambda k: k - 1, lambda k: (k - 1) // 2], ids=["chain", "tree"])
+def test_nodes_with_alike_surroundings_share_what_was_found(parent: Callable[[int], int]) -> None:
+    """Their frames are those that are found if no two placements are equal, up to the difference."""
+    n, rng = 200, np.random.default_rng(0)
+    order = depth_first(["0"], {str(k): [str(c) for c in range(1, n) if parent(c) == k] for k in range(n)})
+    parents = [order.index(str(parent(int(name)))) if name != "0" else -1 for name in order]
+    poses = np.tile(np.eye(4), (n, 1, 1))
+    for at, name in zip(poses, order, strict=True):
+        at[:3, :3] = turn(2, 0.5) @ turn(0, 0.9 + 0.3 * (int(name) % 2))
+        at[:3, 3] = 0.1, 0.2, 0.5
+    shared_frames = framed(parents, poses, [Revolute()] * n, ())
+    poses[:, :3, 3] += rng.uniform(-1e-9, 1e-9, (n, 3))
+    own_frames = framed(parents, poses, [Revolute()] * n, ())
+    assert len(shared_frames.changes) < n / 4
+    assert own_frames.which == list(range(n))
+    for k, entry in enumerate(shared_frames.which):
+        np.testing.assert_allclose(shared_frames.changes[entry], own_frames.changes[k], rtol=0, atol=1e-6)
 
 
 def test_nodes_in_lanes_share_a_shape() -> None:
@@ -184,19 +206,20 @@ def test_nodes_in_lanes_share_a_shape() -> None:
 
 
 def test_few_shapes_are_compiled() -> None:
-    assert shared([QUARTER] * 5 + [PARALLEL] * 2) == [QUARTER] * 5 + [PARALLEL] * 2
+    assert shared({QUARTER: 5, PARALLEL: 2}) == {QUARTER: QUARTER, PARALLEL: PARALLEL}
     # a single tilted placement is not worth a shape of its own; offsets cost little
-    assert shared([QUARTER] * 5 + [TILTED]) == [QUARTER] * 5 + [GENERAL]
-    assert shared([PARALLEL] * 6 + [Shape(0, 0, 3)] * 2) == [Shape(0, 0, 3)] * 8
+    assert shared({QUARTER: 5, TILTED: 1}) == {QUARTER: QUARTER, TILTED: GENERAL}
+    assert set(shared({PARALLEL: 6, Shape(0, 0, 3): 2}).values()) == {Shape(0, 0, 3)}
     every = [Shape(1, z, 5 if z % 2 == 0 else 6) for z in range(4)] + [PARALLEL, Shape(2, 0, 1), TILTED]
-    found = shared([shape for shape in every for _ in range(3)])
-    assert len(set(found)) == 4
-    assert all(one | other == other for one, other in zip([s for s in every for _ in range(3)], found, strict=True))
-    assert shared([]) == []
+    found = shared(dict.fromkeys(every, 3))
+    assert list(found) == every
+    assert len(set(found.values())) == 4
+    assert all(shape | common == common for shape, common in found.items())
+    assert shared({}) == {}
 
 
 def test_numbers_of_a_wider_shape() -> None:
-    steps = [Steps(QUARTER, (1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2, 0.6, 0.8))] * 2
+    steps = np.array([(1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2, 0.6, 0.8)] * 2)
     np.testing.assert_array_equal(numbers_in(QUARTER, True, steps), [[0.1, 0.2, 0.6, 0.8]] * 2)
     np.testing.assert_array_equal(numbers_in(QUARTER, False, steps), [[0.1, 0.2]] * 2)
     np.testing.assert_array_equal(numbers_in(GENERAL, False, steps), [[1.0, 0.0, 0.0, 1.0, 0.1, 0.0, 0.2]] * 2)

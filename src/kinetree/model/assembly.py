@@ -5,8 +5,9 @@ Bodies whose joints are coupled become one node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,9 +22,9 @@ from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
 from kinetree.model.node import JointedBody
-from kinetree.model.node_constants import NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
+from kinetree.model.node_constants import NONE, NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
 from kinetree.model.placement import NOWHERE, composed
-from kinetree.model.reframing import reframe
+from kinetree.model.reframing import Reframed, reframe
 from kinetree.model.slot import SlotKind
 from kinetree.model.stages import stages_of
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -34,6 +35,18 @@ from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
 
 
+class Assembled(NamedTuple):
+    """A model as recursions see it.
+
+    Attributes:
+        mechanism: Its nodes.
+        sites: Computes its frames: the world's, each body's, then the extra ones.
+    """
+
+    mechanism: Mechanism
+    sites: Callable[[], tuple[Site, ...]]
+
+
 def assemble(
     bodies: Sequence[Body],
     joints: Mapping[str, Joint],
@@ -41,8 +54,8 @@ def assemble(
     gravity: Array,
     clusters: Clusters | None = None,
     reframed: bool = True,
-) -> tuple[Mechanism, tuple[Site, ...]]:
-    """The nodes of a model and its frames: the world's, each body's, then the extra ones.
+) -> Assembled:
+    """The nodes of a model and its frames.
 
     Args:
         bodies: Depth first.
@@ -54,12 +67,13 @@ def assemble(
     """
     if clusters is None:
         rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies], reframed=reframed)
-        return rigid.mechanism(gravity), rigid.sites(frames)
+        return Assembled(rigid.mechanism(gravity), partial(rigid.sites, frames))
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
     members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
     lean = _Assembly(bodies, joints, members, clusters.order, reframed=reframed)
     full = _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
-    return replace(lean.mechanism(gravity), reaching=full.mechanism(gravity)), full.sites(frames)
+    mechanism = replace(lean.mechanism(gravity), reaching=full.mechanism(gravity))
+    return Assembled(mechanism, partial(full.sites, frames))
 
 
 def clusters_of(
@@ -106,8 +120,8 @@ class _Assembly:
         self._bodies, self._joints = bodies, joints
         self._by_name = {body.name: body for body in bodies}
         self._nodes: list[NodeDraft] = []
-        # factors of the poses of nodes, which are multiplied for all nodes at once
-        self._factors: dict[int, tuple[Array, Array, Array]] = {}
+        # factors of the pose of each node in its parent, which are multiplied for all nodes at once
+        self._factors: list[tuple[Array, Array, Array]] = []
         # the node that carries each body, and the pose of the body's link frame in it
         self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, NOWHERE)}
         self._general: dict[str, Node] = {}
@@ -120,42 +134,37 @@ class _Assembly:
             else:
                 for name in group:
                     self._add(self._by_name[name], joints[name])
-        self._multiply()
-        if reframed:
-            self._reframe()
+        self._placed = self._frames(reframed)
 
     def _add(self, body: Body, joint: Joint) -> None:
         """Add a body that is not part of a cluster."""
-        nodes, general = self._nodes, self._general
+        general = self._general
         if joint.parent in general:
             start = _outlet(body.name, joint, general[joint.parent])
             way_out = ExitKind(start, size(general[joint.parent]))
-            parent = self._carriers[joint.parent][0]
-            nodes.append(NodeDraft(body.name, parent, way_out, NOWHERE, np.zeros(0), np.zeros(0)))
-            self._carriers[body.name] = len(nodes) - 1, NOWHERE
+            node = self._append(NodeDraft(body.name, self._carriers[joint.parent][0], way_out, NONE, NONE))
+            self._carriers[body.name] = node, NOWHERE
             return
         carrier, at = self._carrier(joint.parent)
-        placement = joint.placement
+        placement, own = joint.placement, joint.own
         if joint.node is not None:
             if body.mass:
                 raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
-            placed = composed(at, placement)
-            nodes.append(NodeDraft(body.name, carrier, joint.node.kind, placed, joint.armature, joint.own))
-            self._carriers[body.name], general[body.name] = (len(nodes) - 1, NOWHERE), joint.node
+            draft = NodeDraft(body.name, carrier, joint.node.kind, joint.armature, own)
+            self._carriers[body.name] = self._append(draft, at, placement), NOWHERE
+            general[body.name] = joint.node
             return
-        for name, stage, turn, armature, back in stages_of(body.name, joint):
+        for name, stage, turn, back, armature in stages_of(body.name, joint):
             kind = jointed_kind(stage, any(armature.tolist()))
-            self._factors[len(nodes)] = at, placement, turn
-            nodes.append(NodeDraft(name, carrier, kind, NOWHERE, armature, joint.own))
-            carrier, at, placement = len(nodes) - 1, back, NOWHERE
+            carrier = self._append(NodeDraft(name, carrier, kind, armature, own), at, placement, turn)
+            at, placement = back, NOWHERE
         self._carriers[body.name] = carrier, composed(at, placement)
 
-    def _multiply(self) -> None:
-        """Compute the poses of nodes from their factors."""
-        if self._factors:
-            first, second, third = (stacked(factors) for factors in zip(*self._factors.values(), strict=True))
-            for k, at in zip(self._factors, product(product(first, second), third), strict=True):
-                self._nodes[k].at = at
+    def _append(self, node: NodeDraft, at: Array = NOWHERE, placement: Array = NOWHERE, turn: Array = NOWHERE) -> int:
+        """Add a node whose pose in its parent is a product of three; returns its number."""
+        self._nodes.append(node)
+        self._factors.append((at, placement, turn))
+        return len(self._nodes) - 1
 
     def _carrier(self, name: str) -> tuple[int, Array]:
         """The node that carries a body, and the pose of its link frame there; an exit for bodies inside clusters."""
@@ -163,18 +172,14 @@ class _Assembly:
             return self._carriers[name]
         built, index, at = self._inside[name]
         if index not in built.exits:
-            none = np.zeros(0)
-            self._nodes.append(NodeDraft(built.stages[index].name, built.node, None, NOWHERE, none, none))
-            built.exits[index] = len(self._nodes) - 1
+            built.exits[index] = self._append(NodeDraft(built.stages[index].name, built.node, None, NONE, NONE))
         return built.exits[index], at
 
     def _add_cluster(self, cluster: Cluster, group: Sequence[str], every: bool) -> None:
         """Add a cluster, with the bodies that are fixed to its bodies."""
         parent, _ = self._carrier(cluster.carrier)
         shown = ", ".join(cluster.bodies[:4]) + (", …" if len(cluster.bodies) > 4 else "")
-        none = np.zeros(0)
-        self._nodes.append(NodeDraft(f"cluster of {shown}", parent, None, NOWHERE, none, none))
-        built = Built(cluster, len(self._nodes) - 1)
+        built = Built(cluster, self._append(NodeDraft(f"cluster of {shown}", parent, None, NONE, NONE)))
         self._clusters.append(built)
         for name in group:
             joint = self._joints[name]
@@ -183,7 +188,7 @@ class _Assembly:
             else:
                 index, (_, at) = -1, self._carrier(joint.parent)
             at = composed(at, joint.placement)
-            for stage_name, stage, turn, armature, back in stages_of(name, joint):
+            for stage_name, stage, turn, back, armature in stages_of(name, joint):
                 place = composed(at, turn)
                 built.stages.append(InnerStage(stage_name, joint, index, stage, place, armature))
                 index, at = len(built.stages) - 1, back
@@ -201,13 +206,19 @@ class _Assembly:
                 if not carrying.intersection(fixed):  # others get their exit with what they carry
                     self._carrier(name)
 
-    def _reframe(self) -> None:
-        """Move the frames of nodes to where their placements take few steps; carried bodies keep theirs."""
-        here, moved = reframe(self._nodes, {self._nodes[built.node].parent for built in self._clusters})
-        carried = [(name, k, at) for name, (k, at) in self._carriers.items() if k != WORLD and moved[k]]
-        if carried:
-            poses = product(here[[k for _, k, _ in carried]], stacked([at for _, _, at in carried]))
-            self._carriers.update({name: (k, at) for (name, k, _), at in zip(carried, poses)})
+    def _frames(self, reframed: bool) -> Reframed:
+        """The frames of nodes; bodies that they carry get poses in these."""
+        first, second, third = (
+            map(stacked, zip(*self._factors, strict=True)) if self._factors else (np.zeros((0, 4, 4)),) * 3
+        )
+        poses = product(product(first, second), third)
+        if not reframed:
+            return Reframed(poses, np.zeros((len(poses), 9)), np.tile(NOWHERE, (len(poses) + 1, 1, 1)))
+        found = reframe(self._nodes, poses, {self._nodes[built.node].parent for built in self._clusters})
+        nodes = [node for node, _ in self._carriers.values()]
+        carried = product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
+        self._carriers = dict(zip(self._carriers, zip(nodes, carried)))
+        return found
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
@@ -222,15 +233,11 @@ class _Assembly:
         # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
         firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
         first = dict(zip(self._clusters, firsts, strict=False))
-        holders = []
-        for body in self._bodies:
-            if body.name in self._inside:
-                built, index, at = self._inside[body.name]
-                holders.append((first[built] + index, at))
-            else:
-                holders.append(self._carriers[body.name])
+        holders = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
+        holders = self._carriers | holders
+        carriers, at = zip(*(holders[body.name] for body in self._bodies), strict=True) if self._bodies else ((), ())
         count = len(nodes) + sum(len(built.stages) for built in self._clusters)
-        inertias = inertias_of(count, self._bodies, holders)
+        inertias = inertias_of(count, self._bodies, np.array(carriers, dtype=int), stacked(at))
         for node, inertia in zip(nodes, inertias, strict=False):
             if isinstance(node.kind, ExitKind) and inertia.any():  # bodies are fixed to an outlet
                 node.kind = replace(node.kind, loaded=True)
@@ -253,7 +260,7 @@ class _Assembly:
         return Mechanism(
             parents=tuple(node.parent for node in nodes),
             kinds=tuple(_known(node.kind) for node in nodes),
-            parameters=constants_of(nodes, inertias, constants),
+            parameters=constants_of(nodes, self._placed.at, self._placed.steps, inertias, constants),
             names=tuple(node.name for node in nodes),
             gravity=gravity,
         )
@@ -267,7 +274,7 @@ class _Assembly:
                 raise ModelError(f"frame {frame.name!r}: {_no_body(frame.body, self._general[frame.body])}")
             carrier, at = self._carrier(frame.body)
             named.append((frame.name, carrier, composed(at, frame.placement)))
-        rows = transforms([at for _, _, at in named])
+        rows = transforms(stacked([at for _, _, at in named]))
         return tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
 
 

@@ -52,7 +52,7 @@ class Built:
         """Its kind and constants, given the inertias of its bodies."""
         turn = self._axes(inertias)
         poses = [product(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
-        placements = [_rounded(at[:9], at[9:]) for at in transforms(poses)]
+        placements = [_rounded(at[:9], at[9:]) for at in transforms(np.array(poses))]
         place = {each.joint.name: i for i, each in enumerate(self.stages)}
         inner, constants = [], []
         for each, placement, inertia in zip(self.stages, placements, inertias, strict=True):

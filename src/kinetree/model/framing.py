@@ -21,9 +21,9 @@ appear here are those that the motion amplifies anyway.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,12 +83,25 @@ def changed(changes: Sequence[Change]) -> Array:
     return poses
 
 
-def framed(
-    parents: Sequence[int], poses: Array, stages: Sequence[Stage | None], fixed: Collection[int]
-) -> tuple[list[Change], list[Steps | None]]:
+class Framed(NamedTuple):
+    """The frames chosen for nodes. Nodes whose surroundings are alike share theirs.
+
+    Attributes:
+        which: For each node, its entry in the following.
+        changes: Changes of frames.
+        steps: Placements in steps; None for nodes without a joint along an axis, or on the world.
+    """
+
+    which: list[int]
+    changes: list[Change]
+    steps: list[Steps | None]
+
+
+def framed(parents: Sequence[int], poses: Array, stages: Sequence[Stage | None], fixed: Collection[int]) -> Framed:
     """The change of each node's frame, and its placement in steps if it has a joint along an axis on a node.
 
-    Plain numbers, since each frame depends on the one before.
+    Plain numbers, since each frame depends on the one before. Large robots consist of parts that repeat, so what was
+    found for one node also serves others with the same joint and the same children, if the parent's changed likewise.
 
     Args:
         parents: Parents of the nodes, −1 for the world.
@@ -98,6 +111,7 @@ def framed(
     """
     axial = [isinstance(stage, AxialStage) for stage in stages]
     turning = [stage is None or stage.rotates for stage in stages]
+    places = _numbered(zip(_bytes_of_each(poses[:, :3]), axial, turning, [k in fixed for k in range(len(parents))]))
     children: list[list[int]] = [[] for _ in parents]
     for k, p in enumerate(parents):
         if p != WORLD and axial[k]:
@@ -105,23 +119,45 @@ def framed(
     # the axis of each joint and its origin, and the x axis of the frame that it moves
     lines: list[_Line] = list(map(tuple, poses[:, :3, 2:].transpose(0, 2, 1).reshape(-1, 6).tolist()))
     across: list[list[float]] = poses[:, :3, 0].tolist()
-    changes: list[Change] = []
-    steps: list[Steps | None] = []
+    found = Framed([], [], [])
+    known: dict[tuple[Any, ...], int] = {}
+    numbers: dict[Change, int] = {}
+    number_of: list[int] = []  # of the change in each entry, the same for equal ones
     rotates: list[bool] = []
     for k, p in enumerate(parents):
-        change, own = UNCHANGED, None
-        if axial[k] and k not in fixed:
-            if p != WORLD:
-                own, change = _placed(changes[p], lines[k], across[k], turning[k], rotates[p])
-            if turning[k]:
-                phase = _phase([(change.of(lines[c]), turning[c]) for c in children[k]])
-                if phase != _NO_TURN:
-                    change = change.turned(*phase)
-                    own = own and Steps(own.shape, (*own.numbers[:7], *phase))
-        changes.append(change)
-        steps.append(own)
-        rotates.append(turning[k] or (p != WORLD and rotates[p]))
-    return changes, steps
+        on_world = p == WORLD
+        above, movable = (-1, False) if on_world else (number_of[found.which[p]], rotates[p])
+        key = above, movable, places[k], *[places[c] for c in children[k]]
+        entry = known.get(key)
+        if entry is None:
+            change, own = UNCHANGED, None
+            if axial[k] and k not in fixed:
+                if not on_world:
+                    own, change = _placed(found.changes[found.which[p]], lines[k], across[k], turning[k], movable)
+                if turning[k]:
+                    phase = _phase([(change.of(lines[c]), turning[c]) for c in children[k]])
+                    if phase != _NO_TURN:
+                        change = change.turned(*phase)
+                        own = own and Steps(own.shape, (*own.numbers[:7], *phase))
+            entry = known[key] = len(found.changes)
+            found.changes.append(change)
+            found.steps.append(own)
+            number_of.append(numbers.setdefault(change, len(numbers)))
+        found.which.append(entry)
+        rotates.append(turning[k] or movable)
+    return found
+
+
+def _numbered(things: Iterable[Hashable]) -> list[int]:
+    """A number for each thing, the same for equal ones."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(thing, len(numbers)) for thing in things]
+
+
+def _bytes_of_each(arrays: Array) -> list[bytes]:
+    """The memory of each array of a stack."""
+    memory, size = arrays.tobytes(), arrays[0].nbytes if len(arrays) else 1
+    return [memory[start : start + size] for start in range(0, len(memory), size)]
 
 
 def _placed(parent: Change, line: _Line, across: list[float], turns: bool, movable: bool) -> tuple[Steps, Change]:

@@ -13,7 +13,7 @@ from kinetree.engines.formats import FLOAT64, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
-from kinetree.model.assembly import assemble
+from kinetree.model.assembly import Assembled, assemble
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import Clustering, clustered
 from kinetree.model.coordinates import Coordinates, numbers
@@ -169,7 +169,7 @@ class Model(Dynamics, Operational, Loops, Editing):
 
     @lazy
     @undisturbed
-    def _assembled(self) -> tuple[Mechanism, tuple[Site, ...]]:
+    def _assembled(self) -> Assembled:
         joints = {joint.child: joint for joint in self._every_joint}
         with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
             return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._clustering.clusters)
@@ -177,12 +177,14 @@ class Model(Dynamics, Operational, Loops, Editing):
     @lazy
     def mechanism(self) -> Mechanism:
         """Internal. The nodes that recursions run over; fixed bodies are merged into their parents."""
-        return self._assembled[0].computing_in(self._scalar)
+        return self._assembled.mechanism.computing_in(self._scalar)
 
     @lazy
+    @undisturbed
     def sites(self) -> tuple[Site, ...]:
         """Internal. All frames with the nodes that carry them, in the order of `frames`."""
-        return self._assembled[1]
+        with paused():
+            return self._assembled.sites()
 
     @lazy
     def _sites_by_name(self) -> dict[str, Site]:

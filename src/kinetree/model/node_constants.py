@@ -15,7 +15,7 @@ from kinetree.model.general import ExitKind, GeneralKind
 from kinetree.model.node import AxialBody, JointedBody
 from kinetree.model.placement import transform_of
 from kinetree.model.record import frozen
-from kinetree.model.shape import Steps, numbers_in
+from kinetree.model.shape import numbers_in
 from kinetree.model.slot import SlotKind
 from kinetree.recursion.topology import WORLD
 from kinetree.spatial.fixed import apply, product
@@ -23,6 +23,8 @@ from kinetree.spatial.inertia import RigidInertia, spread
 from kinetree.spatial.value import Array
 
 _ROWS3, _COLUMNS3 = np.triu_indices(3)
+#: No constants.
+NONE = np.zeros(0)
 
 # nodes of the same kind share one object
 jointed_kind, axial_kind = cache(JointedBody), cache(AxialBody)
@@ -30,18 +32,13 @@ jointed_kind, axial_kind = cache(JointedBody), cache(AxialBody)
 
 @dataclass(slots=True, eq=False)
 class NodeDraft:
-    """A node under construction; `at` is its pose in its parent at neutral q. Clusters get their kind at the end.
-
-    Those whose frame was chosen have their placement in `steps` instead.
-    """
+    """A node under construction. Clusters get their kind at the end."""
 
     name: str
     parent: int
     kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None
-    at: Array
     armature: Array
     own: Array
-    steps: Steps | None = None
 
 
 def stacked(arrays: Sequence[Array]) -> Array:
@@ -49,55 +46,68 @@ def stacked(arrays: Sequence[Array]) -> Array:
     return np.concatenate(arrays).reshape(len(arrays), *arrays[0].shape) if arrays else np.zeros((0, 4, 4))
 
 
-def transforms(poses: Sequence[Array]) -> Array:
+def transforms(at: Array) -> Array:
     """The 12 numbers of `transform_of` for each pose, (n, 12), read-only."""
-    at = stacked(poses)
     turned = at[:, :3, :3].transpose(0, 2, 1).reshape(-1, 9)
     return _read_only(np.concatenate([turned, at[:, :3, 3]], axis=1))
 
 
-def inertias_of(count: int, bodies: Sequence[Body], carriers: Sequence[tuple[int, Array]]) -> Array:
-    """The 10 numbers of the rigid inertia of each node, summed over the bodies merged into it, (count, 10)."""
+def inertias_of(count: int, bodies: Sequence[Body], carriers: Array, at: Array) -> Array:
+    """The 10 numbers of the rigid inertia of each node, summed over the bodies merged into it, (count, 10).
+
+    Args:
+        count: Number of nodes.
+        bodies: All bodies.
+        carriers: The node that carries each body, or −1.
+        at: The pose of each body's link frame there, (n, 4, 4).
+    """
     inertias = np.zeros((count, RigidInertia.size))
-    carried = [(body, node, at) for body, (node, at) in zip(bodies, carriers) if node != WORLD]
-    if not carried:
+    if not bodies:
         return inertias
-    at = stacked([at for _, _, at in carried])
     R = at[:, :3, :3]
-    mass = np.array([body.mass for body, _, _ in carried])[:, None]
-    com = apply(R, stacked([body.com for body, _, _ in carried])) + at[:, :3, 3]
-    inertia = product(product(R, stacked([body.inertia for body, _, _ in carried])), R.transpose(0, 2, 1))
+    mass = np.array([body.mass for body in bodies])[:, None]
+    com = apply(R, stacked([body.com for body in bodies])) + at[:, :3, 3]
+    inertia = product(product(R, stacked([body.inertia for body in bodies])), R.transpose(0, 2, 1))
     about_origin = (inertia + mass[:, :, None] * spread(com))[:, _ROWS3, _COLUMNS3]
-    np.add.at(inertias, [node for _, node, _ in carried], np.concatenate([mass, mass * com, about_origin], axis=1))
+    carried = carriers != WORLD
+    np.add.at(inertias, carriers[carried], np.concatenate([mass, mass * com, about_origin], axis=1)[carried])
     return inertias
 
 
-def constants_of(nodes: Sequence[NodeDraft], inertias: Array, clusters: Mapping[int, Array]) -> tuple[Array, ...]:
-    """Constants of each node; those of clusters and their exits are given."""
+def constants_of(
+    nodes: Sequence[NodeDraft], at: Array, steps: Array, inertias: Array, clusters: Mapping[int, Array]
+) -> tuple[Array, ...]:
+    """Constants of each node.
+
+    Args:
+        nodes: All nodes.
+        at: Their placements as poses, (n, 4, 4).
+        steps: Or in steps, (n, 9).
+        inertias: Their rigid inertias, (n, 10).
+        clusters: Constants of clusters and of their exits.
+    """
     alike: dict[int, list[int]] = {}
-    found: list[Array] = [_NONE] * len(nodes)
+    found: list[Array] = [NONE] * len(nodes)
     for k, node in enumerate(nodes):
         if isinstance(node.kind, JointedBody):
             alike.setdefault(id(node.kind), []).append(k)
         elif isinstance(node.kind, GeneralKind | ExitKind):
             inertia = RigidInertia(inertias[k])
-            found[k] = _read_only(node.kind.parameters(transform_of(node.at), inertia, node.armature, node.own))
+            found[k] = _read_only(node.kind.parameters(transform_of(at[k]), inertia, node.armature, node.own))
         else:
             found[k] = _read_only(clusters[k])
     for group in alike.values():
-        own = [nodes[k] for k in group]
-        kind: Any = own[0].kind
+        kind: Any = nodes[group[0]].kind
         if isinstance(kind, AxialBody):
-            placements = numbers_in(kind.shape, kind.joint.rotates, [node.steps for node in own if node.steps])
+            placements = numbers_in(kind.shape, kind.joint.rotates, steps[group])
         else:
-            placements = transforms([node.at for node in own])
-        last = stacked([node.armature for node in own]), stacked([node.own for node in own])
-        for k, numbers in zip(group, _read_only(kind.laid_out(placements, inertias[group], *last)), strict=True):
-            found[k] = numbers
+            placements = transforms(at[group])
+        armatures = stacked([nodes[k].armature for k in group]) if kind.has_armature else NONE
+        own = stacked([nodes[k].own for k in group]) if kind.joint.own else np.zeros((len(group), 0))
+        numbers = _read_only(kind.laid_out(placements, inertias[group], armatures, own))
+        for k, row in zip(group, numbers, strict=True):
+            found[k] = row
     return tuple(found)
-
-
-_NONE = np.zeros(0)
 
 
 def _read_only(array: Array) -> Array:

@@ -36,10 +36,12 @@ def composed(at: Array, pose: Array) -> Array:
     return at if pose is NOWHERE else product(at, pose)
 
 
-def inverse(at: Array) -> Array:
-    """The inverse of a pose."""
-    R = at[:3, :3].T
-    return pose(R, -apply(R, at[:3, 3]))
+def inverses(poses: Array) -> Array:
+    """The inverse of each pose, (n, 4, 4)."""
+    found = np.tile(NOWHERE, (len(poses), 1, 1))
+    R = found[:, :3, :3] = poses[:, :3, :3].transpose(0, 2, 1)
+    found[:, :3, 3] = -apply(R, poses[:, :3, 3])
+    return found
 
 
 def transform_of(placement: Array) -> Transform:

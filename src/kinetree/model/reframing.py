@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from kinetree.engines.groups import grouped, may_pay
-from kinetree.model.framing import UNCHANGED, changed, framed
+from kinetree.model.framing import changed, framed
 from kinetree.model.node import JointedBody
-from kinetree.model.node_constants import NodeDraft, axial_kind, stacked
-from kinetree.model.placement import inverse
+from kinetree.model.node_constants import NodeDraft, axial_kind
+from kinetree.model.placement import inverses
 from kinetree.model.shape import Shape, shared
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.fixed import product
@@ -19,50 +22,73 @@ from kinetree.spatial.value import Array
 
 #: In larger trees, nodes of each shape suffice to fill lanes.
 _MOST_ALIKE = 10_000
+_NO_STEPS = (0.0,) * 9
 
 
-def reframe(nodes: Sequence[NodeDraft], fixed: Collection[int]) -> tuple[Array, list[bool]]:
+class Reframed(NamedTuple):
+    """The frames of nodes.
+
+    Attributes:
+        at: The frame that each joint moves, in that of the parent, (n, 4, 4); for nodes whose placements have no steps.
+        steps: The numbers of placements in steps, (n, 9).
+        here: Where the frame that each joint moves is in the frame of its node; at the end that of the world, which
+            index −1 reads, (n + 1, 4, 4).
+    """
+
+    at: Array
+    steps: Array
+    here: Array
+
+
+def reframe(nodes: Sequence[NodeDraft], poses: Array, fixed: Collection[int]) -> Reframed:
     """Move the frames of nodes to where their placements take few steps.
 
     Args:
-        nodes: All nodes; placements and kinds change.
+        nodes: All nodes; kinds change.
+        poses: The frame that each joint moves, in that of the parent, at neutral q, (n, 4, 4).
         fixed: Nodes whose frames must not change.
-
-    Returns:
-        Where the frame that each joint moves is in the frame of its node, (n, 4, 4), and whether the two differ.
     """
     stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
-    poses = stacked([node.at for node in nodes])
-    changes, steps = framed([node.parent for node in nodes], poses, stages, fixed)
-    here, moved = changed(changes), [change is not UNCHANGED for change in changes]
-    alike: dict[int, list[int]] = {}
-    for k, (node, own) in enumerate(zip(nodes, steps, strict=True)):
-        if own is not None:
-            alike.setdefault(id(node.kind), []).append(k)
-            node.steps = own
-        else:
-            at = product(here[node.parent], node.at) if node.parent != WORLD and moved[node.parent] else node.at
-            node.at = product(at, inverse(here[k])) if moved[k] else at
-    shapes = _common_shapes(nodes, {k: own.shape for k, own in enumerate(steps) if own is not None})
-    for group in alike.values():
-        kind, becomes = nodes[group[0]].kind, shared([shapes[k] for k in group])
-        if isinstance(kind, JointedBody):
-            kinds = {shape: axial_kind(kind.joint, kind.has_armature, shape) for shape in set(becomes)}
-            for k, shape in zip(group, becomes, strict=True):
-                nodes[k].kind = kinds[shape]
-    return here, moved
+    parents = [node.parent for node in nodes]
+    which, changes, found = framed(parents, poses, stages, fixed)
+    here = np.concatenate([changed(changes)[which], np.eye(4)[None]])
+    at, whole = poses.copy(), [k for k, entry in enumerate(which) if found[entry] is None]
+    at[whole] = product(product(here[[parents[k] for k in whole]], poses[whole]), inverses(here[whole]))
+    steps = np.array([_NO_STEPS if own is None else own.numbers for own in found]).reshape(-1, 9)[which]
+    _give_kinds(nodes, [own and own.shape for own in [found[entry] for entry in which]])
+    return Reframed(at, steps, here)
 
 
-def _common_shapes(nodes: Sequence[NodeDraft], shapes: dict[int, Shape]) -> dict[int, Shape]:
+def _give_kinds(nodes: Sequence[NodeDraft], shapes: Sequence[Shape | None]) -> None:
+    """Nodes whose placements have a shape get kinds for few shapes."""
+    shapes = _common_shapes(nodes, shapes)
+    kinds = [node.kind for node in nodes]
+    alike: dict[int, Counter[Shape]] = {}
+    for kind, shape in zip(kinds, shapes, strict=True):
+        if shape is not None:
+            alike.setdefault(id(kind), Counter())[shape] += 1
+    becomes = {
+        (id(kind), shape): axial_kind(kind.joint, kind.has_armature, common)
+        for kind in dict.fromkeys(kinds)
+        if isinstance(kind, JointedBody)
+        for shape, common in shared(alike.get(id(kind), {})).items()
+    }
+    for node, kind, shape in zip(nodes, kinds, shapes, strict=True):
+        if shape is not None:
+            node.kind = becomes[id(kind), shape]
+
+
+def _common_shapes(nodes: Sequence[NodeDraft], shapes: Sequence[Shape | None]) -> Sequence[Shape | None]:
     """The same shape for nodes that a single sample can compute at once, one per lane."""
-    numbers = dict[Any, int]()
-    topology = Topology(tuple(node.parent for node in nodes))
-    if len(nodes) > _MOST_ALIKE or not may_pay(topology):
+    if len(nodes) > _MOST_ALIKE:
+        return shapes
+    topology, numbers = Topology(tuple(node.parent for node in nodes)), dict[Any, int]()
+    if not may_pay(topology):
         return shapes
     variants = [numbers.setdefault((node.kind, node.parent == WORLD), len(numbers)) for node in nodes]
-    found = dict(shapes)
+    found = list(shapes)
     for group in grouped(topology, tuple(variants)):
-        own = [shapes[k] for k in set(group) if k in shapes]
-        if own:
-            found |= dict.fromkeys((k for k in group if k in shapes), reduce(or_, own))
+        own = {k: shape for k in group if (shape := shapes[k]) is not None}
+        for k in own:
+            found[k] = reduce(or_, own.values())
     return found

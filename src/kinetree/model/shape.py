@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -87,20 +87,23 @@ class Steps(NamedTuple):
     numbers: tuple[float, ...]
 
 
-def numbers_in(shape: Shape, turns: bool, steps: Sequence[Steps]) -> Array:
-    """The numbers of placements in a shape that includes theirs, (n, count), for joints that turn or do not."""
+def numbers_in(shape: Shape, turns: bool, numbers: Array) -> Array:
+    """Those numbers of steps, (n, 9), that a shape which includes theirs has; for joints that turn or do not."""
     about_x, about_z = shape.about_x == ANY, shape.about_z == ANY
     kept = [about_x, about_x, about_z, about_z, *(shape.offsets >> i & 1 for i in range(3)), turns, turns]
-    return np.array([own.numbers for own in steps]).reshape(-1, len(kept))[:, np.array(kept, dtype=bool)]
+    chosen: Array = numbers[:, np.array(kept, dtype=bool)]
+    return chosen
 
 
-def shared(shapes: Sequence[Shape]) -> list[Shape]:
-    """A shape for each placement of nodes with one kind of joint, such that there are few."""
+def shared(counts: Mapping[Shape, int]) -> dict[Shape, Shape]:
+    """What shapes become, such that there are few. Given how often each occurs among nodes with one kind of joint."""
     becomes = {
         shape: shape if count * (GENERAL.cost - shape.cost) >= _WORTHWHILE else GENERAL
-        for shape, count in Counter(shapes).items()
+        for shape, count in counts.items()
     }
-    users = Counter(becomes[shape] for shape in shapes)
+    users = Counter[Shape]()
+    for shape, count in counts.items():
+        users[becomes[shape]] += count
     while len(users) > 1:
         pairs = combinations(sorted(users), 2)
         added, one, other = min((sum(users[s] * ((a | b).cost - s.cost) for s in (a, b)), a, b) for a, b in pairs)
@@ -110,4 +113,4 @@ def shared(shapes: Sequence[Shape]) -> list[Shape]:
         count = users.pop(one) + users.pop(other)
         users[both] += count
         becomes = {shape: both if found in (one, other) else found for shape, found in becomes.items()}
-    return [becomes[shape] for shape in shapes]
+    return becomes

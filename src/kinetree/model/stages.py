@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,41 +15,62 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
-def stages_of(body: str, joint: Joint) -> Iterator[tuple[str, Stage, Array, Array, Array]]:
-    """For each stage of a joint: a name, the formulas, its frame in link axes, its armature, link axes in its frame."""
-    stages, start = joint.type.stages, 0
-    for count, stage in enumerate(stages, start=1):
-        turn = turn_of(joint, count - 1)
-        name = body if count == len(stages) else f"{body} (stage {count} of {joint.name})"
-        armature = joint.armature if len(stages) == 1 else joint.armature[start : start + stage.nv]
+class JointStage(NamedTuple):
+    """One of the stages of a joint.
+
+    Attributes:
+        name: Of the body that it moves, or of the stage.
+        stage: The formulas.
+        turn: Pose, in link axes, of the frame whose z is the stage's axis.
+        back: Pose of link axes in that frame.
+        armature: Reflected rotor inertias.
+    """
+
+    name: str
+    stage: Stage
+    turn: Array
+    back: Array
+    armature: Array
+
+
+def stages_of(body: str, joint: Joint) -> list[JointStage]:
+    """The stages of a joint, base first."""
+    stages = joint.type.stages
+    if len(stages) == 1:
+        return [JointStage(body, stages[0], *_turn_of(joint, 0), joint.armature)]
+    found, start = [], 0
+    for i, stage in enumerate(stages):
+        name = body if i == len(stages) - 1 else f"{body} (stage {i + 1} of {joint.name})"
+        found.append(JointStage(name, stage, *_turn_of(joint, i), joint.armature[start : start + stage.nv]))
         start += stage.nv
-        yield name, stage, turn, armature, turn if turn is NOWHERE else turn.T
+    return found
 
 
-def turn_of(joint: Joint, stage: int) -> Array:
-    """The pose, in link axes, of the node frame whose z is the stage's axis."""
-    return _turned(*joint.axes[stage].tolist()) if len(joint.axes) else NOWHERE
+def _turn_of(joint: Joint, stage: int) -> tuple[Array, Array]:
+    """The pose, in link axes, of the node frame whose z is the stage's axis; and its inverse."""
+    axes = joint.axes.tolist()
+    return _turned(*axes[stage]) if axes else (NOWHERE, NOWHERE)
 
 
 @lru_cache(maxsize=4096)  # most axes are those of coordinates
-def _turned(x: float, y: float, z: float) -> Array:
+def _turned(x: float, y: float, z: float) -> tuple[Array, Array]:
     if x == y == 0.0 < z:
-        return NOWHERE
+        return NOWHERE, NOWHERE
     turn: Array = NOWHERE.copy()
     turn[:3, :3] = alignment((x, y, z))
-    return turn
+    return turn, turn.T
 
 
 def displaced(joint: Joint, q: Array) -> Array:
     """The pose of the child's link frame in the parent's at configuration q, (4, 4)."""
     at, link, start = np.eye(4), joint.placement, 0
     for index, stage in enumerate(joint.type.stages):
-        turn = turn_of(joint, index)
+        turn, back = _turn_of(joint, index)
         # sums of objects are evaluated in order, unlike those of a BLAS
         neutral = Transform(_objects(transform_of(product(link, turn)).data))
         numbers = _objects(q[start : start + stage.nq])
         moved = Transform(stage.transform(neutral, _objects(joint.own), numbers).data.astype(float))
-        at, link, start = product(at, pose_of(moved)), turn.T, start + stage.nq
+        at, link, start = product(at, pose_of(moved)), back, start + stage.nq
     return product(at, link)
 
 
