@@ -16,7 +16,7 @@ from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.engines.count import count
 from kinetree.engines.ir import Switch, walk
 from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.model.framing import UNCHANGED, framed
+from kinetree.model.framing import UNCHANGED, distinct, framed
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import AxialBody
 from kinetree.model.shape import GENERAL, Shape, numbers_in, shared
@@ -153,7 +153,7 @@ def test_children_share_the_axes_of_their_parent() -> None:
     for at, angle in zip(poses[1:], angles, strict=True):
         at[:3, :3] = turn(2, angle) @ turn(0, np.pi / 2)
         at[:3, 3] = at[:3, :3] @ (0.1, 0.2, 0.5)
-    which, _, found = framed([-1] + [0] * len(angles), poses, [Revolute()] * len(poses), ())
+    which, _, found = framed([-1] + [0] * len(angles), range(len(poses)), poses, [Revolute()] * len(poses), ())
     steps = [found[entry] for entry in which]
     assert steps[0] is None
     assert [own.shape.about_z for own in steps if own is not None] == [0, 1, 2, 0, ANY, ANY]
@@ -162,7 +162,7 @@ def test_children_share_the_axes_of_their_parent() -> None:
 def test_a_fixed_frame_does_not_change() -> None:
     poses = np.tile(np.eye(4), (3, 1, 1))
     poses[:, :3, :3], poses[:, :3, 3] = turn(0, 0.4), (0.1, 0.2, 0.3)
-    which, changes, steps = framed([-1, 0, 1], poses, [Revolute()] * 3, {1})
+    which, changes, steps = framed([-1, 0, 1], range(3), poses, [Revolute()] * 3, {1})
     assert changes[which[1]] is UNCHANGED
     assert steps[which[1]] is None
     assert steps[which[2]] is not None
@@ -178,9 +178,10 @@ def test_nodes_with_alike_surroundings_share_what_was_found(parent: Callable[[in
     for at, name in zip(poses, order, strict=True):
         at[:3, :3] = turn(2, 0.5) @ turn(0, 0.9 + 0.3 * (int(name) % 2))
         at[:3, 3] = 0.1, 0.2, 0.5
-    shared_frames = framed(parents, poses, [Revolute()] * n, ())
+    placed, first = distinct(pose.tobytes() for pose in poses)
+    shared_frames = framed(parents, placed, poses[first], [Revolute()] * n, ())
     poses[:, :3, 3] += rng.uniform(-1e-9, 1e-9, (n, 3))
-    own_frames = framed(parents, poses, [Revolute()] * n, ())
+    own_frames = framed(parents, range(n), poses, [Revolute()] * n, ())
     assert len(shared_frames.changes) < n / 4
     assert own_frames.which == list(range(n))
     for k, entry in enumerate(shared_frames.which):

@@ -18,6 +18,7 @@ from kinetree.model.aggregation import Cluster
 from kinetree.model.body import Body, Frame
 from kinetree.model.cluster import ClusterKind
 from kinetree.model.cluster_assembly import Built, InnerStage
+from kinetree.model.framing import distinct
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
@@ -208,13 +209,14 @@ class _Assembly:
 
     def _frames(self, reframed: bool) -> Reframed:
         """The frames of nodes; bodies that they carry get poses in these."""
-        first, second, third = (
-            map(stacked, zip(*self._factors, strict=True)) if self._factors else (np.zeros((0, 4, 4)),) * 3
-        )
-        poses = product(product(first, second), third)
+        # bodies of large robots are alike, and so are their poses
+        factors = self._factors
+        placed, first = distinct([(id(at), placement.tobytes(), id(turn)) for at, placement, turn in factors])
+        before, between, behind = (stacked([factors[k][i] for k in first]) for i in range(3))
+        poses = product(product(before, between), behind)
         if not reframed:
-            return Reframed(poses, np.zeros((len(poses), 9)), np.tile(NOWHERE, (len(poses) + 1, 1, 1)))
-        found = reframe(self._nodes, poses, {self._nodes[built.node].parent for built in self._clusters})
+            return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(NOWHERE, (len(placed) + 1, 1, 1)))
+        found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})
         nodes = [node for node, _ in self._carriers.values()]
         carried = product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
         self._carriers = dict(zip(self._carriers, zip(nodes, carried)))

@@ -97,7 +97,13 @@ class Framed(NamedTuple):
     steps: list[Steps | None]
 
 
-def framed(parents: Sequence[int], poses: Array, stages: Sequence[Stage | None], fixed: Collection[int]) -> Framed:
+def framed(
+    parents: Sequence[int],
+    placed: Sequence[int],
+    poses: Array,
+    stages: Sequence[Stage | None],
+    fixed: Collection[int],
+) -> Framed:
     """The change of each node's frame, and its placement in steps if it has a joint along an axis on a node.
 
     Plain numbers, since each frame depends on the one before. Large robots consist of parts that repeat, so what was
@@ -105,13 +111,14 @@ def framed(parents: Sequence[int], poses: Array, stages: Sequence[Stage | None],
 
     Args:
         parents: Parents of the nodes, −1 for the world.
-        poses: The frame that each joint moves, in that of the parent, at neutral q, (n, 4, 4).
+        placed: For each node, its entry in `poses`.
+        poses: The frame that a joint moves, in that of the parent, at neutral q, (m, 4, 4).
         stages: The joints; None for nodes without.
         fixed: Nodes whose frames must not change.
     """
     axial = [isinstance(stage, AxialStage) for stage in stages]
     turning = [stage is None or stage.rotates for stage in stages]
-    places = _numbered(zip(_bytes_of_each(poses[:, :3]), axial, turning, [k in fixed for k in range(len(parents))]))
+    places, _ = distinct(zip(placed, axial, turning, [k in fixed for k in range(len(parents))], strict=True))
     children: list[list[int]] = [[] for _ in parents]
     for k, p in enumerate(parents):
         if p != WORLD and axial[k]:
@@ -133,9 +140,11 @@ def framed(parents: Sequence[int], poses: Array, stages: Sequence[Stage | None],
             change, own = UNCHANGED, None
             if axial[k] and k not in fixed:
                 if not on_world:
-                    own, change = _placed(found.changes[found.which[p]], lines[k], across[k], turning[k], movable)
+                    own, change = _placed(
+                        found.changes[found.which[p]], lines[placed[k]], across[placed[k]], turning[k], movable
+                    )
                 if turning[k]:
-                    phase = _phase([(change.of(lines[c]), turning[c]) for c in children[k]])
+                    phase = _phase([(change.of(lines[placed[c]]), turning[c]) for c in children[k]])
                     if phase != _NO_TURN:
                         change = change.turned(*phase)
                         own = own and Steps(own.shape, (*own.numbers[:7], *phase))
@@ -148,16 +157,12 @@ def framed(parents: Sequence[int], poses: Array, stages: Sequence[Stage | None],
     return found
 
 
-def _numbered(things: Iterable[Hashable]) -> list[int]:
-    """A number for each thing, the same for equal ones."""
+def distinct(things: Iterable[Hashable]) -> tuple[list[int], list[int]]:
+    """A number for each thing, the same for equal ones; and where each number occurs first."""
     numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(thing, len(numbers)) for thing in things]
-
-
-def _bytes_of_each(arrays: Array) -> list[bytes]:
-    """The memory of each array of a stack."""
-    memory, size = arrays.tobytes(), arrays[0].nbytes if len(arrays) else 1
-    return [memory[start : start + size] for start in range(0, len(memory), size)]
+    found = [numbers.setdefault(thing, len(numbers)) for thing in things]
+    first = dict(zip(reversed(found), reversed(range(len(found)))))
+    return found, [first[number] for number in range(len(numbers))]
 
 
 def _placed(parent: Change, line: _Line, across: list[float], turns: bool, movable: bool) -> tuple[Steps, Change]:

@@ -40,20 +40,21 @@ class Reframed(NamedTuple):
     here: Array
 
 
-def reframe(nodes: Sequence[NodeDraft], poses: Array, fixed: Collection[int]) -> Reframed:
+def reframe(nodes: Sequence[NodeDraft], placed: Sequence[int], poses: Array, fixed: Collection[int]) -> Reframed:
     """Move the frames of nodes to where their placements take few steps.
 
     Args:
         nodes: All nodes; kinds change.
-        poses: The frame that each joint moves, in that of the parent, at neutral q, (n, 4, 4).
+        placed: For each node, its entry in `poses`.
+        poses: The frame that a joint moves, in that of the parent, at neutral q, (m, 4, 4).
         fixed: Nodes whose frames must not change.
     """
     stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
     parents = [node.parent for node in nodes]
-    which, changes, found = framed(parents, poses, stages, fixed)
+    which, changes, found = framed(parents, placed, poses, stages, fixed)
     here = np.concatenate([changed(changes)[which], np.eye(4)[None]])
-    at, whole = poses.copy(), [k for k, entry in enumerate(which) if found[entry] is None]
-    at[whole] = product(product(here[[parents[k] for k in whole]], poses[whole]), inverses(here[whole]))
+    at, whole = poses[placed], [k for k, entry in enumerate(which) if found[entry] is None]
+    at[whole] = product(product(here[[parents[k] for k in whole]], at[whole]), inverses(here[whole]))
     steps = np.array([_NO_STEPS if own is None else own.numbers for own in found]).reshape(-1, 9)[which]
     _give_kinds(nodes, [own and own.shape for own in [found[entry] for entry in which]])
     return Reframed(at, steps, here)
@@ -62,18 +63,18 @@ def reframe(nodes: Sequence[NodeDraft], poses: Array, fixed: Collection[int]) ->
 def _give_kinds(nodes: Sequence[NodeDraft], shapes: Sequence[Shape | None]) -> None:
     """Nodes whose placements have a shape get kinds for few shapes."""
     shapes = _common_shapes(nodes, shapes)
-    kinds = [node.kind for node in nodes]
-    alike: dict[int, Counter[Shape]] = {}
-    for kind, shape in zip(kinds, shapes, strict=True):
+    pairs = list(zip([node.kind for node in nodes], shapes, strict=True))
+    alike: dict[int, dict[Shape, int]] = {}
+    for (number, shape), count in Counter((id(kind), shape) for kind, shape in pairs).items():
         if shape is not None:
-            alike.setdefault(id(kind), Counter())[shape] += 1
+            alike.setdefault(number, {})[shape] = count
     becomes = {
         (id(kind), shape): axial_kind(kind.joint, kind.has_armature, common)
-        for kind in dict.fromkeys(kinds)
+        for kind in {id(kind): kind for kind, _ in pairs}.values()
         if isinstance(kind, JointedBody)
         for shape, common in shared(alike.get(id(kind), {})).items()
     }
-    for node, kind, shape in zip(nodes, kinds, shapes, strict=True):
+    for node, (kind, shape) in zip(nodes, pairs, strict=True):
         if shape is not None:
             node.kind = becomes[id(kind), shape]
 

@@ -31,6 +31,9 @@ _TRUSTED = 4.0 * _EPS
 # roundings per term of a congruence XᵀPX: two products of three factors and a sum
 _CONGRUENCE = 4.0
 
+# matrices of 6×6 numbers that fit a second-level cache several times
+_BLOCK = 500
+
 # length scales of the generic configurations [m], for robots of any size
 _LENGTHS = (1.0, 1e-3, 1e3)
 
@@ -114,7 +117,8 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
     for node, kind in enumerate(mechanism.kinds):
         members.setdefault(id(kind), []).append(node)
     doubtful: list[int] = []
-    for nodes in members.values():
+    # as many at a time as fit the cache
+    for nodes in (every[i : i + _BLOCK] for every in members.values() for i in range(0, len(every), _BLOCK)):
         kind = mechanism.kinds[nodes[0]]
         if not isinstance(kind, JointedBody):
             continue

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kinetree.model.joint import Joint
+from kinetree.model.joints import KINDS
 from kinetree.model.joints.base import Stage
-from kinetree.model.placement import NOWHERE, alignment, pose_of, transform_of
+from kinetree.model.placement import NOWHERE, alignment, pose, pose_of, transform_of
 from kinetree.spatial.fixed import product
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -35,37 +36,33 @@ class JointStage(NamedTuple):
 
 def stages_of(body: str, joint: Joint) -> list[JointStage]:
     """The stages of a joint, base first."""
-    stages = joint.type.stages
+    stages = _frames(joint.kind, joint.axes.tobytes())
     if len(stages) == 1:
-        return [JointStage(body, stages[0], *_turn_of(joint, 0), joint.armature)]
+        return [JointStage(body, *stages[0], joint.armature)]
     found, start = [], 0
-    for i, stage in enumerate(stages):
+    for i, (stage, turn, back) in enumerate(stages):
         name = body if i == len(stages) - 1 else f"{body} (stage {i + 1} of {joint.name})"
-        found.append(JointStage(name, stage, *_turn_of(joint, i), joint.armature[start : start + stage.nv]))
+        found.append(JointStage(name, stage, turn, back, joint.armature[start : start + stage.nv]))
         start += stage.nv
     return found
 
 
-def _turn_of(joint: Joint, stage: int) -> tuple[Array, Array]:
-    """The pose, in link axes, of the node frame whose z is the stage's axis; and its inverse."""
-    axes = joint.axes.tolist()
-    return _turned(*axes[stage]) if axes else (NOWHERE, NOWHERE)
-
-
 @lru_cache(maxsize=4096)  # most axes are those of coordinates
-def _turned(x: float, y: float, z: float) -> tuple[Array, Array]:
-    if x == y == 0.0 < z:
-        return NOWHERE, NOWHERE
-    turn: Array = NOWHERE.copy()
-    turn[:3, :3] = alignment((x, y, z))
-    return turn, turn.T
+def _frames(kind: str, axes: bytes) -> list[tuple[Stage, Array, Array]]:
+    """The stages of a kind of joint with given axes, each with `turn` and `back` of `JointStage`."""
+    stages = KINDS[kind].stages
+    directions = np.frombuffer(axes).reshape(-1, 3).tolist() or [[0.0, 0.0, 1.0]] * len(stages)
+    found = []
+    for stage, (x, y, z) in zip(stages, directions, strict=True):
+        turn = NOWHERE if x == y == 0.0 < z else pose(alignment((x, y, z)), np.zeros(3))
+        found.append((stage, turn, turn if turn is NOWHERE else turn.T))
+    return found
 
 
 def displaced(joint: Joint, q: Array) -> Array:
     """The pose of the child's link frame in the parent's at configuration q, (4, 4)."""
     at, link, start = np.eye(4), joint.placement, 0
-    for index, stage in enumerate(joint.type.stages):
-        turn, back = _turn_of(joint, index)
+    for stage, turn, back in _frames(joint.kind, joint.axes.tobytes()):
         # sums of objects are evaluated in order, unlike those of a BLAS
         neutral = Transform(_objects(transform_of(product(link, turn)).data))
         numbers = _objects(q[start : start + stage.nq])
