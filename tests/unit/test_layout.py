@@ -25,7 +25,9 @@ def uses(algorithm: Algorithm, variants: Variants) -> dict[tuple[str, str, int],
     found: dict[tuple[str, str, int], set[int]] = {}
     program = simplified(algorithm, variants)
     for time, outermost in enumerate(program.top.items):
-        inner = [] if isinstance(outermost, Op | Store) else [item for b in outermost.blocks for _, item in walk(b)]
+        inner = (
+            [] if isinstance(outermost, Op | Store) else [item for block in outermost.blocks for item in walk(block)]
+        )
         for item in (outermost, *inner):
             place = item.place if isinstance(item, Store) else getattr(item, "attr", None)
             if isinstance(place, Field):
