@@ -30,9 +30,14 @@ def outcome(data: str | bytes, **options: Any) -> tuple[object, list[str]]:
     return result, [str(each.message) for each in caught]
 
 
+def refuse(*_: object) -> float:
+    raise ValueError
+
+
 def without_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every number to the code that explains what is wrong with it."""
-    monkeypatch.setattr(document.Document, "each_number", lambda *_: ())
+    monkeypatch.setattr(document.Document, "usual_numbers", lambda *_: {})
+    monkeypatch.setattr(document._Numbers, "__missing__", refuse)
     monkeypatch.setattr(document._Vectors, "__missing__", lambda *_: ())
 
 
@@ -50,6 +55,7 @@ def test_shortcuts_neither_accept_nor_change_anything(monkeypatch: pytest.Monkey
     [
         ('lower="-1" upper="1" velocity="3" effort="40"', limit)
         for limit in (
+            'lower="-1" upper="1" effort="40"/><dynamics velocity="3"',
             'upper="1" effort="40" lower="-1" velocity="3"',
             'lower="-1" upper="1" velocity="inf" effort="1e16"',
             'lower="-1e16" upper="1e300" velocity="3" effort="40"',

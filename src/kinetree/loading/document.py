@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kinetree.errors import LoadError
@@ -154,10 +154,8 @@ class Document:
 
     def only_number(self, element: Element, name: str) -> float:
         """A required number, the attribute of an element that is to have no other."""
-        given = element.items()
-        if len(given) == 1 and given[0][0] == name and (found := self.each_number((given[0][1],))):
-            return found[0]
-        self.known(element)
+        if element.keys() != [name]:
+            self.known(element)
         return self.number(element, name)
 
     def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
@@ -167,20 +165,25 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        found = self.each_number((value,))
-        return (found or self.values(element, _written(element, name, value), value, 1, infinite))[0]
+        try:
+            return self._numbers[value]
+        except ValueError:
+            return self.values(element, _written(element, name, value), value, 1, infinite)[0]
 
     def numbers(self, element: Element, defaults: Mapping[str, float | None]) -> Sequence[float]:
         """The numbers of all attributes that an element may have, with their defaults; None for required ones."""
         self.known(element)
         return [self.number(element, name, default) for name, default in defaults.items()]
 
-    def each_number(self, texts: Iterable[str]) -> tuple[float, ...]:
-        """One finite number from each string; empty if there is any doubt, which `values` then settles."""
-        try:
-            return tuple(map(self._numbers.__getitem__, texts))
-        except ValueError:
-            return ()
+    def usual_numbers(self, element: Element) -> dict[str, float]:
+        """Attributes by name, if all of them are known and finite numbers; else none, and each has to be read."""
+        names = element.keys()
+        if self.attributes[element.tag].issuperset(names):
+            try:
+                return dict(zip(names, map(self._numbers.__getitem__, element.values())))
+            except ValueError:
+                pass
+        return {}
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""

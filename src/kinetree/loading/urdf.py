@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 
 import numpy as np
 
@@ -69,8 +70,9 @@ _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamic
 _LINK_PARTS = frozenset(("inertial",))
 _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
-_NAME, _NAME_AND_TYPE, _MOMENT_NAMES = ["name"], ["name", "type"], list(_MOMENTS)
-_LIMIT = _ATTRIBUTES["limit"]
+_four_limits = itemgetter("lower", "upper", "velocity", "effort")
+_six_moments = itemgetter(*_MOMENTS)
+_NAME, _NAME_AND_TYPE = ["name"], ["name", "type"]
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
@@ -152,9 +154,11 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
             raise document.error(
                 inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
             )
-    inertia = parts["inertia"]
-    usual = document.each_number(inertia.values()) if inertia.keys() == _MOMENT_NAMES else ()
-    xx, xy, xz, yy, yz, zz = usual or document.numbers(inertia, _MOMENTS)
+    usual = document.usual_numbers(parts["inertia"])
+    if len(usual) == len(_MOMENTS):
+        xx, xy, xz, yy, yz, zz = _six_moments(usual)
+    else:
+        xx, xy, xz, yy, yz, zz = document.numbers(parts["inertia"], _MOMENTS)
     R, com = origin(document, parts.get("origin"))
     mass = document.only_number(parts["mass"], "value")
     if R is not None:
@@ -188,10 +192,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
         return Hinge(name, line, kind, parent, child, placement, (), _UNLIMITED[kind], 0.0, 0.0, None)
     damping = friction = 0.0
     if "dynamics" in parts:
-        dynamics = parts["dynamics"]
-        document.known(dynamics)
-        damping = _magnitude(document, dynamics, "damping", 0.0)
-        friction = _magnitude(document, dynamics, "friction", 0.0)
+        damping, friction = _losses(document, parts["dynamics"])
     if kind in ("revolute", "prismatic"):
         axis = unit_axis(document, parts.get("axis"), name)
         limits = _limits(document, parts.get("limit"), given, element)
@@ -212,12 +213,9 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
         return _UNLIMITED["revolute"]
-    names = element.keys()
-    if _LIMIT.issuperset(names):
-        # usual numbers, all at once
-        usual = dict(zip(names, document.each_number(element.values())))
-        velocity, effort = usual.get("velocity", -1.0), usual.get("effort", -1.0)
-        lower, upper = usual.get("lower", math.nan), usual.get("upper", math.nan)
+    usual = document.usual_numbers(element)
+    if len(usual) == 4:
+        lower, upper, velocity, effort = _four_limits(usual)
         if 0.0 <= velocity < _NO_LIMIT and 0.0 <= effort < _NO_LIMIT and -_NO_LIMIT < lower <= upper < _NO_LIMIT:
             if given == "continuous":
                 lower, upper = -math.inf, math.inf
@@ -232,6 +230,16 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
         raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
     lower, upper = (lower if lower > -_NO_LIMIT else -math.inf), (upper if upper < _NO_LIMIT else math.inf)
     return Limits.of_one(lower, upper, velocity, effort)
+
+
+def _losses(document: Document, element: Element) -> tuple[float, float]:
+    """Damping and dry friction of a joint."""
+    usual = document.usual_numbers(element)
+    damping, friction = usual.get("damping", 0.0), usual.get("friction", 0.0)
+    if usual and 0.0 <= damping < _NO_LIMIT and 0.0 <= friction < _NO_LIMIT:
+        return damping, friction
+    document.known(element)
+    return _magnitude(document, element, "damping", 0.0), _magnitude(document, element, "friction", 0.0)
 
 
 def _magnitude(document: Document, element: Element, name: str, default: float) -> float:
