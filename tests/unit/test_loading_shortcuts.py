@@ -36,7 +36,7 @@ def refuse(*_: object) -> float:
 
 def without_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every number to the code that explains what is wrong with it."""
-    monkeypatch.setattr(document.Document, "usual_numbers", lambda *_: {})
+    monkeypatch.setattr(document.Document, "usual_numbers", lambda *_: ())
     monkeypatch.setattr(document._Numbers, "__missing__", refuse)
     monkeypatch.setattr(document._Vectors, "__missing__", lambda *_: ())
 

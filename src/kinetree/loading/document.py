@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -47,7 +46,7 @@ class Document:
         self.snapped: list[float] = []
         self._numbers = _Numbers()
         #: Vectors, and rotations, by the strings that they were read from.
-        self.vectors = _Vectors()
+        self.vectors = _Vectors(self._numbers)
         self.rotations: dict[str, Any] = {}
         self.file = source.file
         self.findings = findings
@@ -175,15 +174,21 @@ class Document:
         self.known(element)
         return [self.number(element, name, default) for name, default in defaults.items()]
 
-    def usual_numbers(self, element: Element) -> dict[str, float]:
-        """Attributes by name, if all of them are known and finite numbers; else none, and each has to be read."""
-        names = element.keys()
-        if self.attributes[element.tag].issuperset(names):
-            try:
-                return dict(zip(names, map(self._numbers.__getitem__, element.values())))
-            except ValueError:
-                pass
-        return {}
+    def usual_numbers(self, element: Element, names: list[str]) -> tuple[float, ...]:
+        """Finite numbers of an element with exactly these attributes, best in this order; empty for any other element.
+
+        What it returns nothing for has to be read number by number, with errors that tell why.
+        """
+        given, numbers = element.keys(), map(self._numbers.__getitem__, element.values())
+        try:
+            if given == names:
+                return tuple(numbers)
+            if len(given) == len(names):
+                by_name = dict(zip(given, numbers))
+                return tuple([by_name[name] for name in names])
+        except (ValueError, KeyError):
+            pass
+        return ()
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
@@ -230,10 +235,16 @@ def _written(element: Element, name: str, value: str) -> str:
 
 
 class _Numbers(dict[str, float]):
-    """Finite numbers by the strings that they are read from: a file has thousands, most of them several times."""
+    """Finite numbers by the strings that they are read from: a file has thousands, most of them several times.
+
+    Looking one up takes a fraction of the time of converting it. Raises ValueError if there is any doubt, which
+    `Document.values` then settles.
+    """
 
     def __missing__(self, text: str) -> float:
-        number = float(text) if _plain(text) else math.nan
+        if len(text) > _LONGEST or "_" in text or not text.isascii():
+            raise ValueError
+        number = float(text)
         if not -_HUGE <= number <= _HUGE:
             raise ValueError
         self[text] = number
@@ -243,12 +254,15 @@ class _Numbers(dict[str, float]):
 class _Vectors(dict[str, tuple[float, ...]]):
     """Likewise, several numbers separated by whitespace; empty if there is any doubt."""
 
+    def __init__(self, numbers: _Numbers) -> None:
+        self._number = numbers.__getitem__
+
     def __missing__(self, text: str) -> tuple[float, ...]:
         try:
-            numbers = tuple(map(float, text.split())) if _plain(text) else ()
+            found = tuple(map(self._number, text.split())) if len(text) <= _LONGEST else ()
         except ValueError:
-            numbers = ()
-        found = self[text] = numbers if math.hypot(*numbers) <= _HUGE else ()
+            found = ()
+        self[text] = found
         return found
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from operator import itemgetter
 
 import numpy as np
 
@@ -70,8 +69,7 @@ _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamic
 _LINK_PARTS = frozenset(("inertial",))
 _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
-_four_limits = itemgetter("lower", "upper", "velocity", "effort")
-_six_moments = itemgetter(*_MOMENTS)
+_SIX, _LIMITS, _LOSSES = list(_MOMENTS), ["effort", "lower", "upper", "velocity"], ["damping", "friction"]
 _NAME, _NAME_AND_TYPE = ["name"], ["name", "type"]
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
@@ -154,11 +152,8 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
             raise document.error(
                 inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
             )
-    usual = document.usual_numbers(parts["inertia"])
-    if len(usual) == len(_MOMENTS):
-        xx, xy, xz, yy, yz, zz = _six_moments(usual)
-    else:
-        xx, xy, xz, yy, yz, zz = document.numbers(parts["inertia"], _MOMENTS)
+    inertia = parts["inertia"]
+    xx, xy, xz, yy, yz, zz = document.usual_numbers(inertia, _SIX) or document.numbers(inertia, _MOMENTS)
     R, com = origin(document, parts.get("origin"))
     mass = document.only_number(parts["mass"], "value")
     if R is not None:
@@ -213,9 +208,8 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
         return _UNLIMITED["revolute"]
-    usual = document.usual_numbers(element)
-    if len(usual) == 4:
-        lower, upper, velocity, effort = _four_limits(usual)
+    if usual := document.usual_numbers(element, _LIMITS):
+        effort, lower, upper, velocity = usual
         if 0.0 <= velocity < _NO_LIMIT and 0.0 <= effort < _NO_LIMIT and -_NO_LIMIT < lower <= upper < _NO_LIMIT:
             if given == "continuous":
                 lower, upper = -math.inf, math.inf
@@ -234,9 +228,8 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
 
 def _losses(document: Document, element: Element) -> tuple[float, float]:
     """Damping and dry friction of a joint."""
-    usual = document.usual_numbers(element)
-    damping, friction = usual.get("damping", 0.0), usual.get("friction", 0.0)
-    if usual and 0.0 <= damping < _NO_LIMIT and 0.0 <= friction < _NO_LIMIT:
+    damping, friction = document.usual_numbers(element, _LOSSES) or (-1.0, -1.0)
+    if 0.0 <= damping < _NO_LIMIT and 0.0 <= friction < _NO_LIMIT:
         return damping, friction
     document.known(element)
     return _magnitude(document, element, "damping", 0.0), _magnitude(document, element, "friction", 0.0)
