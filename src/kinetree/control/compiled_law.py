@@ -22,6 +22,7 @@ from kinetree.control.limits import Limits, alike
 from kinetree.control.sharing import Sharing
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
@@ -81,7 +82,7 @@ class CompiledLaw:
         if active is not None and active.any():
             pattern, rounds = active, ROUNDS + 1
         while True:
-            found = self._function(pattern)(q, v, target, feed)
+            found = self._function(pattern, q, v)(q, v, target, feed)
             spread, fault, excess, *lacking = found[3].tolist()
             if not spread < 1.0:
                 return None
@@ -141,10 +142,10 @@ class CompiledLaw:
         """Solve samples, each with the joints of its pattern held at their limits, (n, l)."""
         groups = alike(pattern, np.arange(len(pattern)))
         if len(groups) == 1:
-            return list(self._function(groups[0][0])(*given))
+            return list(self._function(groups[0][0], *given[:2])(*given))
         results: list[Array] = []
         for shared, samples in groups:
-            found = self._function(shared)(*(x[samples] for x in given))
+            found = self._function(shared, *given[:2])(*(x[samples] for x in given))
             if not results:
                 results = [np.empty((len(pattern), *x.shape[1:])) for x in found]
             for result, part in zip(results, found, strict=True):
@@ -161,12 +162,12 @@ class CompiledLaw:
         """Compile what every call needs."""
         self._function(self._free).compile()
 
-    def _function(self, pattern: Array) -> Compiled:
+    def _function(self, pattern: Array, *states: Array) -> Compiled:
         key = pattern.tobytes()
-        return self._functions.get(key) or self._kept(key, pattern)
+        return self._functions.get(key) or self._kept(key, pattern, states)
 
-    def _kept(self, key: bytes, pattern: Array) -> Compiled:
-        with self._lock:
+    def _kept(self, key: bytes, pattern: Array, states: tuple[Array, ...]) -> Compiled:
+        with self._lock, expecting(states, [1] * len(states)):
             if len(self._functions) >= _CHOICES:
                 self._functions.clear()
             return self._functions.setdefault(key, self._recorded(pattern))

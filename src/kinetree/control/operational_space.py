@@ -36,6 +36,7 @@ from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.native.expected import made_for
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
@@ -146,13 +147,25 @@ class OperationalSpace(Remade):
     def _law(self) -> Law:
         recursions, escape = self._tasks.core.recursions, None
         if self._escapes:
-            mean, reach = means(recursions.groups), recursions.reach
+            mean = means(recursions.groups)
 
             def roots(own: Array) -> Array:
-                return np.sqrt(weights(own, mean, reach))
+                return np.sqrt(weights(own, mean, recursions.reach))
 
             escape = Escape(self.robot, recursions.jacobian, roots, self._hierarchy.row_cuts, self._singular)
         return Law(recursions, self._hierarchy.row_cuts, self._hierarchy.solve, error=self._error, escape=escape)
+
+    def _law_holding(self, columns: tuple[int, ...]) -> Law:
+        """The law with some joints held at their limits, for `CompiledLaw`."""
+        if columns:
+            return self._limited.law(columns)
+        self._begin(moving=True)
+        return self._law
+
+    def _begin(self, moving: bool = False) -> None:
+        """Let other threads begin with the law's kernel, while its cuts are determined."""
+        if "_law" not in vars(self):
+            self._tasks.core.recursions.control_step(self._error, moving).bound()
 
     @cached_property
     def _within(self) -> WithinLimits:
@@ -173,9 +186,8 @@ class OperationalSpace(Remade):
         fixed = np.zeros((0, 4, 4)) if self.constraints is None else self.constraints.targets
         inputs = self._posture, self._pull, self._targets.gains, fixed
         return CompiledLaw(
-            self.robot, self._limits, lambda columns: self._limited.law(columns) if columns else self._law,
-            self._sharing, inputs, self._held, self._unheld.active,
-        )  # fmt: skip
+            self.robot, self._limits, self._law_holding, self._sharing, inputs, self._held, self._unheld.active
+        )
 
     @cached_property
     def _hierarchy(self) -> Levels:
@@ -251,7 +263,8 @@ class OperationalSpace(Remade):
         """
         _ = self._ready
         if feed is None and self._simple and type(q) is type(v) is type(poses) is _NDARRAY:
-            found, checks = self._short(q, v, poses)
+            short = vars(self).get("_short") or made_for(self, "_short", q, v)
+            found, checks = short(q, v, poses)
             if self._law.holds(checks):
                 return _handed_over(found, out)
         elif feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
@@ -280,6 +293,7 @@ class OperationalSpace(Remade):
 
     @cached_property
     def _short(self) -> Compiled:
+        self._begin()
         return self._law.short(self._posture, self._pull, self._targets.feed, self._targets.gains)
 
     def _command(
