@@ -160,12 +160,6 @@ class Document:
         self.known(element)
         return self.text(element, name)
 
-    def only_number(self, element: Element, name: str) -> float:
-        """A required number, the attribute of an element that is to have no other."""
-        if element.keys() != [name]:
-            self.known(element)
-        return self.number(element, name)
-
     def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
         """A number. The attribute is required unless there is a default."""
         value: str | None = element.get(name)

@@ -24,6 +24,7 @@ from kinetree.recursion.topology import depth_first
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
 _FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
+_SIZES = {kind.name: (kind.nq, kind.nv) for kind in KINDS.values()}
 _NOWHERE = flat(np.eye(4))
 
 
@@ -53,9 +54,9 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     def made() -> Model:
         return Model(name, gravity, *records(names, links, hinges), constraints=couplings(followers))
 
-    kinds = [KINDS[hinge.kind] for hinge in hinges]
-    nq, nv = sum([kind.nq for kind in kinds]) - len(followers), sum([kind.nv for kind in kinds]) - len(followers)
-    if not followers or clearly_embeddable(followers, sum([kind.nv > 0 for kind in kinds])):
+    if not followers or clearly_embeddable(followers, sum([hinge.kind != "fixed" for hinge in hinges])):
+        nq = sum([_SIZES[hinge.kind][0] for hinge in hinges]) - len(followers)
+        nv = sum([_SIZES[hinge.kind][1] for hinge in hinges]) - len(followers)
         model = Model.deferred(name, gravity, (nq, nv), made)
     else:
         try:

@@ -70,7 +70,7 @@ _LINK_PARTS = frozenset(("inertial",))
 _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
 _SIX, _LIMITS, _LOSSES = list(_MOMENTS), ["effort", "lower", "upper", "velocity"], ["damping", "friction"]
-_NAME, _NAME_AND_TYPE = ["name"], ["name", "type"]
+_NAME, _NAME_AND_TYPE, _VALUE = ["name"], ["name", "type"], ["value"]
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
@@ -155,7 +155,7 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
     inertia = parts["inertia"]
     xx, xy, xz, yy, yz, zz = document.usual_numbers(inertia, _SIX) or document.numbers(inertia, _MOMENTS)
     R, com = origin(document, parts.get("origin"))
-    mass = document.only_number(parts["mass"], "value")
+    (mass,) = document.usual_numbers(parts["mass"], _VALUE) or document.numbers(parts["mass"], {"value": None})
     if R is not None:
         turns[name] = R
     return Link(name, inertial.sourceline, mass, com, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
