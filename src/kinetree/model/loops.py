@@ -190,7 +190,8 @@ class Loops:
     @property
     def tree_order(self) -> Array:
         """For each velocity of the spanning tree, its index among those of `joint_rates`."""
-        return self._tree_rates.copy()
+        order: Array = self._tree_rates.copy()
+        return order
 
     def with_independent(self: _Model, *joints: str | tuple[str, int]) -> _Model:
         """The same robot with other independent joints: the same q, another v.
