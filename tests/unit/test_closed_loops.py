@@ -121,6 +121,26 @@ def test_a_full_turn_keeps_its_branch(bar: kt.Model) -> None:
     assert bar.loops(q)[0].residual < 1e-13
 
 
+def test_a_branch_does_not_depend_on_other_samples() -> None:
+    """A platform on three parallel cranks has more rows than dependent rates; which are best changes as it moves."""
+    builder, body = kt.Builder("parallel cranks"), {"mass": 1.0, "inertia": J}
+    for i, name in enumerate("abc"):
+        builder.add_body(name, axis=(0, 0, 1), placement=(np.eye(3), (0.5 * i, 0.0, 0.0)), **body)
+        builder.add_frame(f"{name} end", body=name, placement=(np.eye(3), (0.3, 0.0, 0.0)))
+    builder.add_body("platform", parent="a", placement=(np.eye(3), (0.3, 0.0, 0.0)), **body)
+    for i, name in enumerate("bc", start=1):
+        builder.add_frame(f"seat of {name}", body="platform", placement=(np.eye(3), (0.5 * i, 0.0, 0.0)))
+        builder.connect(f"{name} end", f"seat of {name}")
+    angles = np.array([0.3, 1.0, 1.8, 2.6, -0.4, -1.2, -2.2])
+    robot = builder.independent("a").build(near={"a": 1.0, "b": 1.0, "c": 1.0, "platform": -1.0})
+    q = robot.close(np.stack([angles, -angles, angles, angles], axis=-1))
+    (together,) = robot.loops(q)
+    assert together.residual.max() < 1e-12
+    assert set(together.branch) <= {-1.0, 1.0}
+    np.testing.assert_array_equal([robot.loops(one)[0].branch for one in q], together.branch)
+    np.testing.assert_array_equal(robot.loops(q[::-1])[0].branch, together.branch[::-1])
+
+
 def test_steps_that_no_loop_can_follow_give_nan_in_that_sample() -> None:
     rocker = four_bar().connect("tip", "pin").independent("rocker").build(near=NEAR)
     q = np.stack([rocker.q_from_dict({"crank_joint": 2.0})] * 2)

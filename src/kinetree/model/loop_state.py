@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,9 @@ class LoopState(NamedTuple):
         residual: Largest residual of the constraints, (…) [m or rad].
         rank: Rank of K, the derivative of the constraints with respect to all joint rates, (…).
         condition: Condition number of the columns of K that belong to dependent rates, (…).
-        branch: Sign of the determinant of these columns, restricted to as many independent rows, (…). A loop passes
-            from one branch to another only through a singularity.
+        branch: Sign of the determinant of these columns, restricted to as many rows, those that are most independent at
+            the robot's neutral configuration, (…). A loop passes from one branch to another only through a singularity
+            of these rows, which is one of the loop if its constraints are not redundant.
         singular: Whether the independent rates fail to determine the others, (…). If K has its usual rank, another
             choice of independent joints helps: `with_independent`.
     """
@@ -39,16 +40,17 @@ class LoopState(NamedTuple):
     singular: Array
 
 
-def states(parts: Sequence[Alike], residual: Array, K: Array) -> tuple[LoopState, ...]:
+def states(parts: Sequence[Alike], rows: Sequence[Array], residual: Array, K: Array) -> tuple[LoopState, ...]:
     """The states of all parts, in order.
 
     Args:
         parts: By shape.
+        rows: From `most_independent`.
         residual: (…, rows).
         K: (…, rows, joint rates).
     """
     found: dict[int, LoopState] = {}
-    for same in parts:
+    for same, chosen in zip(parts, rows, strict=True):
         own = same.block(K, same.columns)
         finite = np.asarray(np.isfinite(own).all(axis=(-2, -1)))
         own, block = (np.where(finite[..., None, None], one, 0.0) for one in (own, same.block(K, same.dependent)))
@@ -60,7 +62,7 @@ def states(parts: Sequence[Alike], residual: Array, K: Array) -> tuple[LoopState
             np.abs(residual[..., same.rows]).max(axis=-1),
             (values > _RANK * np.maximum(values[..., :1], _NEVER_ZERO)).sum(axis=-1),
             condition,
-            _branch(block),
+            _branch(block, chosen),
             ~(smallest > _RANK * least[..., 0]),
         )
         for i, (place, part) in enumerate(zip(same.places, same.parts, strict=True)):
@@ -88,19 +90,31 @@ def least_forces(parts: Sequence[Alike], K: Array, needed: Array) -> Array:
     return forces
 
 
-def _branch(block: Array) -> Any:
-    """Sign of the determinant of as many rows as there are columns: the most independent ones of the first sample."""
-    parts, rows, columns = block.shape[-3:]
-    if rows < columns:
-        return np.zeros(block.shape[:-2])
-    if rows > columns:
-        every = np.arange(parts)
-        rest = block.reshape(-1, parts, rows, columns)[0].copy()
-        chosen = np.empty((parts, columns), dtype=np.intp)
+def most_independent(parts: Sequence[Alike], K: Array) -> list[Array]:
+    """For each shape, as many rows as there are dependent columns: the longest of what others leave, (parts, columns).
+
+    Args:
+        parts: By shape.
+        K: (rows, joint rates).
+    """
+    found = []
+    for same in parts:
+        rest = same.block(K, same.dependent)
+        every, columns = np.arange(len(same.parts)), min(rest.shape[-2:])
+        chosen = np.empty((len(every), columns), dtype=np.intp)
         for i in range(columns):
             chosen[:, i] = best = (rest**2).sum(axis=-1).argmax(axis=-1)
             longest = rest[every, best]
             unit = longest / np.maximum(np.linalg.norm(longest, axis=-1, keepdims=True), _NEVER_ZERO)
-            rest -= (rest @ unit[:, :, None]) * unit[:, None, :]
-        block = block[..., every[:, None], np.sort(chosen, axis=-1), :]
-    return np.sign(np.linalg.det(block))
+            rest = rest - (rest @ unit[:, :, None]) * unit[:, None, :]
+        found.append(np.sort(chosen, axis=-1))
+    return found
+
+
+def _branch(block: Array, rows: Array) -> Array:
+    """Sign of the determinant of some rows; zero if there are too few."""
+    parts, columns = rows.shape
+    if columns < block.shape[-1]:
+        return np.zeros(block.shape[:-2])
+    signs: Array = np.sign(np.linalg.det(block[..., np.arange(parts)[:, None], rows, :]))
+    return signs

@@ -17,7 +17,7 @@ from kinetree.model.coordinates import Coordinates, checked
 from kinetree.model.joint import Joint
 from kinetree.model.loop_parts import Alike, Part, alike, first_rates, parts_of, rates_of
 from kinetree.model.loop_solver import LoopSolver
-from kinetree.model.loop_state import LoopState, least_forces, states
+from kinetree.model.loop_state import LoopState, least_forces, most_independent, states
 from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
@@ -147,7 +147,7 @@ class Loops:
         if not self._alike:
             return ()
         residual, K = self.astype("float64").loop_constraints(q)
-        return states(self._alike, residual, K)
+        return states(self._alike, self._branch_rows, residual, K)
 
     def loop_forces(self, q: ArrayLike, v: ArrayLike, a: ArrayLike, forces: ArrayLike) -> Array:
         """Forces λ of the loop constraints, (…, rows), such that Kᵀλ acts on the joints; of least norm where redundant.
@@ -236,6 +236,12 @@ class Loops:
     @lazy
     def _alike(self) -> tuple[Alike, ...]:
         return alike(self._loop_parts)
+
+    @lazy
+    def _branch_rows(self) -> list[Array]:
+        """The rows of K whose determinant tells branches of loops apart: the same for all configurations."""
+        precise = self.astype("float64")
+        return most_independent(self._alike, precise.loop_constraints(precise.neutral())[1])
 
     @lazy
     def _solver(self) -> LoopSolver:
