@@ -214,8 +214,8 @@ class Recursions:
     @cached_property
     def reach(self) -> Array:
         """Typical mobility of each row at other configurations, (r,)."""
-        # pv_osim adds up squares, so it has the smallest rounding errors in directions that cannot move
-        method = BY_WEIGHTS if self.by_weights else "pv_osim"
+        # both add up squares, so they have the smallest rounding errors in directions that cannot move
+        method = BY_WEIGHTS if self.method == BY_WEIGHTS else "pv_osim"
         # in float64, since what cannot move at all is told by its rounding errors
         robot = replace(self.robot, mechanism=self.robot.mechanism.computing_in(FLOAT64.name))
         shown = Recursions(robot, looked_at(self.sites), method, self.reference).inverse_inertia
