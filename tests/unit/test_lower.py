@@ -67,3 +67,25 @@ def test_addresses_use_what_is_known_where_they_stand() -> None:
     block.items[block.items.index(store)] = Store(place._replace(base=stray), store.value)
     with pytest.raises(AssertionError, match="Store uses index None where it is not defined"):
         verify(program)
+
+
+def test_fields_of_different_loops_share_memory() -> None:
+    layout = made(forward_dynamics).layout
+    places: dict[tuple[str, str], set[int]] = {}
+    for (kind, name, _), offset in layout.fields.items():
+        places.setdefault((kind, name), set()).add(offset)
+    for kind in {kind for kind, _ in places} - {"world"}:
+        early = places[kind, "P"] | places[kind, "z"] | places[kind, "X"]  # set in the first loop, read in the second
+        assert places[kind, "V"].isdisjoint(early)
+        assert places[kind, "G"].isdisjoint(early)
+        assert places[kind, "G"] & places[kind, "V"]  # only the first loop needs V, and only later ones G
+        assert places[kind, "alpha"] == places["spherical", "alpha"]  # read through parents of any kind
+        assert layout.records[kind] < sum(1 for each, _, _ in layout.fields if each == kind)
+
+
+def test_constants_are_not_copied_to_records() -> None:
+    program = made(forward_dynamics)
+    stored = [item for item in walk(program.program.top) if isinstance(item, Store)]
+    copied = {s.place.offset for s in stored if s.value.code == "load" and s.value.attr.space[0] == "constants"}
+    # articulated inertias start with those of the bodies
+    assert copied <= {offset for (_, name, _), offset in program.layout.fields.items() if name == "P"}

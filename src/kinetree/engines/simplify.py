@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kinetree.engines.copies import without_copies
 from kinetree.engines.dead_code import keys_of, without_dead_code
 from kinetree.engines.fold import RULES, negative
 from kinetree.engines.ir import Block, Op, Program, Rule, Store, walk
+from kinetree.engines.sums import arrange
 
 
 def simplify(program: Program) -> Program:
@@ -27,7 +29,7 @@ def simplify(program: Program) -> Program:
         constants = found
         if not _rewrite(program, RULES, constants):
             break
-    return without_dead_code(program)
+    return without_dead_code(without_copies(program))
 
 
 def fuse(program: Program) -> Program:
@@ -36,6 +38,7 @@ def fuse(program: Program) -> Program:
     Args:
         program: The simplified program, which is changed.
     """
+    arrange(program)
     _rewrite(program, _Fusing(program).rules, {})
     return without_dead_code(program)
 

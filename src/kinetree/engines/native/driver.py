@@ -7,6 +7,7 @@ are left, the last one fills the unused lanes, which compute the same bits and a
 
     take      user array -> lanes, by strides, or by W x W register transposes if samples are contiguous
     put       lanes -> user array, likewise
+    fetch     tells the processor which lines of a user array will be needed soon
     mirror    upper triangle -> lower triangle
     drive     the loop over blocks of samples
     standard  switches to IEEE default arithmetic; returns the previous settings and exception flags
@@ -32,6 +33,10 @@ from kinetree.engines.native.pool import pool_text
 _ALIGNMENT = 64
 # Bytes of scratch that fit on the stack of any thread; allocating them would take as long as a small robot's kernel.
 _ON_STACK = 1 << 15
+# Bytes of an operand's samples that are fetched ahead: a fraction of the smallest first-level caches.
+_FETCHED = 1 << 13
+# Bytes of vectors from which on processors have masks.
+_MASKED = 32
 
 # On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
 # The low six bits are flags. On ARM, settings are in FPCR, with default zero, and flags in FPSR.
@@ -47,10 +52,9 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
         target: The processor; its vector width is used for copies that do not involve lanes.
         scalar: The format of all numbers.
     """
-    lanes, suffix = scalar.vector(width), scalar.suffix(width)
     block = max(2, target.lanes(scalar))
     mirror = _mirror_lanes(width, scalar) if width > 1 else _mirror(block, scalar)
-    parts = [_take(width, scalar), _put(width, scalar), mirror, _drive(width, scalar)]
+    parts = [_take(width, block, scalar), _put(width, scalar), mirror, _drive(width, scalar)]
     parts += [_standard(target), _restore(target), pool_text("linux" in target.triple)]
     parts += [
         "declare ptr @malloc(i64)",
@@ -62,8 +66,11 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
     if width > 1:
-        parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, <{width} x i1>, {lanes})")
-        parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, <{width} x i1>)")
+        parts += [_fetch(width, scalar), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
+    masked = width if width > 1 else block
+    lanes, suffix = scalar.vector(masked), scalar.suffix(masked)
+    parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, <{masked} x i1>, {lanes})")
+    parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, <{masked} x i1>)")
     if target.is_x86:
         parts += ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
     elif target.is_arm:
@@ -137,16 +144,30 @@ def _mask(f: FunctionWriter, width: int, count: str, scalar: Format) -> str:
     return f.let(f"icmp slt {vector} <{numbers}>, {splat}")
 
 
-def _take(width: int, scalar: Format) -> str:
+def _copy(f: FunctionWriter, source: str, size: str, block: int, scalar: Format) -> None:
+    """Copy numbers to `%area`: by vectors under masks, as the C library takes longer for the few of a small robot."""
+    if scalar.bytes * block < _MASKED:
+        bytes_, align = f.let(f"mul i64 {size}, {scalar.bytes}"), f"ptr align {scalar.bytes}"
+        f.do(f"call void @llvm.memcpy.p0.p0.i64({align} %area, {align} {source}, i64 {bytes_}, i1 0)")
+        return
+    lanes, number, mask = scalar.vector(block), scalar.llvm, f"<{block} x i1>"
+    with f.loop(0, size, block) as element:
+        left = _mask(f, block, f.let(f"sub i64 {size}, {element}"), scalar)
+        load = f"call {lanes} @llvm.masked.load.{scalar.suffix(block)}.p0"
+        options = f"i32 {scalar.bytes}, {mask} {left}, {lanes} zeroinitializer"
+        value = f.let(f"{load}(ptr {f.at(source, element, number)}, {options})")
+        store = f"call void @llvm.masked.store.{scalar.suffix(block)}.p0"
+        f.do(f"{store}({lanes} {value}, ptr {f.at('%area', element, number)}, i32 {scalar.bytes}, {mask} {left})")
+
+
+def _take(width: int, block: int, scalar: Format) -> str:
     number_type, size_of = scalar.llvm, scalar.bytes
     f = FunctionWriter(f"define internal void @take{_SIGNATURE}")
     core = _Core(f, "%operand", "%steps", scalar)
     pointers = _lane_pointers(f, width)
     if width == 1:
         with f.returning_when(core.contiguous()):
-            size = f.let(f"mul i64 {core.size}, {size_of}")
-            places = f"ptr align {size_of} %area, ptr align {size_of} {pointers[0]}"
-            f.do(f"call void @llvm.memcpy.p0.p0.i64({places}, i64 {size}, i1 0)")
+            _copy(f, pointers[0], core.size, block, scalar)
         with core.each() as (number, offset):
             value = f.let(f"load {number_type}, ptr {f.at(pointers[0], offset)}, align {size_of}")
             f.do(f"store {number_type} {value}, ptr {f.at('%area', number, number_type)}, align {size_of}")
@@ -213,6 +234,20 @@ def _put(width: int, scalar: Format) -> str:
         for lane, pointer in enumerate(pointers):
             value = f.let(f"extractelement {lanes} {vector}, i64 {lane}")
             f.do(f"store {number_type} {value}, ptr {f.at(pointer, offset)}, align {size_of}")
+    return f.text()
+
+
+def _fetch(width: int, scalar: Format) -> str:
+    """Prefetch the samples of a block, if they are contiguous and leave most of the first cache to the kernel."""
+    f = FunctionWriter("define internal void @fetch(ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %samples)")
+    dense = f.let(f"mul i64 {f.word('%operand', OperandWord.SIZE)}, {scalar.bytes}")
+    small = f.let(f"icmp sle i64 {dense}, {_FETCHED // width}")
+    with f.when(f.let(f"and i1 {f.let(f'icmp eq i64 %outer, {dense}')}, {small}")):
+        end = f.let(f"add i64 %first, {width}")
+        end = f.let(f"select i1 {f.let(f'icmp slt i64 {end}, %samples')}, i64 {end}, i64 %samples")
+        start, stop = (f.let(f"mul i64 {sample}, {dense}") for sample in ("%first", end))
+        with f.loop(start, f.let(f"add i64 {stop}, {_ALIGNMENT - 1}"), _ALIGNMENT) as place:
+            f.do(f"call void @llvm.prefetch.p0(ptr {f.at('%base', place)}, i32 0, i32 3, i32 1)")
     return f.text()
 
 
@@ -376,6 +411,14 @@ def _drive(width: int, scalar: Format) -> str:
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
             with f.when(has(sink, Flag.ZEROED)):
                 zero(sink, area)
+
+        if width > 1:
+            # while the kernel runs: its results' lines, and the inputs of the next block
+            following, every = f.let(f"add i64 {first}, {width}"), f.let(f"add i64 {inputs}, {outputs}")
+            for start, stop, block in (("0", inputs, following), (inputs, every, first)):
+                with f.loop(start, stop) as k:
+                    arguments = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {block}, i64 {samples}"
+                    f.do(f"call void @fetch(ptr {operand(k)}, {arguments})")
 
         pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, outs))
         f.do(f"call void {kernel}({pointers})")
