@@ -61,6 +61,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "a late term": (lambda a, b, c, d, e: a.sqrt() + (b * c + d * e), ["sqrt", "mul", "fma", "add"]),
     "a product used twice": (lambda a, b, c, d, e: (p := a * b) + (c * d + e * p), ["mul", "fma", "fma"]),
     "no product": (lambda a, b, c, d, e: (a + b) - (c + (d - e)), ["add", "sub", "add", "sub"]),
+    "a difference of its own": (lambda a, b, c, d, e: c * d + (-a + (b - e)), ["neg", "sub", "add", "fma"]),
     "from memory": (lambda a, b, c, d, e: a + (b * c + d * e), ["mul", "fma", "add"]),
 }
 
@@ -73,6 +74,11 @@ def test_operations(name: str) -> None:
     program = fuse(traced(formula, 5))
     assert codes(program) == expected
     assert value_of(program, numbers) == pytest.approx(before, rel=1e-15)
+
+
+def test_differences_of_large_numbers_stay_exact() -> None:
+    program = fuse(traced(lambda a, b, c, d, e: ((-a).sqrt() - (-b).sqrt()) + (c * d + e * d), 5))
+    assert value_of(program, [-(2.0**106), -(2.0**106), 3.0, 0.25, 7.0]) == 2.5
 
 
 def test_what_is_known_last_comes_last() -> None:

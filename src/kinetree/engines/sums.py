@@ -5,8 +5,9 @@ takes two fused multiply-adds. In a loop from node to node, most of a long sum d
 terms that do are added last. Only the bodies of such loops are arranged. Loops within loops run over several columns at
 once, and gain nothing.
 
-Sums without a product keep their order, as their author may depend on how they round. So do sums with a number from
-memory: instructions take it from there at no cost, whereas a chain that starts with it occupies a register.
+Sums without a product keep their order and are one term of others, as their author may depend on how they round: a
+difference of two large numbers comes before what is added to it. Sums with a number from memory keep their order, too:
+instructions take it from there at no cost, whereas a chain that starts with it occupies a register.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def _terms(op: Op) -> tuple[list[_Term], set[Op]]:
         own = a.block is op.block and a.note == 1
         if own and _is_sum(a):
             inner, found = _terms(a)
-            if not negative or all(term.product for term in inner):
+            products = [term.product for term in inner]
+            if all(products) or (any(products) and not negative):
                 terms += [_Term(term.op, not term.negative, True) for term in inner] if negative else inner
                 parts |= {a, *found}
                 continue
