@@ -81,6 +81,18 @@ def test_failed_compilations_are_reported_once_and_not_stored() -> None:
     assert finished == [None]
 
 
+def test_one_thread_compiles_at_once() -> None:
+    """Nobody else would, and other processes may wait for what this one has claimed, while it waits for their code."""
+    finished: list[Any] = []
+    threads.set_threads(1)
+    try:
+        made = libraries.Compilation(["define void @f() { ret void }"], target.host(), finished.append)
+        (objects,) = finished
+        assert objects == made.objects()
+    finally:
+        threads.set_threads(None)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_forked_process_does_not_wait_for_threads_that_it_lacks() -> None:

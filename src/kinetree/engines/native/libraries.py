@@ -177,6 +177,9 @@ class Compilation:
 
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         self._jobs = threads.begin([task(number) for number in longest_first])
+        if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is claimed
+            for job in self._jobs:
+                job.run()
 
     def _compile(self, number: int, text: str, target: Target) -> None:
         try:
