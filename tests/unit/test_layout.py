@@ -60,8 +60,8 @@ def test_a_field_has_the_same_place_in_nodes_of_all_kinds() -> None:
 
 
 def test_records_of_forward_dynamics_keep_what_the_gather_needs_and_makes() -> None:
-    """X, a, z and P are 35 numbers behind hinges at right angles; G and ν, 6 of them, take the place of V."""
+    """X, a, z and P are 33 numbers behind hinges at right angles; G and ν, 6 of them, take the place of V."""
     mechanism = builder("chain", 4).build().mechanism
     variants = variants_of(forward_dynamics, mechanism, ())
     layout = Layout.of(simplified(forward_dynamics, variants), variants)
-    assert layout.records[mechanism.kinds[-1].name] == 41
+    assert layout.records[mechanism.kinds[-1].name] == 39

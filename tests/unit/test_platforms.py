@@ -62,7 +62,7 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
     def library(name: str | None) -> SimpleNamespace:
         opened.append(name)
         has = {"ntdll": ("__chkstk",), "libm.so.6": ()}.get(
-            name or "", (*libraries._LIBC, *libraries._LIBM, "bzero", "sched_yield")
+            name or "", (*libraries._LIBC, *libraries._LIBM, "bzero", "madvise", "sched_yield")
         )
         return SimpleNamespace(**dict.fromkeys(has, ctypes.c_void_p(1)))
 
