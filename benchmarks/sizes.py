@@ -21,16 +21,16 @@ SHAPES: dict[str, Callable[[int], int]] = {"chain": lambda i: i - 1, "binary tre
 def builder(shape: str, size: int) -> kt.Builder:
     """Bodies with hinges about x and y in turn, each described as a user would."""
     made = kt.Builder(f"{shape} of {size}")
-    parent = SHAPES[shape]
+    parent, upright, inertia = SHAPES[shape], np.eye(3), np.diag([0.1, 0.2, 0.3])
     for i in range(size):
         made.add_body(
             f"body{i}",
             parent=f"body{parent(i)}" if i else "world",
             axis=(0.0, 1.0, 0.0) if i % 2 else (1.0, 0.0, 0.0),
-            placement=(np.eye(3), (0.0, 0.0, 0.1)),
+            placement=(upright, (0.0, 0.0, 0.1)),
             mass=1.0,
             com=(0.0, 0.0, 0.05),
-            inertia=np.diag([0.1, 0.2, 0.3]),
+            inertia=inertia,
         )
     return made
 
