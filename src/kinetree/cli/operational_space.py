@@ -58,7 +58,8 @@ def show(console: Console, robot: kt.Model, q: Array) -> bool:
     expected = space.inertia[regular]
     tolerance = SLACK * robot.nv * np.finfo(np.float64).eps * np.linalg.cond(space.inverse_inertia[regular])
     rows, agree = [], True
-    for method in kt.operational_space.METHODS:
+    default = robot.tasks(HANDS).method
+    for method in dict.fromkeys((*kt.operational_space.METHODS, default)):
         hands = robot.tasks(HANDS, method=method)
         inertia = hands.inertia
         error = np.abs(inertia(q[regular]) - expected).max(axis=(1, 2), initial=0.0)
