@@ -14,6 +14,7 @@ from kinetree.engines.ir import Op, walk
 from kinetree.engines.layout import Tables
 from kinetree.engines.lower import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
+from tests.mechanisms import NEAR, four_bar
 
 
 def chain(kinds: Sequence[str]) -> kt.Model:
@@ -75,6 +76,15 @@ def test_bits_of_a_single_sample(count: int, dtype: str) -> None:
     v, tau = (rng.standard_normal((16, robot.nv)).astype(dtype) for _ in range(2))
     batch = robot.forward_dynamics(q, v, tau)
     assert np.array_equal(batch, [robot.forward_dynamics(*sample) for sample in zip(q, v, tau)])
+
+
+def test_nodes_of_several_angles() -> None:
+    """A four-bar is one node of three angles; the others are computed where they are needed."""
+    robot = four_bar().connect("tip", "pin").build(near=NEAR)
+    q = robot.random_configuration(0, (9,))
+    v = np.ones((9, robot.nv))
+    batch = robot.inverse_dynamics(q, v, v)
+    assert np.array_equal(batch, [robot.inverse_dynamics(*sample) for sample in zip(q, v, v)])
 
 
 def test_an_angle_that_is_no_number_stays_in_its_node() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,12 @@ def two_threads() -> Iterator[None]:
 
 def test_a_job_is_done_once(two_threads: None) -> None:
     done: list[int] = []
-    jobs = threads.begin([lambda n=n: done.append(n) or n for n in range(20)])  # type: ignore[misc]
+
+    def note(number: int) -> int:
+        done.append(number)
+        return number
+
+    jobs = threads.begin([partial(note, number) for number in range(20)])
     assert threads.finish(jobs) == threads.finish(jobs) == list(range(20))
     assert sorted(done) == list(range(20))
 

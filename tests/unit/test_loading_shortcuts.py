@@ -7,6 +7,7 @@ import random
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import LoadError, ModelWarning
 from kinetree.loading import document
+from kinetree.model.later import later
 from kinetree.model.model import Model
 from tests.fuzz.mutations import ROBOT, mutated
 
@@ -142,6 +144,32 @@ def test_threads_that_need_parts_at_once_get_the_same() -> None:
             robot = kt.load(ROBOT)
             found = list(pool.map(partial(getattr, robot), ["bodies", "joints", "clusters", "near"] * 4))
             assert all(one is other for one, other in zip(found, found[4:]))
+
+
+def test_parts_that_another_thread_made_first_are_kept() -> None:
+    class Owner:
+        part = later()
+
+    owner, first, second = Owner(), object(), object()
+
+    def make() -> Any:
+        vars(owner)["part"] = first  # by another thread, in the meantime
+        return SimpleNamespace(part=second)
+
+    vars(owner)["_make"] = make
+    assert owner.part is first
+    assert owner.part is first
+
+
+def test_chains_of_mimic_joints_are_checked_when_the_file_is_loaded() -> None:
+    joints = "".join(
+        f'<link name="l{i}"/><joint name="j{i}" type="continuous"><parent link="base"/><child link="l{i}"/>'
+        f"{rule}</joint>"
+        for i, rule in enumerate(["", '<mimic joint="j0" multiplier="2"/>', '<mimic joint="j1" multiplier="3"/>'])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        assert "bodies" in vars(kt.load(f'<robot name="chain"><link name="base"/>{joints}</robot>'))
 
 
 def test_a_class_has_no_parts() -> None:
