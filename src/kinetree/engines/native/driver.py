@@ -9,12 +9,7 @@ are left, the last one fills the unused lanes, which compute the same bits and a
     put       lanes -> user array, likewise
     fetch     tells the processor which lines of a user array will be needed soon
     mirror    upper triangle -> lower triangle
-    drive     the loop over blocks of samples
-    standard  switches to IEEE default arithmetic; returns the previous settings and exception flags
-    restore   restores them
-
-Even if the thread flushes subnormal numbers to zero, rounds upwards or traps, kernels run under IEEE default arithmetic
-and leave settings and flags unchanged.
+    drive     the loop over blocks of samples, in IEEE default arithmetic (`arithmetic.py`)
 
 User memory is assumed to be aligned to single numbers only. The plan is described in `operands.py`.
 """
@@ -27,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.target import Target
 from kinetree.engines.llvm.writer import FunctionWriter, transpose
+from kinetree.engines.native.arithmetic import arithmetic_text
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.pool import pool_text
 
@@ -37,11 +33,6 @@ _ON_STACK = 1 << 15
 _FETCHED = 1 << 13
 # Bytes of vectors from which on processors have masks.
 _MASKED = 32
-
-# On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
-# The low six bits are flags. On ARM, settings are in FPCR, with default zero, and flags in FPSR.
-_MXCSR_DEFAULT = 0x1F80
-_MXCSR_FLAGS = 0x3F
 
 
 def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
@@ -55,7 +46,7 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
     block = max(2, target.lanes(scalar))
     mirror = _mirror_lanes(width, scalar) if width > 1 else _mirror(block, scalar)
     parts = [_take(width, block, scalar), _put(width, scalar), mirror, _drive(width, scalar)]
-    parts += [_standard(target), _restore(target), pool_text("linux" in target.triple)]
+    parts += [arithmetic_text(target), pool_text("linux" in target.triple)]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",
@@ -71,11 +62,6 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
     lanes, suffix = scalar.vector(masked), scalar.suffix(masked)
     parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, <{masked} x i1>, {lanes})")
     parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, <{masked} x i1>)")
-    if target.is_x86:
-        parts += ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
-    elif target.is_arm:
-        for register in ("fpcr", "fpsr"):
-            parts += [f"declare i64 @llvm.aarch64.get.{register}()", f"declare void @llvm.aarch64.set.{register}(i64)"]
     return "\n".join(parts)
 
 
@@ -308,40 +294,6 @@ def _mirror(block: int, scalar: Format) -> str:
             columns = transpose(f, load(slots(i, j)), scalar)
             for place, column in zip(slots(j, i), columns, strict=True):
                 f.do(f"store {vector} {column}, ptr {place}, {align}")
-    return f.text()
-
-
-def _standard(target: Target) -> str:
-    f = FunctionWriter("define i64 @standard()")
-    if target.is_x86:
-        register = f.let("alloca i32, align 4")
-        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {register})")
-        found = f.let(f"load i32, ptr {register}, align 4")
-        settings = f.let(f"and i32 {found}, {~_MXCSR_FLAGS}")
-        with f.when(f.let(f"icmp ne i32 {settings}, {_MXCSR_DEFAULT}")):  # reading is cheap, writing is not
-            f.do(f"store i32 {_MXCSR_DEFAULT}, ptr {register}, align 4")
-            f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {register})")
-        return f.text(f"i64 {f.let(f'zext i32 {found} to i64')}")
-    if target.is_arm:
-        settings, flags = f.let("call i64 @llvm.aarch64.get.fpcr()"), f.let("call i64 @llvm.aarch64.get.fpsr()")
-        with f.when(f.let(f"icmp ne i64 {settings}, 0")):
-            f.do("call void @llvm.aarch64.set.fpcr(i64 0)")
-        both = f.let(f"or i64 {f.let(f'shl i64 {settings}, 32')}, {flags}")
-        return f.text(f"i64 {both}")
-    return f.text("i64 0")
-
-
-def _restore(target: Target) -> str:
-    f = FunctionWriter("define void @restore(i64 %found)")
-    if target.is_x86:
-        register = f.let("alloca i32, align 4")
-        f.do(f"store i32 {f.let('trunc i64 %found to i32')}, ptr {register}, align 4")
-        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {register})")
-    elif target.is_arm:
-        settings = f.let("lshr i64 %found, 32")
-        with f.when(f.let(f"icmp ne i64 {settings}, 0")):
-            f.do(f"call void @llvm.aarch64.set.fpcr(i64 {settings})")
-        f.do(f"call void @llvm.aarch64.set.fpsr(i64 {f.let(f'and i64 %found, {0xFFFFFFFF}')})")
     return f.text()
 
 
