@@ -1,4 +1,4 @@
-"""Variants of a model with other gravity, masses, rotors, limits or frames, but the same coordinates."""
+"""Variants of a model: other gravity, masses, rotors or limits, more frames, locked joints, models attached to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model import surgery
+from kinetree.model import locking, surgery
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.physical import checked_inertia, fault
@@ -111,17 +111,6 @@ class Editing:
         """
         return _with_joints(self, "friction", friction)
 
-    def population(self, inertial_parameters: Any = None, gravity: Any = None) -> Population:
-        """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
-
-        Args:
-            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default. They
-                are not checked for being physical.
-            gravity: Acceleration of free fall, (…, 3) [m/s²]; this robot's by default.
-        """
-        robot: Any = self
-        return Population(robot, inertial_parameters, gravity)
-
     def with_limits(self: _Model, limits: Mapping[str, Limits]) -> _Model:
         """This robot with other limits of some joints.
 
@@ -135,6 +124,76 @@ class Editing:
             if not isinstance(given, Limits):
                 raise InputError(f"the limits of joint {name!r} must be kinetree.Limits; got {type(given).__name__}")
         return _variant(self, joints=[_limited(joint, limits) for joint in surgery.joints_of(self)])
+
+    def reduced(self: _Model, lock: Mapping[str, Any]) -> _Model:
+        """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
+
+        Joints that follow locked ones only are locked where these put them.
+
+        Args:
+            lock: Joint names and their values: a scalar, or the joint's nq coordinates.
+        """
+        return locking.reduced(self, lock)
+
+    def attach(self: _Model, frame: str, other: _Model, placement: Any = None, prefix: str = "") -> _Model:
+        """This robot with another model fixed to one of its frames: a gripper on an arm.
+
+        The other model's world frame coincides with the frame. Its bodies, joints and frames keep their names, prefixed
+        with `prefix`. Existing coordinates keep their order; those of the attached joints follow the ones that the
+        frame's body already carries. Gravity is this robot's.
+
+        Args:
+            frame: Frame of this robot to attach to, or "world" to place two robots side by side.
+            other: The model to attach.
+            placement: Pose of the other model's world in the frame: a 4×4 array, a pair (R, p) [m], or None.
+            prefix: Prefix of the attached names; needed if both models share names.
+
+        Raises:
+            ModelError: If names clash.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.attach(self, frame, other, placement, prefix)
+
+    def with_payload(self: _Model, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> _Model:
+        """This robot with a rigid load fixed to one of its frames. Names and coordinates are unchanged.
+
+        Args:
+            frame: Frame that holds the load; `com` and `inertia` are expressed in it.
+            mass: [kg].
+            com: The load's centre of mass in the frame, (3,) [m].
+            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point mass.
+
+        Raises:
+            ModelError: If the mass and inertia are not physical.
+            InputError: If the frame is fixed to the world itself.
+            UnknownNameError: If there is no such frame.
+        """
+        return surgery.with_payload(self, frame, mass, com, inertia)
+
+    def subtree(self: _Model, body: str) -> _Model:
+        """The subtree of a body with the joint that carries it: for example one arm of a humanoid.
+
+        The link frame of the body's parent becomes the world, with the same components of gravity. To remove the joint
+        as well, lock it with `reduced`. The new model is named after the body.
+
+        Args:
+            body: Name of the body.
+
+        Raises:
+            UnknownNameError: If there is no such body.
+        """
+        return surgery.subtree(self, body)
+
+    def population(self, inertial_parameters: Any = None, gravity: Any = None) -> Population:
+        """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
+
+        Args:
+            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default. They
+                are not checked for being physical.
+            gravity: Acceleration of free fall, (…, 3) [m/s²]; this robot's by default.
+        """
+        robot: Any = self
+        return Population(robot, inertial_parameters, gravity)
 
 
 def _variant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,18 +11,17 @@ import numpy as np
 from kinetree.engines.collector import paused
 from kinetree.engines.formats import FLOAT64, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model import surgery
 from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.assembly import Assembled, assemble
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import Clustering, clustered
-from kinetree.model.coordinates import Coordinates, numbers
-from kinetree.model.coupling import Coupling, LinearCoupling, reduced_couplings
+from kinetree.model.configurations import Configurations
+from kinetree.model.coordinates import Coordinates
+from kinetree.model.coupling import Coupling
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
-from kinetree.model.joint import Joint, Limits
-from kinetree.model.joints import KINDS
+from kinetree.model.joint import Joint
 from kinetree.model.later import later
 from kinetree.model.loop import Loop
 from kinetree.model.loops import Loops
@@ -31,13 +30,12 @@ from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.quiet import undisturbed
 from kinetree.model.record import frozen
-from kinetree.model.stages import displaced
 from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
 
-class Model(Dynamics, Operational, Loops, Editing):
+class Model(Configurations, Dynamics, Operational, Loops, Editing):
     """An immutable robot model whose bodies form a tree. Created by `Builder.build`, `load` or the `zoo`.
 
     Attributes:
@@ -289,123 +287,6 @@ class Model(Dynamics, Operational, Loops, Editing):
             node_mass(joint.node) for joint in self._every_joint if joint.node is not None
         )
 
-    @cached_property
-    def lower_limits(self) -> Array:
-        """Lower position limits, (nq,) [rad or m]; −∞ where there is none, as for quaternions."""
-        return self._limits("lower", -np.inf, self.nq)
-
-    @cached_property
-    def upper_limits(self) -> Array:
-        """Upper position limits, (nq,) [rad or m]; ∞ where there is none, as for quaternions."""
-        return self._limits("upper", np.inf, self.nq)
-
-    @cached_property
-    def velocity_limits(self) -> Array:
-        """Velocity limits, (nv,) [rad/s or m/s]; ∞ where there is none."""
-        return self._limits("velocity", np.inf, self.nv)
-
-    @cached_property
-    def effort_limits(self) -> Array:
-        """Effort limits, (nv,) [N m or N]; ∞ where there is none."""
-        return self._limits("effort", np.inf, self.nv)
-
-    def _limits(self, which: str, none: float, size: int) -> Array:
-        values = np.full(size, none)
-        for joint in self.joints:
-            own = getattr(joint.limits, which)
-            place = joint.q_slice if which in ("lower", "upper") else joint.v_slice
-            if len(own) == place.stop - place.start:  # else its coordinates are a quaternion
-                values[place] = own
-        return frozen(values, (size,))
-
-    # -- coordinates --------------------------------------------------------------------------------------------------
-
-    def neutral(self) -> Array:
-        """Configuration with zero angles and displacements and identity quaternions, (nq,), regardless of limits.
-
-        Loops are closed: their joints are where the robot was built.
-        """
-        return self._rounded(self._coordinates.neutral())
-
-    def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
-        """Configurations drawn uniformly, (*shape, nq): within finite limits, else in ±π rad and ±1 m.
-
-        A seed gives the same configurations in float32, rounded.
-
-        Args:
-            rng: A NumPy generator, a seed, or None for fresh randomness.
-            shape: Leading axes.
-
-        Raises:
-            LoopError: If loops can hardly ever be closed with independent joints drawn like that.
-        """
-        if all(one.follows is not None for one in self.clusters):
-            drawn = self._coordinates.random(rng, shape)
-        else:
-            generator = self._coordinates.generator(rng)
-            drawn = self.astype("float64")._drawn(lambda axes: self._coordinates.random(generator, axes), shape)
-        return self._rounded(drawn)
-
-    def q_from_dict(self, values: Mapping[str, Any]) -> Array:
-        """Configuration from values by joint name; omitted joints are neutral, or where loops put them.
-
-        Args:
-            values: Scalars (…) for joints with one coordinate, else (…, n). Leading axes broadcast.
-        """
-        q = self._rounded(self._coordinates.q_from_dict(values))
-        if all(one.follows is not None for one in self.clusters):
-            return q
-        hold: list[Rate] = []
-        for cluster in (one for one in self.clusters if one.follows is None):
-            given = [joint for joint in self.joints if joint.name in values and joint.child in cluster.bodies]
-            # given independent joints are held, and others a guess; without them, whatever is given is held
-            enough = {name for name, _ in cluster.independent}.issubset(joint.name for joint in given)
-            moved = [(joint.name, i) for joint in given for i in range(joint.type.nv)]
-            hold += moved if moved and not enough else cluster.independent
-        return self.close(q, hold=hold)
-
-    def v_from_dict(self, values: Mapping[str, Any]) -> Array:
-        """Velocities, accelerations or torques by joint name; omitted joints are zero. See `q_from_dict`."""
-        return self._rounded(self._coordinates.v_from_dict(values))
-
-    def _rounded(self, array: Array) -> Array:
-        """Coordinates in the robot's type; complex ones are left alone."""
-        kept: Array = array if array.dtype.kind == "c" else rounded(array, self.dtype)
-        return kept
-
-    def q_to_dict(self, q: Any) -> dict[str, Array]:
-        """Configuration by joint name; values of joints with one coordinate have no axis for it."""
-        return self._coordinates.q_to_dict(q)
-
-    def v_to_dict(self, v: Any) -> dict[str, Array]:
-        """Velocities, accelerations or torques by joint name; see `q_to_dict`."""
-        return self._coordinates.v_to_dict(v)
-
-    def joint_indices(self, joints: Sequence[str]) -> tuple[Array, Array]:
-        """Indices of the coordinates of some joints, for code that uses another joint order.
-
-            iq, iv = robot.joint_indices(order)
-            your_q, your_M = q[..., iq], M[..., iv[:, None], iv]
-            q[..., iq] = your_q                                    # and back
-
-        Args:
-            joints: Names of moving joints, in the desired order.
-
-        Returns:
-            Indices into q, (Σ nq,), and into v, (Σ nv,).
-        """
-        if isinstance(joints, str) or not isinstance(joints, Sequence):
-            raise InputError(f"joint_indices() needs a list of joint names; got {joints!r}")
-        by_name = {joint.name: joint for joint in self.joints}
-        for name in joints:
-            if not isinstance(name, str) or name not in by_name:
-                raise UnknownNameError("moving joint", name, tuple(by_name))
-        self._coordinates.require_free(joints)
-        chosen = [by_name[name] for name in joints]
-        iq = [i for joint in chosen for i in range(joint.q_start, joint.q_start + joint.nq)]
-        iv = [i for joint in chosen for i in range(joint.v_start, joint.v_start + joint.nv)]
-        return np.array(iq, dtype=np.intp), np.array(iv, dtype=np.intp)
-
     def _opened(self) -> Model:
         """The same bodies without embedded constraints."""
         parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
@@ -421,6 +302,11 @@ class Model(Dynamics, Operational, Loops, Editing):
     def dtype(self) -> np.dtype[np.floating]:
         """The floating-point type in which functions compute, and of their results: float64 or float32."""
         return format_named(self._scalar).dtype
+
+    def _rounded(self, array: Array) -> Array:
+        """Coordinates in the robot's type; complex ones are left alone."""
+        kept: Array = array if array.dtype.kind == "c" else rounded(array, self.dtype)
+        return kept
 
     def astype(self, dtype: Any) -> Model:
         """This robot with functions that compute in float32, or in float64 again.
@@ -463,88 +349,6 @@ class Model(Dynamics, Operational, Loops, Editing):
             known.setdefault(aim, made)
         return known[aim]
 
-    # -- other models -------------------------------------------------------------------------------------------------
-
-    def reduced(self, lock: Mapping[str, Any]) -> Model:
-        """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
-
-        Joints that follow locked ones only are locked where these put them.
-
-        Args:
-            lock: Joint names and their values: a scalar, or the joint's nq coordinates.
-        """
-        if not isinstance(lock, Mapping):
-            raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
-        names = {joint.name: None for joint in self.joints}
-        for name in lock:
-            if name not in names:
-                raise UnknownNameError("moving joint", name, tuple(names))
-        for joint in self.joints:
-            if joint.name in lock and joint.node is not None:
-                raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
-        for cluster in self.clusters:
-            loop = next((one for one in cluster.constraints if isinstance(one, Loop)), None)
-            for joint in self.joints:
-                if loop is not None and joint.name in lock and joint.child in cluster.bodies:
-                    raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
-        couplings, lock = reduced_couplings(self.couplings, lock)
-        equal, held = reduced_couplings([one for one in self.equalities if not isinstance(one, Loop)], lock)
-        ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
-        joints = [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in self._every_joint]
-        constraints = [*couplings, *(one for one in self.joint_constraints if isinstance(one, Loop))]
-        kept = [rate for rate in self.independent if rate[0] not in lock]
-        given = self.name, self.gravity, self.bodies, joints, self.extra_frames, constraints, kept, self.near
-        return Model(*given, [*equal, *ties, *(one for one in self.equalities if isinstance(one, Loop))], self.dtype)
-
-    def attach(self, frame: str, other: Model, placement: Any = None, prefix: str = "") -> Model:
-        """This robot with another model fixed to one of its frames: a gripper on an arm.
-
-        The other model's world frame coincides with the frame. Its bodies, joints and frames keep their names, prefixed
-        with `prefix`. Existing coordinates keep their order; those of the attached joints follow the ones that the
-        frame's body already carries. Gravity is this robot's.
-
-        Args:
-            frame: Frame of this robot to attach to, or "world" to place two robots side by side.
-            other: The model to attach.
-            placement: Pose of the other model's world in the frame: a 4×4 array, a pair (R, p) [m], or None.
-            prefix: Prefix of the attached names; needed if both models share names.
-
-        Raises:
-            ModelError: If names clash.
-            UnknownNameError: If there is no such frame.
-        """
-        return surgery.attach(self, frame, other, placement, prefix)
-
-    def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Model:
-        """This robot with a rigid load fixed to one of its frames. Names and coordinates are unchanged.
-
-        Args:
-            frame: Frame that holds the load; `com` and `inertia` are expressed in it.
-            mass: [kg].
-            com: The load's centre of mass in the frame, (3,) [m].
-            inertia: About the load's centre of mass, in the frame's axes, (3, 3) [kg m²]. By default a point mass.
-
-        Raises:
-            ModelError: If the mass and inertia are not physical.
-            InputError: If the frame is fixed to the world itself.
-            UnknownNameError: If there is no such frame.
-        """
-        return surgery.with_payload(self, frame, mass, com, inertia)
-
-    def subtree(self, body: str) -> Model:
-        """The subtree of a body with the joint that carries it: for example one arm of a humanoid.
-
-        The link frame of the body's parent becomes the world, with the same components of gravity. To remove the joint
-        as well, lock it with `reduced`. The new model is named after the body.
-
-        Args:
-            body: Name of the body.
-
-        Raises:
-            UnknownNameError: If there is no such body.
-        """
-        return surgery.subtree(self, body)
-
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -563,20 +367,3 @@ class Model(Dynamics, Operational, Loops, Editing):
 def _specialized(aim: str, *parts: Any) -> Model:
     """A pickled model whose functions run on code for it alone."""
     return Model(*parts)._with_own_code(aim)
-
-
-def _locked(joint: Joint, value: Any) -> Joint:
-    """A fixed joint that holds another one at a configuration."""
-    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
-    if q.shape != (joint.type.nq,) or q.dtype.kind == "c":
-        raise InputError(f"joint {joint.name!r} has {joint.type.nq} real coordinates to lock, got {value!r}")
-    with np.errstate(all="ignore"):
-        placement = displaced(joint, q)
-    if not np.isfinite(placement).all():
-        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}, which is not a configuration")
-    none = np.zeros(0)
-    kept = joint.parent, joint.child, placement
-    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
-
-
-_NO_LIMITS = Limits().expanded(KINDS["fixed"])

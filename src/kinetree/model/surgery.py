@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, UnknownNameError
-from kinetree.model.aggregation import Constraint, Rate
+from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.body import Body, Frame
 from kinetree.model.clustering import Clustering
 from kinetree.model.joint import Joint
@@ -50,8 +50,9 @@ class Parts(Protocol):
     joint_constraints: tuple[Constraint, ...]
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
-    _clustering: Clustering
     equalities: tuple[Constraint, ...]
+    clusters: tuple[Cluster, ...]
+    _clustering: Clustering
 
     @property
     def frames(self) -> tuple[str, ...]:
