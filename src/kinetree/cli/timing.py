@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
-from kinetree.engines.function import FrameFunction
+from kinetree.engines.frame_function import FrameFunction
 from kinetree.spatial.value import Array
 
 #: Duration of a timed block, and of all blocks of a measurement [s].

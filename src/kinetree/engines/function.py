@@ -6,7 +6,7 @@ accepts complex and other scalars, and computes in float64 at least, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -21,13 +21,12 @@ from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import expecting
-from kinetree.engines.native.gate import MISSING, Gate, Keys
+from kinetree.engines.native.gate import MISSING, Gate
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Specialization, specialization
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 ENGINES = ("native", "reference")
 
 #: Choices of frames that are kept with their tables for later calls; beyond this number all are dropped.
-_CHOICES_KEPT = 256
+CHOICES_KEPT = 256
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -242,7 +241,7 @@ class Function(Gate, Generic[P, R]):
                 algorithm.require(self.mechanism, self.name)
                 if self._guard is not None:
                     self._guard(self.mechanism)
-                if len(self._bound) >= _CHOICES_KEPT:
+                if len(self._bound) >= CHOICES_KEPT:
                     self._bound.clear()
                 whole = len(algorithm.outputs) == len(self.algorithm.outputs)
                 bundle = self._bundle if whole else tuple  # stages of a computation have results of their own
@@ -287,173 +286,3 @@ def _is_complex(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_is_complex, value))
     return isinstance(value, (complex, np.complexfloating))
-
-
-class ForcedFunction(Function[P, R]):
-    """A function with external wrenches: `f_ext` maps frame names to wrenches [moment; force] acting on the body.
-
-    Args:
-        site: Finds a frame by name.
-    """
-
-    choices: tuple[str, ...] = ("f_ext",)
-
-    def __init__(
-        self, name: str, mechanism: Mechanism, algorithm: Algorithm, *, site: Callable[[str], Site], **options: Any
-    ) -> None:
-        super().__init__(name, mechanism, algorithm, **options)
-        self._site = site
-
-    def bound(self, frames: Sequence[str] = ()) -> Any:
-        """As of `Function`; with frames it takes their wrenches last, (…, m, 6)."""
-        sites = tuple(self._site(name) for name in frames)
-        return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
-
-    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
-        """Compute, with external wrenches if there are any."""
-        *arrays, f_ext = self._arguments(inputs, named)
-        sites, given = self._wrenches(f_ext)
-        result = self._run(sites, self.algorithm, (*arrays, *given), out)
-        if sites:
-            self._follow_keys(self._bound[self.algorithm, sites, False], f_ext)
-        return result
-
-    def _follow_keys(self, bound: Any, f_ext: Mapping[str, Any], *choices: Any) -> None:
-        """Let the next call with wrenches on the same frames go straight to machine code."""
-        if isinstance(bound, Compiled):
-            self.follow(bound, (*choices, Keys(f_ext)))
-
-    def _wrenches(self, f_ext: Any) -> tuple[tuple[Site, ...], tuple[Array, ...]]:
-        """The frames of `f_ext`, and its wrenches in one array; nothing where there are none."""
-        if f_ext is not None and not isinstance(f_ext, Mapping):
-            raise InputError(f"{self.name}: f_ext maps names of frames to wrenches, got {type(f_ext).__name__}")
-        if not f_ext:
-            return (), ()
-        sites = tuple(self._site(name) for name in f_ext)
-        kinds = "fiu" if self._engine == "native" else "fiucO"
-        wrenches = [
-            w if type(w) is np.ndarray and w.dtype.kind in kinds
-            else arguments.numbers(self.name, f"the wrench on {name!r}", w, kinds)
-            for name, w in f_ext.items()
-        ]  # fmt: skip
-        for name, w in zip(f_ext, wrenches, strict=True):
-            arguments.require_shape(f"{self.name}: the wrench on {name!r}", w.shape, (6,))
-        try:
-            return sites, (np.stack(np.broadcast_arrays(*wrenches), axis=-2),)
-        except ValueError:
-            shapes = ", ".join(f"{name} {w.shape}" for name, w in zip(f_ext, wrenches, strict=True))
-            raise InputError(f"{self.name}: batch shapes of wrenches do not broadcast: {shapes}") from None
-
-
-class FrameFunction(Function[P, R]):
-    """A function of frames: of one by name, or of a sequence of names, for which the result has an axis.
-
-    Args:
-        algorithms: The recursion for each reference.
-        site: Finds a frame by name.
-        frames: The default frames, for functions that can be called without naming any.
-    """
-
-    choices = ("frames", "reference")
-
-    def __init__(
-        self,
-        name: str,
-        mechanism: Mechanism,
-        algorithms: Mapping[str, Algorithm],
-        *,
-        site: Callable[[str], Site],
-        frames: tuple[str, ...] = (),
-        **options: Any,
-    ) -> None:
-        super().__init__(name, mechanism, next(iter(algorithms.values())), **options)
-        self._algorithms, self._site = dict(algorithms), site
-        self._all = tuple(site(name) for name in frames)
-        self._ready: dict[Any, Callable[..., Any]] = {}
-
-    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
-        """Compute for a choice of frames and reference."""
-        known = len(self._arrays)
-        # fast path for the most common call: one frame, everything else left at its default
-        if out is None and not named and len(inputs) == known + 1 and type(inputs[known]) is str:
-            bound = self._ready.get(inputs[known])
-            if bound is not None:
-                return bound(*inputs[:known])
-        if not named and len(inputs) == known + 1:
-            arrays: Sequence[Any] = inputs[:known]
-            frames, reference = inputs[known], None
-        else:
-            given = self._arguments(inputs, named)
-            arrays, frames = given[:known], given[known]
-            reference = given[known + 1] if len(given) > known + 1 else None
-        try:
-            bound = self._ready[tuple(frames) if type(frames) is list else frames, reference]
-        except (KeyError, TypeError):
-            bound = self._chosen(frames, reference)
-        return bound(*arrays) if out is None else bound(*arrays, out=out)
-
-    def _chosen(self, frames: Any, reference: Any) -> Callable[..., Any]:
-        """The bound function for a choice of frames and reference, kept for the next call."""
-        single = isinstance(frames, str)
-        if frames is None and self.needs_frames:
-            raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
-        sites = self._sites(frames)
-        bound = self._computed(self._bind(sites, self._for(reference), single))
-        if isinstance(bound, Compiled) and isinstance(frames, (str, tuple)):
-            given = {"frames": frames, "reference": self._defaults.get("reference") if reference is None else reference}
-            self.follow(bound, tuple(given[name] for name in self._names[len(bound.binding.inputs) :]))
-        if len(self._ready) >= _CHOICES_KEPT:
-            self._ready.clear()
-        self._ready[frames if single or frames is None else tuple(site.name for site in sites), reference] = bound
-        if single and reference is None:
-            self._ready[frames] = bound
-        return bound
-
-    def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """What a call computes, given the recursion."""
-        return bound
-
-    def bound(self, frames: Any = None, reference: str | None = None) -> Any:
-        """As of `Function`, for a choice of frames and reference."""
-        return self._bind(self._sites(frames), self._for(reference), isinstance(frames, str))
-
-    @property
-    def needs_frames(self) -> bool:
-        """Whether a call must name frames; otherwise there are default frames."""
-        return "frames" not in self._defaults
-
-    def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
-        return not self.needs_frames and algorithm is self.algorithm and sites is self._all and not single
-
-    def compile(self) -> None:
-        """Compile the kernels, which all choices of frames share.
-
-        Straight-line code is compiled for each choice when it is first made, since this is a part of it.
-        """
-        if self.needs_frames and self.mechanism.specialized:
-            return
-        for algorithm in self._algorithms.values():
-            if self.needs_frames:
-                self._bind(self._all[-1:], algorithm, True).compile()
-            else:
-                self._bind(self._all, algorithm, False).compile()
-
-    def count(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Count:
-        """Operations of one evaluation."""
-        return count(self._for(reference), self.mechanism, self._sites(frames))
-
-    def specialization(self, frames: str | Iterable[str] | None = None, reference: str | None = None) -> Specialization:
-        """As of `Function`, for a choice of frames and reference."""
-        return specialization(self._for(reference), self.mechanism, self._sites(frames))
-
-    def _for(self, reference: Any) -> Algorithm:
-        if reference is None:
-            return self.algorithm
-        if not isinstance(reference, str) or reference not in self._algorithms:
-            raise UnknownNameError("reference", reference, tuple(self._algorithms))
-        return self._algorithms[reference]
-
-    def _sites(self, frames: Any) -> tuple[Site, ...]:
-        if frames is None:
-            return self._all
-        return tuple(self._site(name) for name in arguments.frame_names(self.name, frames))

@@ -16,7 +16,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from kinetree.engines.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
+from kinetree.engines.forced_function import ForcedFunction
+from kinetree.engines.frame_function import FrameFunction
+from kinetree.engines.function import AnalyticFunction, Function
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array

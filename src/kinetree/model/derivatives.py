@@ -20,7 +20,9 @@ from kinetree.algorithms.linearized.time_step_derivatives import step_derivative
 from kinetree.algorithms.regressor import regressor
 from kinetree.algorithms.regressor_by_weights import regressor_by_weights
 from kinetree.algorithms.time_step import semi_implicit_euler
-from kinetree.engines.function import ForcedFunction, FrameFunction, Function
+from kinetree.engines.forced_function import ForcedFunction
+from kinetree.engines.frame_function import FrameFunction
+from kinetree.engines.function import Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
 from kinetree.model.body import Body

@@ -53,7 +53,7 @@ from kinetree.algorithms.mass_matrix_solve import (
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.arguments import frame_names
 from kinetree.engines.count import Count, count
-from kinetree.engines.function import FrameFunction
+from kinetree.engines.frame_function import FrameFunction
 from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.model.compilation import Progress, compile_functions

@@ -14,7 +14,7 @@ from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
-from kinetree.engines.function import FrameFunction
+from kinetree.engines.frame_function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.joint import Joint

@@ -19,8 +19,8 @@ from kinetree.algorithms.linearized.time_step_derivatives import (
 )
 from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
 from kinetree.engines.count import Count, count
+from kinetree.engines.forced_function import ForcedFunction
 from kinetree.engines.formats import format_of
-from kinetree.engines.function import ForcedFunction
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.operands import Operand
