@@ -11,9 +11,10 @@ from kinetree.errors import ModelWarning
 from kinetree.interop.foreign import PINOCCHIO_HINTS, require_instance
 from kinetree.interop.pinocchio_frames import Frames
 from kinetree.interop.pinocchio_joints import Part, parts_of
-from kinetree.model.builder import WORLD_NAME, Builder
+from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.spatial.value import Array
 
 # Pinocchio's value for no limit

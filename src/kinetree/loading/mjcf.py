@@ -19,10 +19,10 @@ from kinetree.loading.options import Options
 from kinetree.loading.source import Source
 from kinetree.loading.tree import require_order
 from kinetree.model.body import Body
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.recursion.topology import depth_first
 
 INSTALL = 'pip install "kinetree[mujoco]"'

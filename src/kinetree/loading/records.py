@@ -9,9 +9,9 @@ import numpy as np
 
 from kinetree.loading.description import Hinge, Link
 from kinetree.model.body import Body
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS
+from kinetree.model.parts import WORLD_NAME
 from kinetree.model.record import frozen, frozen_tables
 from kinetree.spatial.value import Array
 

@@ -21,10 +21,10 @@ from kinetree.loading.options import Options
 from kinetree.loading.sdf_frames import MODEL, Frames, inverse, product, read_pose, words
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 

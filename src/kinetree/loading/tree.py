@@ -14,10 +14,10 @@ from kinetree.loading.mimic import clearly_embeddable, couplings, mimicked
 from kinetree.loading.options import Options
 from kinetree.loading.records import records
 from kinetree.loading.source import clipped
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.model.record import frozen
 from kinetree.recursion.topology import depth_first
 

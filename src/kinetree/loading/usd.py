@@ -29,10 +29,10 @@ from kinetree.loading.options import Options
 from kinetree.loading.sdf_frames import inverse, product
 from kinetree.loading.source import clipped
 from kinetree.loading.tree import grow
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 

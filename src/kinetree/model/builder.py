@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,39 +11,25 @@ import numpy as np
 from kinetree.engines.collector import paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.body import Frame
-from kinetree.model.builder_arguments import (
-    Z,
-    axes_of,
-    constant,
-    coupling_of,
-    finite,
-    non_negative,
-    pitch_of,
-    unlimited,
-)
-from kinetree.model.coupling import Coupling
+from kinetree.model.builder_arguments import axes_of, constant, finite, non_negative, pitch_of, unlimited
+from kinetree.model.constraining import Constraining
 from kinetree.model.draft import Draft, finished
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.plain import plain
-from kinetree.model.loop import Loop
 from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
-from kinetree.model.physical import fault_in, inertial_numbers
-from kinetree.model.placement import checked_axis, checked_placement, pose_numbers
-from kinetree.recursion.topology import depth_first
-from kinetree.spatial.fixed import product
+from kinetree.model.parts import WORLD_NAME, Parts
+from kinetree.model.physical import inertial_numbers
+from kinetree.model.placement import checked_placement, pose_numbers
 from kinetree.spatial.value import Array
-
-#: Name of the inertial frame; no body may have it.
-WORLD_NAME = "world"
 
 _NO_INERTIA = np.zeros((3, 3))
 
 
-class Builder:
+class Builder(Constraining):
     """Collects bodies and frames in any order; `build` creates the model.
 
     Args:
@@ -54,17 +39,13 @@ class Builder:
     """
 
     def __init__(self, name: str = "robot", gravity: Any = (0.0, 0.0, -9.81), *, strict: bool = True) -> None:
+        super().__init__()
         if not isinstance(name, str):
             raise ModelError(f"the name of a model is a string; got {name!r}")
         self.name = name
         self.gravity = finite(gravity, 3, "gravity", each=True)
         self.strict = strict
-        self._drafts: dict[str, Draft] = {}
-        self._children: dict[str, str] = {}
-        self._frames: dict[str, Frame] = {}
-        self._couplings: list[Coupling] = []
-        self._independent: list[str | tuple[str, int]] = []
-        self._loops: list[Loop] = []
+        self._parts = Parts()
 
     def add_body(
         self,
@@ -108,36 +89,36 @@ class Builder:
         Returns:
             The builder.
         """
-        self._refuse_taken(name, "body")
+        self._parts.refuse_taken(name, "body")
         owner = f"body {name!r}"
         joint_name = f"{name}_joint" if joint_name is None else joint_name
-        for what, given in (("parent", parent), ("joint", joint), ("joint_name", joint_name)):
-            if not isinstance(given, str):
-                raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
+        if not (isinstance(parent, str) and isinstance(joint, str) and isinstance(joint_name, str)):
+            names = {"parent": parent, "joint": joint, "joint_name": joint_name}
+            what, given = next((what, given) for what, given in names.items() if not isinstance(given, str))
+            raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
         if not isinstance(limits, Limits | None):
             raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
-        if joint_name in self._children:
-            taken = self._children[joint_name]
-            raise ModelError(f"{owner}: a joint {joint_name!r} exists already, in front of {taken!r}; rename one")
+        self._parts.refuse_taken_joint(joint_name, owner)
         if joint not in KINDS:
             raise UnknownNameError("kind of joint", joint, tuple(KINDS))
         kind = KINDS[joint]
-        mass, center, rows = inertial_numbers(owner, mass, com, _NO_INERTIA if inertia is None else inertia)
-        self._judge(owner, fault_in(mass, rows))
+        mass, center, moments, fault = inertial_numbers(owner, mass, com, _NO_INERTIA if inertia is None else inertia)
+        if fault is not None:
+            self._judge(owner, fault)
 
         owner = f"joint {joint_name!r} of body {name!r}"
         try:
-            expanded = unlimited(kind) if limits is None else limits.expanded(kind)
+            expanded = unlimited(joint) if limits is None else limits.expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        self._drafts[name] = Draft(
-            name=name,
-            parent=parent,
-            joint=joint_name,
-            type=kind,
-            mass=mass,
-            com=tuple(center),
-            inertia=(*rows[0], *rows[1], *rows[2]),
+        draft = Draft(
+            name,
+            parent,
+            joint_name,
+            kind,
+            mass,
+            center,
+            moments,
             placement=pose_numbers(placement, owner),
             axes=axes_of(kind, axis, axes, owner),
             pitch=pitch_of(kind, pitch, owner),
@@ -146,7 +127,7 @@ class Builder:
             damping=non_negative(damping, kind.nv, owner, "damping"),
             friction=non_negative(friction, kind.nv, owner, "friction"),
         )
-        self._children[joint_name] = name
+        self._parts.add(draft)
         return self
 
     def add_frame(self, name: str, *, body: str = WORLD_NAME, placement: Any = None) -> Builder:
@@ -160,10 +141,10 @@ class Builder:
         Returns:
             The builder.
         """
-        self._refuse_taken(name, "frame")
+        self._parts.refuse_taken(name, "frame")
         if not isinstance(body, str):
             raise ModelError(f"frame {name!r}: body is a name, so it must be a string; got {body!r}")
-        self._frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
+        self._parts.frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
         return self
 
     def add_node(
@@ -195,25 +176,23 @@ class Builder:
         owner = f"node {name!r}"
         bodies = [name, *(f"{name}/{outlet}" for outlet in checked(owner, node).outlets)]
         for body in bodies:
-            self._refuse_taken(body, "node" if body == name else "outlet")
+            self._parts.refuse_taken(body, "node" if body == name else "outlet")
         if not isinstance(parent, str):
             raise ModelError(f"{owner}: parent is a name, so it must be a string; got {parent!r}")
         if not isinstance(limits, Limits | None):
             raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
         for joint in bodies:
-            if joint in self._children:
-                raise ModelError(f"{owner}: a joint {joint!r} exists already, in front of {self._children[joint]!r}")
+            self._parts.refuse_taken_joint(joint, owner)
         kind, fixed = plain(node.nv), KINDS["fixed"]
         try:
             expanded = (limits or Limits()).expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
         rotors = non_negative(armature, kind.nv, owner, "armature")
-        self._drafts[name] = _massless(name, parent, kind, pose_numbers(placement, owner), rotors, expanded, node)
+        self._parts.add(_massless(name, parent, kind, pose_numbers(placement, owner), rotors, expanded, node))
         for body in bodies[1:]:
             here, none = pose_numbers(None, owner), constant(0.0, 0)
-            self._drafts[body] = _massless(body, name, fixed, here, none, unlimited(fixed))
-        self._children.update(zip(bodies, bodies, strict=True))
+            self._parts.add(_massless(body, name, fixed, here, none, unlimited("fixed")))
         return self
 
     def add_flexible(
@@ -238,153 +217,10 @@ class Builder:
         if not isinstance(body, FlexibleBody):
             raise ModelError(f"flexible body {name!r}: pass a Beam or a FlexibleBody; got {body!r}")
         checked(f"flexible body {name!r}", body)
-        self._refuse_taken(name, "flexible body")
+        self._parts.refuse_taken(name, "flexible body")
         settings.setdefault("joint_name", f"{name}_joint")
         self.add_body(f"{name}/root", parent=parent, joint=joint, **settings)
         return self.add_node(name, body, parent=f"{name}/root")
-
-    def couple(
-        self,
-        joint: str | Mapping[str, float],
-        *,
-        to: str | Sequence[str] | None = None,
-        ratio: float | None = None,
-        offset: float = 0.0,
-        poly: Sequence[float] | None = None,
-        function: Callable[..., Any] | None = None,
-    ) -> Builder:
-        """Couple joints: gears, belts, differentials, cams, mimic joints.
-
-            b.couple("rotor", to="knee", ratio=9.0, offset=0.1)          # rotor = 9 knee + 0.1
-            b.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0})           # m1 = 4 pitch + 4 roll
-            b.couple("lift", to="cam", poly=[0.02, 0.1, -0.05])          # lift = 0.02 + 0.1 cam − 0.05 cam²
-            b.couple("tip", to="base", function=lambda x: np.sin(x))
-
-        A coupled joint stays among `Model.joints`, but has no coordinate in q and no velocity in v: those belong to the
-        joints that it follows. Joints are named by their own name or by that of their body, and may be added later.
-
-        Args:
-            joint: The joint that follows, or a mapping of joints to coefficients cᵢ of Σ cᵢ qᵢ = offset, of which the
-                first is expressed by the others unless `independent` says otherwise.
-            to: The joint that leads, or several for `function`.
-            ratio: Rate of the follower per rate of the leader.
-            offset: Follower's coordinate at zero of the leader, or the sum of a mapping [rad or m].
-            poly: Coefficients of a polynomial, lowest power first.
-            function: Any function of the leaders' coordinates: arithmetic (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`)
-                without branches. Its derivatives are computed with dual numbers.
-
-        Returns:
-            The builder.
-        """
-        self._couplings.append(coupling_of(joint, to, ratio, offset, poly, function))
-        return self
-
-    def independent(self, *joints: str | tuple[str, int]) -> Builder:
-        """Choose joints whose velocities are part of v, where couplings and loops leave a choice.
-
-        Args:
-            *joints: Names of joints or of their bodies, or pairs of a name and the index of one of several velocities,
-                as ("rod", 0) for the first of a ball joint.
-
-        Returns:
-            The builder.
-        """
-        for joint in joints:
-            if not isinstance(joint, str) and not (isinstance(joint, tuple) and len(joint) == 2):
-                raise ModelError(f"independent() takes names of joints, or pairs of a name and an index; got {joint!r}")
-        self._independent += joints
-        return self
-
-    def connect(self, a: str, b: str, *, name: str | None = None) -> Builder:
-        """Close a loop: the origins of two frames coincide, as in a ball joint.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("connect", a, b, name)
-
-    def weld(self, a: str, b: str, *, name: str | None = None) -> Builder:
-        """Close a loop: two frames coincide. Frames that start exactly half a turn apart stay so.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("weld", a, b, name)
-
-    def hinge(self, a: str, b: str, *, axis: Any = Z, name: str | None = None) -> Builder:
-        """Close a loop with a hinge: the origins of two frames coincide, and so do their axes.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            axis: The axis of the hinge, with the same components in both frames, (3,).
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("hinge", a, b, name, axis=axis)
-
-    def distance(self, a: str, b: str, *, length: float, name: str | None = None) -> Builder:
-        """Close a loop with a massless rod: the origins of two frames stay at a distance.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            length: [m].
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        metres = float(finite(length, 1, "distance(): length")[0])
-        if metres <= 0.0:
-            raise ModelError(f"distance(): length must be positive, got {length!r}; connect() joins two points")
-        return self._close_loop("distance", a, b, name, length=metres)
-
-    def _close_loop(self, kind: str, a: str, b: str, name: str | None, axis: Any = Z, length: float = 0.0) -> Builder:
-        for frame in (a, b):
-            if not isinstance(frame, str):
-                raise ModelError(f"{kind}() takes names of two frames or bodies; got {frame!r}")
-        called = f"{a}–{b}" if name is None else name
-        if any(loop.name == called for loop in self._loops):
-            raise ModelError(f"{kind}(): a loop {called!r} exists already; give name=")
-        along = checked_axis(axis, f"{kind}()")
-        self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
-        return self
-
-    def add_loop(self, loop: Loop) -> Builder:
-        """Internal: add a loop from a file."""
-        self._loops.append(loop)
-        return self
-
-    def add_coupling(self, coupling: Coupling) -> Builder:
-        """Internal: add a coupling from a file; one of a single joint holds it, and needs `loops="multipliers"`."""
-        self._couplings.append(coupling)
-        return self
-
-    def _placed(self, loop: Loop) -> Loop:
-        """A loop between bodies, from one between frames."""
-        ends = []
-        for name in loop.bodies:
-            if name in self._frames:
-                ends.append((self._frames[name].body, self._frames[name].placement))
-            elif name == WORLD_NAME or name in self._drafts:
-                ends.append((name, np.eye(4)))
-            else:
-                raise UnknownNameError(f"frame (needed for {loop})", name, (*self._frames, *self._drafts))
-        (a, first), (b, second) = ends
-        return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))
 
     def add_rotor(
         self,
@@ -415,7 +251,7 @@ class Builder:
         Returns:
             The builder.
         """
-        driven = self._named_joint(joint, "add_rotor()")
+        driven = self._parts.joint(joint, "add_rotor()")
         if driven.type.nv != 1:
             raise ModelError(f"add_rotor(): a rotor drives a joint with one coordinate; {joint!r} is {driven.kind}")
         body = f"{joint}_rotor" if name is None else name
@@ -431,19 +267,6 @@ class Builder:
         )
         return self.couple(body, to=joint, ratio=ratio)
 
-    def _named_joint(self, name: str, what: str) -> Draft:
-        """A joint by its own name or its body's."""
-        if name in self._children:
-            return self._drafts[self._children[name]]
-        if name in self._drafts:
-            return self._drafts[name]
-        raise UnknownNameError(f"joint (needed for {what})", name, (*self._children, *self._drafts))
-
-    def _resolved(self, coupling: Coupling) -> Coupling:
-        """A coupling that names joints by their own names."""
-        names = tuple(self._named_joint(name, f"the coupling {coupling}").joint for name in coupling.joints)
-        return replace(coupling, joints=names)
-
     def build(self, near: Mapping[str, Any] | None = None, *, loops: str = "embed") -> Model:
         """Create the model, numbered depth first, siblings in the order in which they were added.
 
@@ -458,20 +281,14 @@ class Builder:
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
             LoopError: If a loop cannot be closed.
         """
-        if not self._drafts:
+        if not self._parts.drafts:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
-        for draft in self._drafts.values():
-            if draft.parent not in self._drafts:
-                self._require_body(draft.parent, f"parent of body {draft.name!r}")
-        for frame in self._frames.values():
-            self._require_body(frame.body, f"body of frame {frame.name!r}")
-        order = self._depth_first()
         with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
-            bodies, joints = finished([self._drafts[name] for name in order])
-        constraints = [*map(self._resolved, self._couplings), *map(self._placed, self._loops)]
+            bodies, joints = finished(self._parts.ordered())
+        constraints = self._constraints(self._parts)
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
         start = [self._near(name, values) for name, values in (near or {}).items()]
-        frames = tuple(self._frames.values())
+        frames = tuple(self._parts.frames.values())
         given = self.name, self.gravity, bodies, joints, frames
         if loops == "multipliers":
             return Model(*given, equalities=constraints)
@@ -480,50 +297,14 @@ class Builder:
         return Model(*given, constraints, independent, start)
 
     def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
-        joint = self._named_joint(name, "build(near=…)")
+        joint = self._parts.joint(name, "build(near=…)")
         numbers = finite(values, joint.type.nq, f"near: joint {name!r}")
         return joint.joint, tuple(numbers.tolist())
 
-    def _depth_first(self) -> list[str]:
-        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self._drafts)}
-        for draft in self._drafts.values():
-            children[draft.parent].append(draft.name)
-        order = depth_first(children[WORLD_NAME], children)
-        if len(order) < len(self._drafts):
-            cycle = " → ".join(self._cycle(set(order)))
-            raise ModelError(f"bodies form a cycle, each carried by the next: {cycle}; attach one of them to the world")
-        return order
-
-    def _cycle(self, reached: set[str]) -> list[str]:
-        """The bodies of one cycle, each followed by its parent, the first one repeated."""
-        name = next(name for name in self._drafts if name not in reached)
-        path: list[str] = []
-        while name not in path:
-            path.append(name)
-            name = self._drafts[name].parent
-        return [*path[path.index(name) :], name]
-
-    def _require_body(self, name: str, role: str) -> None:
-        if name != WORLD_NAME and name not in self._drafts:
-            raise UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self._drafts))
-
-    def _refuse_taken(self, name: str, what: str) -> None:
-        if not isinstance(name, str) or not name:
-            raise ModelError(f"a {what} needs a name, which must be a non-empty string; got {name!r}")
-        if name == WORLD_NAME:
-            raise ModelError(f"no {what} may be called {WORLD_NAME!r}, the name of the inertial frame")
-        if name in self._drafts or name in self._frames:
-            taken = "body" if name in self._drafts else "frame"
-            raise ModelError(
-                f"{what} {name!r}: a {taken} has that name already; names of bodies and frames must differ"
-            )
-
-    def _judge(self, owner: str, problem: str | None) -> None:
-        if problem is None:
-            return
+    def _judge(self, owner: str, fault: str) -> None:
         if self.strict:
-            raise ModelError(f"{owner}: {problem}")
-        warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=3)
+            raise ModelError(f"{owner}: {fault}")
+        warnings.warn(f"{owner}: {fault}", ModelWarning, stacklevel=3)
 
 
 def _massless(

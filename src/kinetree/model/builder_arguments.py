@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.joint import Limits
-from kinetree.model.joints import JointKind
+from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.placement import checked_axis, direction
 from kinetree.model.record import frozen
 from kinetree.spatial.fixed import length
@@ -97,9 +97,9 @@ def pitch_of(kind: JointKind, pitch: Any, owner: str) -> float:
 
 
 @cache
-def unlimited(kind: JointKind) -> Limits:
-    """No limits."""
-    return Limits().expanded(kind)
+def unlimited(joint: str) -> Limits:
+    """No limits, for a kind of joint."""
+    return Limits().expanded(KINDS[joint])
 
 
 @lru_cache(maxsize=1024)

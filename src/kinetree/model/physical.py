@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.errors import ModelError
+from kinetree.model.placement import three_floats
 from kinetree.spatial.value import Array
 
 # relative to the largest moment: rounding errors of numbers written with few digits
@@ -20,24 +23,59 @@ Rows = list[list[float]]
 
 def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
     """Mass, centre of mass and inertia as float64; raises unless they have shapes (), (3,), (3, 3) and are finite."""
-    mass, point, rows = inertial_numbers(owner, mass, com, inertia)
-    return mass, np.array(point), np.array(rows)
+    checked = inertial_numbers(owner, mass, com, inertia)
+    return checked.mass, np.array(checked.com), np.array(checked.inertia).reshape(3, 3)
 
 
-def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, list[float], Rows]:
-    """Those of `checked_inertia` as plain numbers."""
-    checked: list[Any] = []
-    for what, given, shape in (("mass", mass, ()), ("com", com, (3,)), ("inertia", inertia, (3, 3))):
-        try:
-            array = np.asarray(given, dtype=float)
-        except (TypeError, ValueError):
-            raise ModelError(f"{owner}: {what} {given!r} is not made of numbers") from None
-        if array.shape != shape:
-            raise ModelError(f"{owner}: {what} has shape {array.shape}, must be {shape}")
-        if not all(map(math.isfinite, array.ravel().tolist())):
-            raise ModelError(f"{owner}: {what} has NaN or infinite entries")
-        checked.append(array.tolist())
-    return checked[0], checked[1], checked[2]
+class InertialNumbers(NamedTuple):
+    """Mass, centre of mass and inertia of a body as plain numbers.
+
+    Attributes:
+        mass: [kg].
+        com: Three numbers [m].
+        inertia: Nine numbers [kg m²].
+        fault: Why they are impossible, and the fix; None if they are not.
+    """
+
+    mass: float
+    com: Sequence[float]
+    inertia: Sequence[float]
+    fault: str | None
+
+
+def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> InertialNumbers:
+    """Those of `checked_inertia` as plain numbers, with what `fault` says about them."""
+    try:
+        if type(mass) is not float or not math.isfinite(mass):
+            mass = _finite("mass", _shaped("mass", mass, ())).tolist()
+        point = three_floats(com) or tuple(_finite("com", _shaped("com", com, (3,))).tolist())
+        moments, problem = _judged(_shaped("inertia", inertia, (3, 3)).tobytes())
+    except ModelError as error:
+        raise ModelError(f"{owner}: {error}") from None
+    return InertialNumbers(mass, point, moments, _fault(mass, moments, problem))
+
+
+def _shaped(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    try:
+        array = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what} {given!r} is not made of numbers") from None
+    if array.shape != shape:
+        raise ModelError(f"{what} has shape {array.shape}, must be {shape}")
+    return array
+
+
+def _finite(what: str, array: Array) -> Array:
+    if not np.isfinite(array).all():
+        raise ModelError(f"{what} has NaN or infinite entries")
+    return array
+
+
+@lru_cache(maxsize=1024)  # many bodies of large robots are alike
+def _judged(inertia: bytes) -> tuple[Sequence[float], str | None]:
+    """The nine numbers of an inertia, and why no mass has it."""
+    rows: Rows = _finite("inertia", np.frombuffer(inertia)).reshape(3, 3).tolist()
+    return (*rows[0], *rows[1], *rows[2]), _impossible(rows)
 
 
 def fault(mass: float, inertia: Array) -> str | None:
@@ -50,15 +88,24 @@ def fault_in(mass: float, inertia: Rows) -> str | None:
 
     Point masses and thin rods are accepted: their inertia is singular but possible.
     """
+    return _fault(mass, [number for row in inertia for number in row], _impossible(inertia))
+
+
+def _fault(mass: float, inertia: Sequence[float], impossible: str | None) -> str | None:
     if mass < 0.0:
         return f"mass {mass:g} kg is negative"
+    if mass == 0.0 and any(inertia):
+        return "mass is zero but inertia is not; give both or neither (use armature for rotors)"
+    return impossible
+
+
+def _impossible(inertia: Rows) -> str | None:
+    """Why no positive mass has an inertia; else None."""
     # plain numbers: NumPy would take ten times as long for so few
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = inertia
     scale = max(map(abs, (xx, xy, xz, yx, yy, yz, zx, zy, zz)))
     if scale == 0.0:
         return None
-    if mass == 0.0:
-        return "mass is zero but inertia is not; give both or neither (use armature for rotors)"
     if max(abs(xy - yx), abs(xz - zx), abs(yz - zy)) > _ASYMMETRY * scale:
         return "inertia is not symmetric; give the full 3×3 matrix about the centre of mass"
     if xy == yx == xz == zx == yz == zy == 0.0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
 NOWHERE = frozen(np.eye(4), (4, 4))
 _NOWHERE_NUMBERS = tuple(NOWHERE.ravel().tolist())
 _EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
+_NOT_FINITE = "placement has NaN or infinite entries"
 
 
 def pose(R: Array, p: Array) -> Array:
@@ -65,7 +67,9 @@ def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
         return _NOWHERE_NUMBERS
     try:
         if isinstance(placement, (tuple, list)) and len(placement) == 2:
-            R, p = (np.asarray(part, dtype=float) for part in placement)
+            R, p = placement
+            R = np.asarray(R, dtype=float)
+            position = three_floats(p) or np.asarray(p, dtype=float)
         else:
             matrix = np.asarray(placement, dtype=float)
             if matrix.shape != (4, 4):
@@ -73,28 +77,54 @@ def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
             x, y, z, one = matrix[3].tolist()
             if abs(x) > _REFUSED or abs(y) > _REFUSED or abs(z) > _REFUSED or abs(one - 1.0) > _REFUSED:
                 raise ModelError(f"{owner}: the last row of the placement must be 0 0 0 1, it is {matrix[3]}")
-            R, p = matrix[:3, :3], matrix[:3, 3]
+            R, position = matrix[:3, :3], matrix[:3, 3]
     except (TypeError, ValueError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"{owner}: placement is not made of numbers; {_EXPECTED}") from None
-    if R.shape != (3, 3) or p.shape != (3,):
-        raise ModelError(f"{owner}: placement has parts of shapes {R.shape} and {p.shape}, must be (3, 3) and (3,)")
+    if isinstance(position, tuple):
+        shape = (3,)
+    else:
+        shape, position = position.shape, position.tolist()
+    if R.shape != (3, 3) or shape != (3,):
+        raise ModelError(f"{owner}: placement has parts of shapes {R.shape} and {shape}, must be (3, 3) and (3,)")
+    x, y, z = position
+    try:
+        if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+            raise ModelError(_NOT_FINITE)
+        a, b, c, d, e, f, g, h, i = _rotation(R.tobytes())
+    except ModelError as error:
+        raise ModelError(f"{owner}: {error}") from None
+    return a, b, c, x, d, e, f, y, g, h, i, z, 0.0, 0.0, 0.0, 1.0
+
+
+def three_floats(given: Any) -> tuple[float, float, float] | None:
+    """Three finite floats as most people give them, in a tuple; None if they are given in any other way."""
+    if type(given) is tuple and len(given) == 3:
+        x, y, z = given
+        if type(x) is float and type(y) is float and type(z) is float and math.isfinite(x + y + z):
+            return given
+    return None
+
+
+@lru_cache(maxsize=1024)  # many bodies are turned alike
+def _rotation(matrix: bytes) -> Sequence[float]:
+    """The nine numbers of a rotation matrix, orthonormal to rounding."""
+    R = np.frombuffer(matrix).reshape(3, 3)
     rows: list[list[float]] = R.tolist()
-    if not all(map(math.isfinite, (*rows[0], *rows[1], *rows[2], *p.tolist()))):
-        raise ModelError(f"{owner}: placement has NaN or infinite entries")
+    if not all(map(math.isfinite, (*rows[0], *rows[1], *rows[2]))):
+        raise ModelError(_NOT_FINITE)
     fault = _from_orthonormal(rows)
     if fault > _REFUSED:
         raise ModelError(
-            f"{owner}: the rotation of the placement is not orthonormal (RᵀR differs from 1 by {fault:.1e}); "
+            f"the rotation of the placement is not orthonormal (RᵀR differs from 1 by {fault:.1e}); "
             "give it with more digits"
         )
     if _determinant(rows) < 0.0:
-        raise ModelError(f"{owner}: the rotation of the placement is a reflection (determinant −1); flip one axis")
+        raise ModelError("the rotation of the placement is a reflection (determinant −1); flip one axis")
     if fault > _ORTHONORMAL:
         rows = _nearest_rotation(R).tolist()
-    x, y, z = p.tolist()
-    return *rows[0], x, *rows[1], y, *rows[2], z, 0.0, 0.0, 0.0, 1.0
+    return *rows[0], *rows[1], *rows[2]
 
 
 def _from_orthonormal(rows: list[list[float]]) -> float:
@@ -122,15 +152,18 @@ def checked_axis(axis: Any, owner: str) -> Array:
 
 def direction(axis: Any, owner: str) -> tuple[float, float, float]:
     """The numbers of `checked_axis`."""
-    try:
-        vector = np.asarray(axis, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(f"{owner}: axis {axis!r} is not made of numbers") from None
-    if vector.shape != (3,):
-        raise ModelError(f"{owner}: an axis has 3 numbers, got shape {vector.shape}")
-    x, y, z = vector.tolist()
-    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
-        raise ModelError(f"{owner}: axis {vector} has NaN or infinite entries")
+    plain = three_floats(axis)
+    if plain is None:
+        try:
+            vector = np.asarray(axis, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"{owner}: axis {axis!r} is not made of numbers") from None
+        if vector.shape != (3,):
+            raise ModelError(f"{owner}: an axis has 3 numbers, got shape {vector.shape}")
+        if not np.isfinite(vector).all():
+            raise ModelError(f"{owner}: axis {vector} has NaN or infinite entries")
+        plain = vector.tolist()
+    x, y, z = plain
     largest = max(abs(x), abs(y), abs(z))
     if largest == 0.0:
         raise ModelError(f"{owner}: the axis is zero; give a direction, such as (0, 0, 1)")

@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning
-from kinetree.model.builder import WORLD_NAME
 from kinetree.model.coupling import LinearCoupling
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
+from kinetree.model.parts import WORLD_NAME
 from kinetree.saving.elements import Elements, number, numbers
 from kinetree.saving.series import unfolded
 from kinetree.spatial.value import Array
