@@ -212,6 +212,21 @@ def _hinge(model: Model) -> str:
     return next(joint.name for joint in model.joints if joint.nv == 1)
 
 
+def _random_configuration(scene: Scene) -> Callable[..., Any]:
+    return partial(scene.model.random_configuration, np.random.default_rng(0))
+
+
+def _q_from_dict(scene: Scene) -> Callable[..., Any]:
+    """From numbers of all joints."""
+    model = scene.model
+    return partial(model.q_from_dict, {name: q.tolist() for name, q in model.q_to_dict(model.neutral()).items()})
+
+
+def _v_from_dict(scene: Scene) -> Callable[..., Any]:
+    model = scene.model
+    return partial(model.v_from_dict, {name: v.tolist() for name, v in model.v_to_dict(np.ones(model.nv)).items()})
+
+
 def _for_all_joints(model: Model) -> Array:
     """A number for each joint rate, also of joints that follow others."""
     return np.ones(sum(joint.type.nv for joint in model.joints))
@@ -220,12 +235,13 @@ def _for_all_joints(model: Model) -> Array:
 #: Functions of `Model` that read or make models; what they take is no batch of states.
 MODELS: Mapping[str, Case] = {
     "neutral": _on_model(lambda model: model.neutral()),
-    "random_configuration": _on_model(lambda model: model.random_configuration(0)),
+    "random_configuration": Case(_random_configuration, batch=False, out=False),
+    "random_configuration, a seed": _on_model(lambda model: model.random_configuration(0)),
     "random_configuration, 1024": _on_model(lambda model: model.random_configuration(0, (1024,))),
     "inertial_parameters": _on_model(lambda model: model.inertial_parameters),
     "mass": _on_model(lambda model: model.mass),
-    "q_from_dict": _on_model(lambda model: model.q_from_dict({})),
-    "v_from_dict": _on_model(lambda model: model.v_from_dict({})),
+    "q_from_dict": Case(_q_from_dict, batch=False, out=False),
+    "v_from_dict": Case(_v_from_dict, batch=False, out=False),
     "joint_indices": _on_model(lambda model: model.joint_indices([_hinge(model)])),
     "joint": _on_model(lambda model: model.joint(model.joints[-1].name)),
     "body": _on_model(lambda model: model.body(model.bodies[-1].name)),

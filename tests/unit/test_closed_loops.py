@@ -524,6 +524,11 @@ def test_trees_have_no_loops_to_close() -> None:
     assert robot.loops(q) == ()
     assert np.array_equal(robot.to_tree(q), q)
     assert robot.loop_forces(q, q, q, q).shape == (0,)
+    assert robot.loop_forces(np.tile(q, (4, 1, 1)), q, np.tile(q, (2, 1)), q).shape == (4, 2, 0)
+    with pytest.raises(InputError, match=r"forces has shape \(2,\), expected \(\.\.\., 3\)"):
+        robot.loop_forces(q, q, q, np.zeros(2))
+    with pytest.raises(InputError, match="loop_forces: batch shapes do not broadcast"):
+        robot.loop_forces(np.tile(q, (4, 1)), q, np.tile(q, (3, 1)), q)
 
 
 def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:

@@ -271,6 +271,29 @@ def test_the_same_seed_gives_the_same_configuration() -> None:
     np.testing.assert_array_equal(robot.random_configuration(5), robot.random_configuration(np.random.default_rng(5)))
 
 
+@pytest.mark.parametrize("upper", [1.0, 1.7e308])
+def test_a_single_configuration_is_the_first_of_a_batch_of_one(upper: float) -> None:
+    robot = mixed()
+    hinge = [joint.name for joint in robot.joints if joint.kind == "revolute"][1]
+    robot = robot.with_limits({hinge: Limits(lower=-upper, upper=upper)})  # the width may overflow
+    for seed in range(20):
+        alone, batch = robot.random_configuration(seed), robot.random_configuration(seed, 1)
+        np.testing.assert_array_equal(alone, batch[0])
+        assert np.isfinite(alone).all()
+
+
+def test_values_by_name_are_copies() -> None:
+    robot = mixed()
+    q = robot.random_configuration(0, 3)
+    before = q.copy()
+    for given in (q, q[0]):
+        values = robot.q_to_dict(given)
+        np.testing.assert_array_equal(robot.q_from_dict(values), given)
+        for value in values.values():
+            value[...] = 7.0
+    np.testing.assert_array_equal(q, before)
+
+
 def test_limits_bound_random_configurations() -> None:
     limits = Limits(lower=(-0.1, 2.0), upper=(0.1, 3.0))
     robot = Builder().add_body("a", joint="cylindrical", limits=limits, **SOLID).build()

@@ -215,6 +215,18 @@ def test_large_results_take_the_short_way_where_the_caller_supplies_them() -> No
 
 
 @native
+def test_empty_results_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = kt.zoo.humanoid24()
+    for q in (robot.random_configuration(0), robot.random_configuration(0, 5)):
+        robot.loop_constraints(q)  # compiles
+        monkeypatch.setattr(type(robot.loop_constraints), "general", None)
+        residual, K = robot.loop_constraints(q)
+        assert residual.shape == (*q.shape[:-1], 0)
+        assert K.shape == (*q.shape[:-1], 0, robot.nv)
+        monkeypatch.undo()
+
+
+@native
 def test_out_takes_the_short_way() -> None:
     function = counting(7)
     rng = np.random.default_rng(0)

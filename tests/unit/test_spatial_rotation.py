@@ -81,6 +81,13 @@ def test_a_zero_quaternion_is_nan_alone_and_raises_nothing() -> None:
             assert np.isfinite(result[[0, 2]]).all()
 
 
+def test_one_unit_quaternion_has_the_bits_of_many() -> None:
+    q = np.random.default_rng(2).standard_normal((100, 4)) * 10.0 ** np.arange(-300.0, 300.0, 6.0)[:, None]
+    q[:3, 1] = np.nan, np.inf, 0.0
+    q[3] = 0.0
+    np.testing.assert_array_equal([rotation.normalized(each) for each in q], rotation.normalized(q))
+
+
 @pytest.mark.parametrize("angle", ANGLES)
 def test_screws_are_inverse(angle: float) -> None:
     angular, linear = angle * directions(), np.random.default_rng(2).standard_normal((26, 3))

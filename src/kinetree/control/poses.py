@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from kinetree.algorithms.poses import INTERPOLATIONS, POSE_ERRORS, exponential, inverse_pose, logarithm, pose_fault
 from kinetree.engines.arguments import refuse_lazy
@@ -31,6 +32,7 @@ WAYS = tuple(INTERPOLATIONS)
 _REFUSED = 1e-6
 _UNSUSPECTED = 0.99 * _REFUSED
 _FLOAT64 = np.dtype(np.float64)
+_POSE, _TWIST = (4, 4), (6,)
 
 
 def exp(twist: Any) -> Array:
@@ -40,7 +42,9 @@ def exp(twist: Any) -> Array:
         twist: Rotation vector (axis times angle), then the velocity of the moving frame's origin; both in the moving
             frame's axes.
     """
-    found: Array = _EXP.run(_array("twist", twist, (6,)))
+    if type(twist) is not ndarray or twist.shape != _TWIST or twist.dtype is not _FLOAT64:
+        twist = _array("twist", twist, _TWIST)
+    found: Array = _EXP.run(twist)
     return found
 
 
@@ -52,9 +56,13 @@ def log(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is not a pose.
     """
-    T = _array("pose", pose, (4, 4))
-    found, fault = _LOG.run(T)
-    return _unless(fault, found, pose=T)
+    if type(pose) is not ndarray or pose.shape != _POSE or pose.dtype is not _FLOAT64:
+        pose = _array("pose", pose, _POSE)
+    found: Array
+    found, fault = _LOG.run(pose)
+    if fault.ndim or fault.item() > _UNSUSPECTED:
+        return _unless(fault, found, pose=pose)
+    return found
 
 
 def inverse(pose: Any) -> Array:
@@ -63,7 +71,7 @@ def inverse(pose: Any) -> Array:
     Raises:
         InputError: If a matrix is not a pose.
     """
-    T = _array("pose", pose, (4, 4))
+    T = _array("pose", pose, _POSE)
     found, fault = _INVERSE.run(T)
     return _unless(fault, found, pose=T)
 
@@ -86,7 +94,7 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     """
     if reference not in REFERENCES:
         raise UnknownNameError("reference", reference, REFERENCES)
-    start, end = _array("pose", pose, (4, 4)), _array("target", target, (4, 4))
+    start, end = _array("pose", pose, _POSE), _array("target", target, _POSE)
     if start.shape != end.shape:
         _require_broadcast(pose=start, target=end)
     found, fault = _ERRORS[reference].run(start, end)
@@ -107,7 +115,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     """
     if along not in WAYS:
         raise UnknownNameError("way", along, WAYS)
-    first, last, given = _array("start", start, (4, 4)), _array("end", end, (4, 4)), _array("share", share, ())
+    first, last, given = _array("start", start, _POSE), _array("end", end, _POSE), _array("share", share, ())
     if first.shape != last.shape:
         _require_broadcast(start=first, end=last)
     try:
@@ -139,7 +147,7 @@ _BETWEEN = {way: _Kernel(each) for way, each in INTERPOLATIONS.items()}
 
 
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
-    if type(values) is np.ndarray and values.dtype is _FLOAT64 and values.shape == trailing:
+    if type(values) is ndarray and values.dtype is _FLOAT64 and values.shape == trailing:
         return values
     rank = len(trailing)
     refuse_lazy(name, values)
@@ -157,7 +165,7 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
 
 def checked_poses(name: str, values: Any) -> Array:
     """Validated poses; samples with NaN or infinity pass, and give NaN."""
-    T = _array(name, values, (4, 4))
+    T = _array(name, values, _POSE)
     return _unless(_FAULT.run(T), T, **{name: T})
 
 

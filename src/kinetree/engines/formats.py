@@ -109,6 +109,8 @@ def format_named(dtype: Any) -> Format:
     Raises:
         InputError: If kernels do not compute in it.
     """
+    if type(dtype) is str and dtype in FORMATS:
+        return FORMATS[dtype]
     try:
         return FORMATS[np.dtype(dtype if dtype is not None else "none").name]
     except (TypeError, KeyError):

@@ -72,6 +72,11 @@ class Configurations:
 
         Loops are closed: their joints are where the robot was built.
         """
+        q: Array = self._neutral.copy()
+        return q
+
+    @cached_property
+    def _neutral(self) -> Array:
         return self._rounded(self._coordinates.neutral())
 
     def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:

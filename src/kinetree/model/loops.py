@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms import coupling as algorithms
+from kinetree.engines.arguments import common_batch
 from kinetree.engines.quantity import quantity
 from kinetree.errors import InputError
 from kinetree.model.aggregation import Cluster, Rate
@@ -35,6 +36,9 @@ class Loops:
 
         @property
         def nq(self) -> int: ...
+
+        @property
+        def nv(self) -> int: ...
 
         independent: tuple[Rate, ...]
 
@@ -163,6 +167,11 @@ class Loops:
         precise = self.astype("float64")
         if precise is not self:
             return self._rounded(precise.loop_forces(q, v, a, forces))
+        if not self._alike:  # no loops: only the number of samples is left
+            sizes = {"q": self.nq, "v": self.nv, "a": self.nv, "forces": self.mechanism.joint_starts[-1]}
+            given = dict(zip(sizes, (q, v, a, forces), strict=True))
+            batches = [checked(name, given[name], size, real=True).shape[:-1] for name, size in sizes.items()]
+            return np.zeros((*common_batch("loop_forces", tuple(sizes), batches), 0))
         _, K = self.loop_constraints(q)
         order = self._tree_rates
         rates, accelerations = self.joint_rates(q, v), self.joint_accelerations(q, v, a)

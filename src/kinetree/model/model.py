@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.collector import paused
-from kinetree.engines.formats import FLOAT64, format_named, rounded
+from kinetree.engines.formats import FLOAT64, FORMATS, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.assembly import Assembled, assemble
@@ -301,7 +301,7 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
     @property
     def dtype(self) -> np.dtype[np.floating]:
         """The floating-point type in which functions compute, and of their results: float64 or float32."""
-        return format_named(self._scalar).dtype
+        return FORMATS[self._scalar].dtype
 
     def _rounded(self, array: Array) -> Array:
         """Coordinates in the robot's type; complex ones are left alone."""

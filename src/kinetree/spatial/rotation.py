@@ -8,6 +8,7 @@ outside 1e-10 … 1e19.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,14 @@ def conjugate(q: Array) -> Array:
 
 def normalized(q: Array) -> Array:
     """Unit quaternions, (…, 4); a zero quaternion becomes NaN. Analytic, so that complex steps pass through."""
+    if q.size == 4 and q.dtype == np.float64:
+        w, x, y, z = q.ravel().tolist()
+        largest = max(abs(w), abs(x), abs(y), abs(z))
+        if 0.0 < largest < math.inf:  # the same operations without NumPy, for which four numbers are few
+            w, x, y, z = w / largest, x / largest, y / largest, z / largest
+            length = math.sqrt(w * w + x * x + y * y + z * z)
+            alone: Array = np.array([w / length, x / length, y / length, z / length]).reshape(q.shape)
+            return alone
     # scale by the largest entry first, so that squares neither overflow nor underflow
     with np.errstate(all="ignore"):
         q = q / np.max(np.abs(q), axis=-1, keepdims=True)

@@ -118,7 +118,7 @@ class Compiled(Gate):
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
                 else:
                     self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
-                    self.open_gate(self.binding, driver, kernel, width, self._width)
+                self.open_gate(self.binding, driver, kernel, width, self._width)
                 self._single = None if self.binding.has_big_results else self._runners.get(1)
             return self._runners[width]
 

@@ -304,7 +304,7 @@ class _Description:
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
         words[Word.SINGLE_TYPE] = id(np.float32)
         # larger batches are worth threads, or have results that come from the pool
-        largest = max(operand.size for operand in binding.outputs)
+        largest = max(1, *(operand.size for operand in binding.outputs))
         unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
         words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
         words[Word.MOST_WITHOUT_OUT] = max(1, unpooled - 1)

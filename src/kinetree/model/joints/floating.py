@@ -40,7 +40,7 @@ class Floating(ScrewStage):
         return np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], _lower: Array, _upper: Array) -> Array:
-        position = rng.uniform(-1.0, 1.0, size=(*shape, 3))
+        position = -1.0 + 2.0 * rng.random((*shape, 3))
         return np.concatenate([position, normalized(rng.standard_normal((*shape, 4)))], axis=-1)
 
     def integrate(self, q: Array, step: Array) -> Array:
