@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import threading
 import time
 
@@ -30,9 +32,50 @@ def test_long_loops_are_modules(width: int) -> None:
     assert len(long) > 2
     assert len(short) == 1
     assert [number for number, text in enumerate(long) if "define void @kernel(" in text] == [0]
-    assert all(
-        f"@part{number}(" in long[0] and f"define void @part{number}(" in text for number, text in enumerate(long[1:])
-    )
+    names = [re.search(r"define void (@part_\w+)\(", text).group(1) for text in long[1:]]
+    assert all(f"call void {name}(" in long[0] for name in names)
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_kernels_share_modules(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that two kernels have in common is the same module, although their tables and outputs differ."""
+    for name in ("_LONG", "_LONG_LOOP"):
+        monkeypatch.setattr(printer, name, 1)
+    tasks = ROBOT.tasks([ROBOT.frames[-1]], method="pv_osim")
+    found = []
+    for one in (tasks.core.recursions.inertia, tasks.core.recursions.inverse_inertia):
+        variants = variants_of(one.algorithm, one.mechanism, tasks.core.recursions.sites)
+        found.append(set(kernels.Kernels(one.algorithm, variants).modules(width, target.host())[0]))
+    assert found[0] & found[1]
+
+
+def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    go_on = threading.Event()
+
+    def compile_text(text: str, chosen: target.Target) -> bytes:
+        go_on.wait(10)
+        compiled.append(text)
+        return text.encode()
+
+    monkeypatch.setattr(libraries, "compile_text", compile_text)
+    finished: list[list[bytes] | None] = []
+    set_threads(2)
+    try:
+        made = [libraries.Compilation(texts, target.host(), finished.append) for texts in ("ab", "bca", "b")]
+        go_on.set()
+        assert [b"".join(one.objects()) for one in made] == [b"ab", b"bca", b"b"]
+    finally:
+        set_threads(None)
+    assert sorted(compiled) == ["a", "b", "c"]
+    assert sorted(b"".join(codes or []) for codes in finished) == [b"ab", b"b", b"bca"]
+    made.clear()
+    for _ in range(1000):  # other threads may still look at what they need not do
+        gc.collect()
+        if not libraries._compiling:
+            break
+        time.sleep(0.01)
+    assert not libraries._compiling
 
 
 def test_threads_do_not_change_code() -> None:

@@ -37,11 +37,9 @@ class _NodeLanes(Emitter):
         #: Indices that differ from lane to lane.
         self.each: dict[int, list[str]] = {}
         super().__init__(lowered, LANES, 1, scalar)
-
-    def locate(self, tables: str, head: list[str], _: str) -> None:
-        own = self.f.at(tables, self.word(tables, head.index("node lanes")), "i64")
-        super().locate(own, head_names(head), self.scalar.llvm)
-        self.rounds, self.slots = self.start(own, "rounds", "i64"), self.start("%ws", "slots", self.element)
+        self.own.tables = self.start("%tables", "node lanes", "i64")
+        self.head = {name: place for place, name in enumerate(head_names(lowered.head))}
+        self.outside_element = scalar.llvm
 
     # Integers
 
@@ -68,7 +66,7 @@ class _NodeLanes(Emitter):
         found = scope.find(key)
         if found is None:
             place = self.f.let(f"mul i64 {self.integer(index, scope)}, {self.row_words}")
-            found = scope.names[key] = self.f.at(self.tables[TABLE], place, "i64")
+            found = scope.names[key] = self.f.at(self.table(TABLE), place, "i64")
         return found
 
     # Loops
@@ -119,7 +117,8 @@ class _NodeLanes(Emitter):
                 self.store(store.place, self.use(store.value, inner), inner)
         with f.when(f.let(f"xor i1 {in_place}, true")):
             aligned = f"align {self.bytes * LANES}"
-            slots = {id(op): f.at(self.slots, i, self.element) for i, op in enumerate(body.operands)}
+            memory = self.start("%ws", "slots", self.element)
+            slots = {id(op): f.at(memory, i, self.element) for i, op in enumerate(body.operands)}
             for op in body.operands:
                 f.do(f"store {self.element} {self.use(op, scope)}, ptr {slots[id(op)]}, {aligned}")
             first, last = (self.word(row, self.columns_at[f"{which} round"]) for which in ("first", "last"))
@@ -129,7 +128,7 @@ class _NodeLanes(Emitter):
     def round(self, body: Body, slots: dict[int, str], number: str, scope: Scope) -> None:
         """Add the terms of at most one child to each lane of a group of parents."""
         f, aligned = self.f, f"align {self.bytes * LANES}"
-        words = f.at(self.rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
+        words = f.at(self.start(self.own.tables, "rounds", "i64"), f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
         record = f.at("%ws", self.word(words, 0), self.element)
         sources, taking = (
             f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
@@ -192,7 +191,7 @@ class _NodeLanes(Emitter):
         if scope.width == 1:
             return f.let(f"load {self.scalar.llvm}, ptr {self.of_frame(access, scope)}, align {self.bytes}")
         if space == "constants" and access.base is not None:
-            start = f.at(self.spaces[access.space], self.integer(access.base, scope), self.element)
+            start = f.at(self.space(access.space), self.integer(access.base, scope), self.element)
             pointer = f.at(start, access.offset, self.element)
             return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes}{pure}")
         if space not in ("input", "output"):
@@ -225,7 +224,7 @@ class _NodeLanes(Emitter):
 
     def outside(self, access: Access, index: str | None) -> str:
         """The address of a number that is not in lanes."""
-        start = self.spaces[access.space]
+        start = self.space(access.space)
         if index is not None:
             start = self.f.at(start, index, self.scalar.llvm)
         return self.f.at(start, access.offset, self.scalar.llvm)

@@ -6,12 +6,14 @@ and memory is interleaved, with element e of lane l at e·W + l. Constants are s
 vectors, the last group under a mask.
 
 Long loops of long programs, and parts of straight-line code, become modules of their own. These can be compiled at the
-same time, and even one after the other in less time, since LLVM's grows faster than the length of a function.
+same time, and even one after the other in less time, since LLVM's grows faster than the length of a function. Kernels
+that have a loop in common share its module.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from kinetree.engines.angles import COUNT, KEPT, POSITIONS
@@ -73,61 +75,102 @@ class Scope:
         return self.names.get(key) or (self.outer.find(key) if self.outer else None)
 
 
+@dataclass
+class _Function:
+    """A function that is being written, and what it refers to.
+
+    Attributes:
+        writer: Its text.
+        tables: The address of the tables.
+        is_part: Whether it is a part of a kernel. It then depends on nothing but its own loop, so that kernels that
+            have the loop in common share its code: it takes outputs and numbers of the tables' head as arguments.
+        numbers: Numbers of the tables' head that it uses.
+        addresses: Memory that it uses, by the name of its number there.
+        outputs: Outputs that it writes or reads.
+        declared: Declarations of what it calls.
+        sincos_widths: Widths at which it computes sines and cosines.
+    """
+
+    writer: FunctionWriter
+    tables: str = "%tables"
+    is_part: bool = False
+    numbers: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    outputs: dict[int, str] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+    sincos_widths: set[int] = field(default_factory=set)
+
+
 class Emitter:
     """Prints the operations of a program; see `emit` for its arguments."""
 
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
-        self.finished: list[str] = []
+        self.finished: dict[str, str] = {}
         self.long = _length(lowered.program.top) >= _LONG
         #: Sines and cosines that are computed ahead, and the index of the loop of each.
         self.ahead = lowered.angles if width == 1 < columns else None
         self.rows = {id(op): row for op, row in self.ahead.ops} if self.ahead is not None else {}
-        self.open("define internal void @body", [])
+        #: Positions in the head of the tables, and the type of the elements of inputs.
+        self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
+        outputs = {i: f"%out{i}" for i in range(lowered.outputs)}
+        self.own = _Function(FunctionWriter(self.header("internal void @body", [*map(_written, outputs.values())])))
+        self.own.outputs = outputs
 
-    def open(self, start: str, values: list[str]) -> None:
-        """Start a module with a function, and find all memory.
+    @property
+    def f(self) -> FunctionWriter:
+        """The writer of the current function."""
+        return self.own.writer
+
+    def header(self, start: str, rest: list[str]) -> str:
+        """The start of a function's definition.
 
         Args:
-            start: Start of its definition.
-            values: Types and names of its arguments, apart from the addresses that all functions have.
+            start: Linkage, type and name.
+            rest: Types and names of its arguments, apart from the memory that all functions have.
         """
-        self.declared: set[str] = set()
-        self.sincos_widths: set[int] = set()
-        pointers = [f"ptr noalias readonly %{name}" for name in ("params", "tables", "in")]
-        pointers += [f"ptr noalias %out{i}" for i in range(self.lowered.outputs)]
+        memory = [_written("%ws"), *(f"ptr noalias readonly %{name}" for name in ("params", "tables", "in"))]
         # LLVM aligns spilled vectors only if it knows from the beginning that the stack is aligned
         aligned = f" alignstack({self.bytes * self.width})" if self.width > 1 else ""
-        arguments = ", ".join(["ptr noalias %ws", *pointers, *values])
-        self.f = FunctionWriter(f"{start}({arguments}) nounwind noinline{aligned}")
-        self.locate("%tables", self.lowered.head, self.element)
+        return f"define {start}({', '.join([*memory, *rest])}) nounwind noinline{aligned}"
 
-    def locate(self, tables: str, head: list[str], outside: str) -> None:
-        """Find all memory.
-
-        Args:
-            tables: Address of the tables.
-            head: Names of the numbers with which they start.
-            outside: Type of the elements of inputs.
-        """
-        lowered = self.lowered
-        self.origin, self.head = tables, {name: place for place, name in enumerate(head)}
-        self.sizes = {name: self.word(tables, self.head[name]) for name in lowered.sizes}
-        self.tables = {name: self.start(tables, f"table {name}", "i64") for name in lowered.tables}
-        self.spaces = {("records", 0): "%ws", ("constants", 0): "%params"}
-        self.spaces |= {("output", i): f"%out{i}" for i in range(lowered.outputs)}
-        for i in range(lowered.inputs):
-            self.spaces["input", i] = self.start("%in", f"input {i}", outside)
-        for i in range(len(lowered.layout.arrays)):
-            self.spaces["array", i] = self.start("%ws", f"array {i}", self.element)
-        self.spaces["gravity", 0] = self.start("%params", "gravity", self.scalar.llvm)
-        if self.ahead is not None:
-            self.angles = self.start("%ws", KEPT, self.scalar.llvm)
+    def number(self, name: str) -> str:
+        """A number from the head of the tables; parts are given theirs."""
+        own = self.own
+        if name not in own.numbers:
+            if own.is_part:
+                own.numbers[name] = f"%number{len(own.numbers)}"
+            else:
+                place = own.writer.first(f"getelementptr i64, ptr {own.tables}, i64 {self.head[name]}")
+                own.numbers[name] = own.writer.first(f"load i64, ptr {place}, align 8, !invariant.load !0")
+        return own.numbers[name]
 
     def start(self, memory: str, name: str, element: str) -> str:
         """An address whose offset is given in the head of the tables."""
-        return self.f.at(memory, self.word(self.origin, self.head[name]), element)
+        found = self.own.addresses
+        if name not in found:
+            found[name] = self.f.first(f"getelementptr {element}, ptr {memory}, i64 {self.number(name)}")
+        return found[name]
+
+    def table(self, name: str) -> str:
+        """The address of a table."""
+        return self.start(self.own.tables, f"table {name}", "i64")
+
+    def space(self, space: tuple[str, int]) -> str:
+        """The address of a memory space."""
+        kind, number = space
+        if kind == "records":
+            return "%ws"
+        if kind == "constants":
+            return "%params"
+        if kind == "gravity":
+            return self.start("%params", "gravity", self.scalar.llvm)
+        if kind == "output":
+            return self.own.outputs.setdefault(number, f"%out{len(self.own.outputs)}")
+        if kind == "input":
+            return self.start("%in", f"input {number}", self.outside_element)
+        return self.start("%ws", f"array {number}", self.element)
 
     def word(self, pointer: str, index: str | int) -> str:
         """A number from the tables."""
@@ -138,12 +181,13 @@ class Emitter:
         if self.ahead is not None:
             self.sines_and_cosines(self.ahead.number)
         self.block(self.lowered.program.top, Scope(self.width))
-        return [self.module(kernel_entry(self.lowered.outputs)), *self.finished]
+        return [self.module(kernel_entry(self.lowered.outputs)), *self.finished.values()]
 
     def module(self, *functions: str) -> str:
         """The assembly of the function that is being written, with what it calls."""
-        sincos = [sincos_text(width, self.scalar) for width in sorted(self.sincos_widths)]
-        return "\n".join([*functions, self.f.text(), *sincos, *sorted(self.declared), "!0 = !{}", ""])
+        own = self.own
+        sincos = [sincos_text(width, self.scalar) for width in sorted(own.sincos_widths)]
+        return "\n".join([*functions, own.writer.text(), *sincos, *sorted(own.declared), "!0 = !{}", ""])
 
     # Items
 
@@ -159,7 +203,7 @@ class Emitter:
             elif isinstance(item, For):
                 self.loop(item, scope)
             elif isinstance(item, Follow):
-                with f.chain(self.integer(item.start, scope), self.tables[item.table]) as index:
+                with f.chain(self.integer(item.start, scope), self.table(item.table)) as index:
                     self.block(item.body, Scope(scope.width, scope, names={id(item.index): index}))
             elif isinstance(item, Switch):
                 with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
@@ -186,17 +230,24 @@ class Emitter:
         passed = [op for key, op in used.items() if key not in inside and op.code not in ("const", "int")]
         types = ["i64" if op.code in INTEGERS else self.element for op in passed]
         values = [f"{t} {scope.find(id(op))}" for t, op in zip(types, passed, strict=True)]
-        name, outer = f"@part{len(self.finished)}", (self.f, self.declared, self.sincos_widths)
+        outer, own = self.own, _Function(FunctionWriter(""), is_part=True)
 
-        # the names of addresses are the same in all functions
-        self.open(f"define void {name}", [f"{t} %given{i}" for i, t in enumerate(types)])
+        self.own = own
         self.block(block, Scope(self.width, names={id(op): f"%given{i}" for i, op in enumerate(passed)}))
-        self.finished.append(self.module())
+        given = [f"i64 {number}" for number in own.numbers.values()]
+        given += [f"{t} %given{i}" for i, t in enumerate(types)]
+        self.f.header = self.header("void @part", [*map(_written, own.outputs.values()), *given])
+        text = self.module()
+        # kernels with the same part share its code
+        name = f"@part_{blake2b(text.encode(), digest_size=12).hexdigest()}"
+        self.finished[name] = text.replace("@part(", f"{name}(")
 
-        self.f, self.declared, self.sincos_widths = outer
-        pointers = ["%ws", "%params", "%tables", "%in", *(f"%out{i}" for i in range(self.lowered.outputs))]
-        self.f.do(f"call void {name}({', '.join([*(f'ptr {pointer}' for pointer in pointers), *values])})")
-        self.declared.add(f"declare void {name}({', '.join(['ptr'] * len(pointers) + types)})")
+        self.own = outer
+        pointers = ["%ws", "%params", outer.tables, "%in", *(self.space(("output", i)) for i in own.outputs)]
+        numbers = [f"i64 {self.number(number)}" for number in own.numbers]
+        self.f.do(f"call void {name}({', '.join([*(f'ptr {p}' for p in pointers), *numbers, *values])})")
+        all_types = ["ptr"] * len(pointers) + ["i64"] * len(numbers) + types
+        self.own.declared.add(f"declare void {name}({', '.join(all_types)})")
 
     def op(self, op: Op, scope: Scope) -> str:
         f, t = self.f, self.scalar.vector(scope.width)
@@ -219,12 +270,12 @@ class Emitter:
             return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
         if id(op) in self.rows:
             place = f.let(f"shl i64 {self.integer(self.rows[id(op)], scope)}, 1")
-            pointer = f.at(f.at(self.angles, place, t), int(op.code == "cos"), t)
+            pointer = f.at(f.at(self.angles(), place, t), int(op.code == "cos"), t)
             return f.let(f"load {t}, ptr {pointer}, align {self.bytes}")
         # sine and cosine are computed together and shared
         pair = "sincos", id(op.args[0])
         if pair not in scope.names:
-            self.sincos_widths.add(scope.width)
+            self.own.sincos_widths.add(scope.width)
             self.function("fma", scope.width)
             scope.names[pair] = f.let(f"call {{{t}, {t}}} @sincos_{scope.width}({t} {args[0]})")
         return f.let(f"extractvalue {{{t}, {t}}} {scope.names[pair]}, {0 if op.code == 'sin' else 1}")
@@ -233,12 +284,12 @@ class Emitter:
         """Those of the angles of all nodes, which are in one of the inputs, several at once."""
         f, count, one = self.f, self.columns, self.scalar.llvm
         t, mask, whole = self.scalar.vector(count), f"<{count} x i1>", f"<{count} x i64>"
-        self.sincos_widths.add(count)
+        self.own.sincos_widths.add(count)
         self.function("fma", count)
         name = f"{t} @llvm.masked.gather.{self.scalar.suffix(count)}.v{count}p0"
         gather = self.intrinsic(name, f"<{count} x ptr>, i32, {mask}, {t}")
-        positions, given = self.start(self.origin, POSITIONS, "i64"), self.spaces["input", number]
-        with f.loop(0, self.word(self.origin, self.head[COUNT]), count) as row:
+        positions, given = self.start(self.own.tables, POSITIONS, "i64"), self.space(("input", number))
+        with f.loop(0, self.number(COUNT), count) as row:
             places = f.let(f"load {whole}, ptr {f.at(positions, row, 'i64')}, align 8, !invariant.load !0")
             pointers = f"<{count} x ptr> " + f.let(f"getelementptr {one}, ptr {given}, {whole} {places}")
             every = _Lanes(count, row).every
@@ -247,19 +298,23 @@ class Emitter:
             sine, cosine = (f.let(f"extractvalue {{{t}, {t}}} {pair}, {i}") for i in range(2))
             order = ", ".join(f"i32 {i}, i32 {count + i}" for i in range(count))
             both = f.let(f"shufflevector {t} {sine}, {t} {cosine}, <{2 * count} x i32> <{order}>")
-            place = f.at(self.angles, f.let(f"shl i64 {row}, 1"), one)
+            place = f.at(self.angles(), f.let(f"shl i64 {row}, 1"), one)
             f.do(f"store {self.scalar.vector(2 * count)} {both}, ptr {place}, align {self.bytes}")
+
+    def angles(self) -> str:
+        """The address of sines and cosines that are computed ahead."""
+        return self.start("%ws", KEPT, self.scalar.llvm)
 
     def whole(self, op: Op, scope: Scope) -> str:
         """An integer."""
         if op.code in ("int", "size"):
-            return str(op.attr) if op.code == "int" else self.sizes[op.attr]
+            return str(op.attr) if op.code == "int" else self.number(op.attr)
         args = [self.integer(a, scope) for a in op.args]
         if op.code == "cell":
             name, column = op.attr
             columns = self.lowered.tables[name]
             place = args[0] if len(columns) == 1 else self.f.let(f"mul i64 {args[0]}, {len(columns)}")
-            row = self.f.at(self.tables[name], place, "i64")
+            row = self.f.at(self.table(name), place, "i64")
             return self.word(row, columns.index(column))
         if op.code == "imax":
             later = self.f.let(f"icmp sgt i64 {args[0]}, {args[1]}")
@@ -268,7 +323,7 @@ class Emitter:
 
     def function(self, code: str, width: int) -> str:
         t, name = self.scalar.vector(width), f"@llvm.{code}.{self.scalar.suffix(width)}"
-        self.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
+        self.own.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name
 
     def integer(self, op: Op, scope: Scope) -> str:
@@ -331,7 +386,7 @@ class Emitter:
     def pointer(self, access: Access, scope: Scope) -> str:
         """The address of a scalar's first lane."""
         element = self.scalar.llvm if access.space[0] in _SHARED else self.element
-        start = self.spaces[access.space]
+        start = self.space(access.space)
         if access.base is not None:
             key = "at", access.space, id(access.base)
             found = scope.find(key)
@@ -383,7 +438,7 @@ class Emitter:
             f.do(f"call {name}({t} {value}, {pointers}, i32 {self.bytes}, {mask} {lanes.every})")
 
     def intrinsic(self, name: str, arguments: str) -> str:
-        self.declared.add(f"declare {name}({arguments})")
+        self.own.declared.add(f"declare {name}({arguments})")
         return name
 
     def spread(self, access: Access, pointer: str, lanes: _Lanes, scope: Scope) -> str:
@@ -397,7 +452,7 @@ class Emitter:
     def steps(self, table: str, lanes: _Lanes) -> str:
         """Distances of the lanes' places from that of the first lane, from a table."""
         f, t = self.f, f"<{lanes.count} x i64>"
-        first = f.at(self.tables[table], lanes.first, "i64")
+        first = f.at(self.table(table), lanes.first, "i64")
         name = self.intrinsic(f"{t} @llvm.masked.load.v{lanes.count}i64.p0", f"ptr, i32, <{lanes.count} x i1>, {t}")
         places = f.let(f"call {name}(ptr {first}, i32 8, <{lanes.count} x i1> {lanes.every}, {t} zeroinitializer)")
         return f.let(f"sub {t} {places}, {self.splat(self.word(first, 0), lanes.count, 'i64')}")
@@ -406,6 +461,11 @@ class Emitter:
 def _length(block: Block) -> int:
     """The number of items in a block and in those nested in it."""
     return sum(1 for _ in walk(block))
+
+
+def _written(pointer: str) -> str:
+    """An argument for memory that a function writes."""
+    return f"ptr noalias {pointer}"
 
 
 def _straight(access: Access) -> bool:

@@ -16,10 +16,15 @@ class FunctionWriter:
 
     Args:
         header: Everything before the brace, e.g. "define internal void @f(ptr %x)".
+
+    Attributes:
+        header: The same; it may change until the function is finished.
     """
 
     def __init__(self, header: str) -> None:
-        self._lines = [f"{header} {{", "entry:"]
+        self.header = header
+        self._first: list[str] = []
+        self._lines: list[str] = []
         self._block = "entry"
         self._count = 0
 
@@ -31,6 +36,12 @@ class FunctionWriter:
         """Write an instruction and return the name of its value."""
         name = f"%v{self._fresh()}"
         self.do(f"{name} = {instruction}")
+        return name
+
+    def first(self, instruction: str) -> str:
+        """Write an instruction at the start of the function, after earlier ones of this kind; returns its value."""
+        name = f"%v{self._fresh()}"
+        self._first.append(f"  {name} = {instruction}")
         return name
 
     def at(self, pointer: str, index: str | int, element: str = "i8") -> str:
@@ -164,7 +175,8 @@ class FunctionWriter:
         Args:
             result: The return value, with its type.
         """
-        return "\n".join([*self._lines, f"  ret {result}", "}", ""])
+        start = [f"{self.header} {{", "entry:", *self._first]
+        return "\n".join([*start, *self._lines, f"  ret {result}", "}", ""])
 
     def _open(self, label: str) -> None:
         self._lines.append(f"{label}:")

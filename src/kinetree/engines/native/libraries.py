@@ -158,6 +158,48 @@ class Modules:
         cache.store(name, metadata | {_MODULES: self._names}, b"")
 
 
+class Module:
+    """A module that is compiled from now on: once, for all libraries that need it at the same time.
+
+    Args:
+        text: Its LLVM assembly.
+        target: The processor to compile for.
+
+    Attributes:
+        code: The object file, when it is there.
+        job: Its compilation.
+    """
+
+    def __init__(self, text: str, target: Target) -> None:
+        self.code: bytes | None = None
+        self._lock = Lock()
+        self._waiting: list[Callable[[], object]] | None = []
+        (self.job,) = threads.begin([lambda: self._compile(text, target)])
+
+    def _compile(self, text: str, target: Target) -> bytes:
+        try:
+            self.code = compile_text(text, target)
+            return self.code
+        finally:
+            with self._lock:
+                waiting, self._waiting = self._waiting or [], None
+            for call in waiting:
+                call()
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function when the code is there, or its compilation has failed."""
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(call)
+                return
+        call()
+
+
+#: Those that libraries wait for.
+_compiling: weakref.WeakValueDictionary[tuple[str, Target], Module] = weakref.WeakValueDictionary()
+_sharing = Lock()
+
+
 class Compilation:
     """Modules that are compiled from now on, several at once if there are threads for it: the longest ones first.
 
@@ -168,36 +210,30 @@ class Compilation:
     """
 
     def __init__(self, texts: Sequence[str], target: Target, finish: Callable[[list[bytes] | None], object]) -> None:
-        self._objects = [b""] * len(texts)
-        self._left = set(range(len(texts)))
-        self._finish, self._failed, self._lock = finish, False, Lock()
-
-        def task(number: int) -> Callable[[], None]:
-            return lambda: self._compile(number, texts[number], target)
-
-        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
-        self._jobs = threads.begin([task(number) for number in longest_first])
+        self._finish, self._left, self._lock = finish, len(texts), Lock()
+        found: dict[str, Module] = {}
+        for text in sorted(texts, key=len, reverse=True):
+            with _sharing:
+                found[text] = _compiling.get((text, target)) or Module(text, target)
+                _compiling[text, target] = found[text]
+        self._modules = [found[text] for text in texts]
+        for module in self._modules:
+            module.then(self._completed)
         if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is claimed
-            for job in self._jobs:
-                job.run()
+            for module in self._modules:
+                module.job.run()
 
-    def _compile(self, number: int, text: str, target: Target) -> None:
-        try:
-            self._objects[number] = compile_text(text, target)
-        except BaseException:
-            self._failed = True
-            raise
-        finally:
-            with self._lock:
-                self._left.discard(number)
-                is_last = not self._left
-            if is_last:
-                self._finish(None if self._failed else self._objects)
+    def _completed(self) -> None:
+        with self._lock:
+            self._left -= 1
+            is_last = not self._left
+        if is_last:
+            codes = [module.code for module in self._modules]
+            self._finish(None if None in codes else [code for code in codes if code is not None])
 
     def objects(self) -> list[bytes]:
         """The object files, in the order of the modules."""
-        threads.finish(self._jobs)
-        return self._objects
+        return threads.finish([module.job for module in self._modules])
 
 
 class Library:
