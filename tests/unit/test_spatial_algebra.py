@@ -120,6 +120,28 @@ def test_hinges(scalars: Scalars, rng: np.random.Generator, axes: tuple[int, ...
 
 
 @scalar_types
+def test_free_hinges(scalars: Scalars, rng: np.random.Generator) -> None:
+    """All motions, seen from another frame: the same as six arbitrary columns, and nothing gets past them."""
+    P, X = random_articulated(scalars, rng), random_transform(scalars, rng)
+    free = AxisMap(*range(6)).seen(X, np.zeros(6))
+    general = MotionColumns(free.data, 6)
+    scalars.assert_close(free.matrix() @ X.matrix(), np.eye(6))
+    (D, G, P_plus), (D_general, G_general, rest) = free.hinge(P, np.zeros(6)), general.hinge(P, np.zeros(6))
+    scalars.assert_close(D.data, D_general.data)
+    scalars.assert_close(G.matrix(), G_general.matrix())
+    assert not P_plus.matrix().any()
+    scalars.assert_close(rest.matrix(), np.zeros((6, 6)))
+    force = scalars.random(rng, 6, 2)
+    assert not G.without(force, free.matrix().T @ force).any()
+    scalars.assert_close(G_general.without(force, general.matrix().T @ force), np.zeros((6, 2)))
+    assert not free.without(force, G.matrix().T @ force).any()
+    scalars.assert_close(general.without(force, G_general.matrix().T @ force), np.zeros((6, 2)))
+    with_rotor = AxisMap(*range(6)).seen(X, np.ones(6))
+    assert type(with_rotor) is type(AxisMap(2).seen(X, np.zeros(1))) is MotionColumns
+    scalars.assert_close(with_rotor.data, free.data)
+
+
+@scalar_types
 def test_joint_maps_act_as_their_matrices(scalars: Scalars, rng: np.random.Generator) -> None:
     general = scalars.random(rng, 6, 2)
     x, f = scalars.random(rng, 2), Force(scalars.random(rng, 6))

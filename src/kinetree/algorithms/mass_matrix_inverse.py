@@ -18,7 +18,7 @@ from kinetree.algorithms import tree_frame
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia
-from kinetree.spatial.motion import Motion
+from kinetree.spatial.motion import Force, Motion
 
 
 @algorithm(q=("q",), Minv=("v", "v"), outputs=("Minv",), symmetric=("Minv",))
@@ -49,7 +49,7 @@ def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
         for c in tree.descendants(k):
             projected = k.S.T @ F[c]
             Minv[k, c] = -D.solve(projected)  # line 12
-            F[c] = F[c] - G @ projected  # line 14, accumulating: U Minv[k, c] = −G Sᵀ F
+            F[c] = Force(G.without(F[c].data, projected))  # line 14, accumulating: U Minv[k, c] = −G Sᵀ F
         k.G = G
         parent.P += P_plus  # lines 23, 24
 

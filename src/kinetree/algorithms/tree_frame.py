@@ -47,7 +47,7 @@ def place(k: Any, parent: Any, q: Any) -> None:
     the origin, which makes differences of origins exact.
     """
     move(k, parent, q)
-    k.S = k.H.map(k.C.back)
+    k.S = k.H.seen(k.C, k.armature)
 
 
 def move(k: Any, parent: Any, q: Any) -> None:

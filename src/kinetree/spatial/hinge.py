@@ -54,6 +54,16 @@ class Columns(Linear):
         matrix: Array = self.data.reshape(self.count, 6).T
         return matrix
 
+    def without(self, vectors: Array, taken: Array) -> Array:
+        """What a hinge leaves of vectors: (1 − G Hᵀ) F of forces, asked of G; (1 − H Gᵀ) V of motions, asked of H.
+
+        Args:
+            vectors: One, (6,), or several, (6, m).
+            taken: What the hinge takes, Hᵀ F or Gᵀ V, (n,) or (n, m).
+        """
+        left: Array = vectors - self.matrix() @ taken
+        return left
+
     def _components(self, vector: Motion | Force) -> Array:
         components: Array = self.matrix().T @ vector.data
         return components
@@ -101,6 +111,9 @@ class JointMap(Protocol):
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         """Apply a function to each column."""
 
+    def seen(self, X: Transform, armature: Array) -> MotionColumns:
+        """The same motions in the source frame of X; `armature` is that of the joint."""
+
     def basis(self, X: Transform, armature: Array) -> AxisMap | Columns:
         """A basis of the same motion subspace in the source frame of X, with as few non-constant entries as possible.
 
@@ -139,6 +152,9 @@ class MotionColumns(Columns):
         kind = ForceColumns if isinstance(results[0], Force) else MotionColumns
         return kind(stack(*(result.data for result in results)), self.count)
 
+    def seen(self, X: Transform, _armature: Array) -> MotionColumns:
+        return MotionColumns(self.map(X.back).data, self.count)
+
     def basis(self, X: Transform, _armature: Array) -> Columns:
         return self.map(X.back)
 
@@ -151,6 +167,34 @@ class MotionColumns(Columns):
         D = Factor.of(_with_armature(H.T @ U, armature))
         G = D.solve(U.T).T
         return RiccatiStep(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
+
+
+class FreeMotions(MotionColumns):
+    """All motions of a rigid body, without armature, seen from another frame: the six columns of a transform.
+
+    So the hinge is known without P: G = H⁻ᵀ, and no force or inertia gets past it.
+    """
+
+    __slots__ = ()
+
+    def without(self, vectors: Array, _taken: Array) -> Array:
+        return np.zeros(vectors.shape, dtype=vectors.dtype)
+
+    def hinge(self, P: ArticulatedInertia, _armature: Array) -> RiccatiStep:
+        H = self.matrix()
+        G = np.zeros((6, 6), dtype=H.dtype)
+        G[:3, :3], G[:3, 3:], G[3:, 3:] = H[:3, :3], H[3:, :3], H[3:, 3:]
+        D = Factor.of(H.T @ (P.matrix() @ H))
+        return RiccatiStep(D, FreeForces(G.T.reshape(-1), 6), ArticulatedInertia.zero())
+
+
+class FreeForces(ForceColumns):
+    """G of `FreeMotions`."""
+
+    __slots__ = ()
+
+    def without(self, vectors: Array, _taken: Array) -> Array:
+        return np.zeros(vectors.shape, dtype=vectors.dtype)
 
 
 @cache
@@ -202,6 +246,10 @@ class AxisMap(Value):
 
     def map(self, function: Callable[[Motion], Any]) -> Columns:
         return MotionColumns(np.eye(6)[list(self.axes)].reshape(-1), len(self.axes)).map(function)
+
+    def seen(self, X: Transform, armature: Array) -> MotionColumns:
+        kind = FreeMotions if self.axes == tuple(range(6)) and _no_rotor(armature) else MotionColumns
+        return kind(self.map(X.back).data, len(self.axes))
 
     def basis(self, X: Transform, armature: Array) -> AxisMap | Columns:
         if _no_rotor(armature) and self.axes in ((0, 1, 2, 3, 4, 5), (3, 4, 5)):

@@ -14,6 +14,8 @@ the parent. So
     joints outside the subtree of x respond with  −Aᵀ Y⁺        A: acceleration of x's parent per unit of their force
     descendants of x respond with                 −Wᵀ E − Qᵀ ϑ  W: G propagated inward; E: acceleration of x, and 2 Ĵ ϑ
 
+A free joint passes neither force nor inertia on: (1 − G Hᵀ) is zero, and Y⁺ and E with it (`hinge.FreeMotions`).
+
 The paper's X(j), propagated from each link k to the tips, is A, from which M⁻¹ is computed, also on branched trees.
 `Minv` first holds the result of the gather of [C18], then M⁻¹. The accelerations about which the dynamics are
 linearised, and the forces f = P α + z, are computed in the same sweeps.
@@ -27,6 +29,8 @@ with several degrees of freedom. P̂ has no linear columns, so Q has three compo
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -99,18 +103,18 @@ def forward_dynamics_derivatives(
         for c in tree.descendants(k):
             projected = k.S.T @ F[c]
             Minv[k, c] = -D.solve(projected)
-            F[c] = F[c] - G @ projected
+            F[c] = Force(G.without(F[c].data, projected))
         parent.P += P_plus
-        parent.P_hat += k.P_hat - G.matrix() @ projected_hat
+        parent.P_hat += G.without(k.P_hat, projected_hat)
         parent.z += z + G @ epsilon
 
     for k, parent in tree.scatter():
-        S, G, P, P_hat = k.S, k.G, k.P, k.P_hat
+        S, G = k.S, k.G
         alpha, J_hat, compliance = parent.alpha, parent.J_hat, parent.compliance
         rates(k, parent.V, alpha)
         k.acceleration = k.nu - G.T @ alpha
         k.alpha = alpha + S @ k.acceleration + k.a
-        f = P @ k.alpha + k.z
+        f = k.P @ k.alpha + k.z
         # Λ, Ĵ and Q
         Z = compliance.matrix() @ G.matrix()
         L = k.D.inverse() + G.matrix().T @ Z
@@ -120,17 +124,12 @@ def forward_dynamics_derivatives(
         k.J_hat = J_hat + S.matrix() @ half_Q
         for c in k.columns():
             Q[c] = half_Q[c.local] * 2.0
-        # the force on the rest of the tree due to a change of this joint, and the response of the joint itself
-        Y_q = _force(k.psi_rate_rate, k.psi_rate, P, P_hat)
-        Y_v = _force(k.both_rates, S, P, P_hat)
-        projected_q, projected_v = S.matrix().T @ Y_q.matrix(), S.matrix().T @ Y_v.matrix()
-        Y_q = Y_q - _columns(G.matrix() @ projected_q) + S.map(lambda s, f=f: s.cross(f))  # H̃* f, at the parent
-        Y_v = Y_v - _columns(G.matrix() @ projected_v)
-        lambda_q, lambda_v = Y_q.map(compliance.__matmul__), Y_v.map(compliance.__matmul__)
-        own_q = G.matrix().T @ lambda_q.matrix() - k.D.solve(projected_q)
-        own_v = G.matrix().T @ lambda_v.matrix() - k.D.solve(projected_v)
-        k.E_q = k.psi_rate_rate - lambda_q + _motions(S.matrix() @ own_q + k.J_hat @ k.psi_rate.matrix()[:3] * 2.0)
-        k.E_v = k.both_rates - lambda_v + _motions(S.matrix() @ own_v + k.J_hat @ S.matrix()[:3] * 2.0)
+        # the force on the rest of the tree due to a change of this joint, and the responses to it
+        Y_q = _force(k, k.psi_rate_rate, k.psi_rate) + S.map(lambda s, f=f: s.cross(f))  # H̃* f, at the parent
+        Y_v = _force(k, k.both_rates, S)
+        zeta_q, zeta_v = k.psi_rate_rate - Y_q.map(compliance.__matmul__), k.both_rates - Y_v.map(compliance.__matmul__)
+        k.E_q, own_q = _responses(k, zeta_q, k.psi_rate, J_hat, half_Q)
+        k.E_v, own_v = _responses(k, zeta_v, S, J_hat, half_Q)
         for c in tree.elsewhere(k):
             inward = A[parent, c]
             row = -(G.T @ inward)
@@ -152,17 +151,28 @@ def forward_dynamics_derivatives(
             w = W[c]
             dq[c, k] = -(k.E_q.T @ w + k.psi_rate.matrix()[:3].T @ Q[c])
             dv[c, k] = -(k.E_v.T @ w + k.S.matrix()[:3].T @ Q[c])
-            W[c] = w - k.G @ (k.S.T @ w)
+            W[c] = Force(k.G.without(w.data, k.S.T @ w))
 
 
-def _force(zeta: MotionColumns, theta: MotionColumns, P: ArticulatedInertia, P_hat: Array) -> ForceColumns:
-    """P ζ + 2 P̂ ϑ, Eq. 4.14, column by column."""
-    return _columns(P.matrix() @ zeta.matrix() + P_hat @ theta.matrix()[:3] * 2.0)
+def _force(k: Any, zeta: MotionColumns, theta: MotionColumns) -> ForceColumns:
+    """Y⁺ = (1 − G Hᵀ)(P ζ + 2 P̂ ϑ), Eq. 4.14, column by column."""
+    Y = k.P.matrix() @ zeta.matrix() + k.P_hat @ theta.matrix()[:3] * 2.0
+    return ForceColumns(k.G.without(Y, k.S.matrix().T @ Y).T.reshape(-1), zeta.count)
 
 
-def _columns(matrix: Array) -> ForceColumns:
-    return ForceColumns(matrix.T.reshape(-1), matrix.shape[1])
+def _responses(
+    k: Any, zeta: MotionColumns, theta: MotionColumns, J_hat: Array, half_Q: Array
+) -> tuple[MotionColumns, Array]:
+    """E = (1 − H Gᵀ)(ζ + 2 Ĵ ϑ), and the response of the joint itself, −Gᵀ(ζ + 2 Ĵ ϑ) − Qᵀ ϑ, column by column.
 
-
-def _motions(matrix: Array) -> MotionColumns:
-    return MotionColumns(matrix.T.reshape(-1), matrix.shape[1])
+    Args:
+        k: The node.
+        zeta: Changes of its acceleration if it were locked to its parent, −Λ Y⁺ included.
+        theta: Changes of its velocity.
+        J_hat: Ĵ of its parent.
+        half_Q: Half of Qᵀ.
+    """
+    doubled = theta.matrix()[:3] * 2.0
+    motion = zeta.matrix() + J_hat @ doubled
+    taken = k.G.matrix().T @ motion
+    return MotionColumns(k.S.without(motion, taken).T.reshape(-1), zeta.count), -(taken + half_Q @ doubled)
