@@ -27,6 +27,7 @@ posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permi
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    cache.source_fingerprint()  # kept in the cache as well, but not in this one
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
     return tmp_path / "cache"
@@ -357,11 +358,51 @@ def test_fingerprint_depends_on_every_source(tmp_path: Path, monkeypatch: pytest
         cache.source_fingerprint.cache_clear()
 
 
+def test_sources_are_read_again_only_if_their_files_have_changed(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    source = package / "a.py"
+    source.write_text("x = 1")
+    monkeypatch.setattr(cache, "_PACKAGE", package)
+    read: list[Path] = []
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+
+    def found() -> str | None:
+        monkeypatch.setattr(cache, "_IMPORTED", cache._sources())
+        cache.source_fingerprint.cache_clear()
+        return cache.source_fingerprint()
+
+    try:
+        first = found()
+        assert found() == first and read == [source]
+        # another file with the same size and time of modification
+        status = source.stat()
+        source.unlink()
+        source.write_text("x = 2")
+        os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+        second = found()
+        assert second != first and read == [source] * 2
+        # a damaged entry, and a directory that nothing can be written to
+        for file in directory.iterdir():
+            file.write_bytes(b"damaged")
+        monkeypatch.setattr(cache.tempfile, "mkstemp", refused)
+        assert found() == second and read == [source] * 3
+    finally:
+        cache.source_fingerprint.cache_clear()
+
+
+def refused(*_: object, **__: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process compiles is the old version's; the files on disk are the new one's."""
     imported = cache._sources()
     path = next(iter(imported))
-    monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0)})
+    monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0, 0)})
     monkeypatch.setattr(compiled, "_drivers", threads.Shared())
     cache.source_fingerprint.cache_clear()
     try:

@@ -96,16 +96,19 @@ def _compiler_fingerprint() -> str:
 
 
 def _sources() -> dict[str, tuple[int, ...]]:
-    """The package's source files, with the size, time and inode that reveal a replacement."""
+    """The package's source files, with the size, times and inode that reveal a replacement."""
     found: dict[str, tuple[int, ...]] = {}
-    for directory, folders, files in os.walk(_PACKAGE):
-        folders[:] = sorted(f for f in folders if f != "__pycache__")
-        for name in sorted(files):
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(directory, name))
-                path = os.path.relpath(os.path.join(directory, name), _PACKAGE)
-                found[path] = (status.st_size, status.st_mtime_ns, status.st_ino)
-    return found
+    folders = [""]
+    for folder in folders:
+        with os.scandir(_PACKAGE / folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    own = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+                    found[folder + entry.name] = own
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(f"{folder}{entry.name}/")
+    return dict(sorted(found.items()))
 
 
 # The files that this process imported. Their contents are read later, when they may have been replaced.
@@ -116,19 +119,31 @@ _IMPORTED = _sources()
 def source_fingerprint() -> str | None:
     """SHA-256 over the package's sources and the versions of NumPy and llvmlite.
 
-    None if the sources have changed since they were imported, since this process would then compile other code.
+    None if the sources have changed since they were imported, since this process would then compile other code. Reading
+    all of them takes a third of the time of a first call, so the result is kept in the cache for unchanged files.
     """
-    digest = hashlib.sha256()
-    digest.update(f"numpy {np.__version__}, llvmlite {llvmlite.__version__}\n".encode())
+    versions = f"numpy {np.__version__}, llvmlite {llvmlite.__version__}\n"
     try:
+        if _sources() != _IMPORTED:
+            return None
+        name = hashlib.sha256(repr((str(_PACKAGE), versions, _IMPORTED)).encode()).hexdigest()
+        kept = load(name)
+        if kept is not None:
+            return str(kept[0]["fingerprint"])
+        digest = hashlib.sha256(versions.encode())
         for path in _IMPORTED:
             content = (_PACKAGE / path).read_bytes()
             digest.update(f"{path} {len(content)}\n".encode())
             digest.update(content)
-        unchanged = _sources() == _IMPORTED
+        if _sources() != _IMPORTED:
+            return None
     except OSError:
-        unchanged = False
-    return digest.hexdigest() if unchanged else None
+        return None
+    fingerprint = digest.hexdigest()
+    with contextlib.suppress(OSError):
+        if (directory := _directory(create=True)) is not None:
+            _write(directory, name, {"fingerprint": fingerprint}, b"")
+    return fingerprint
 
 
 def enabled() -> bool:
@@ -170,25 +185,31 @@ def load(name: str | None) -> tuple[dict[str, Any], bytes] | None:
 def store(name: str | None, metadata: dict[str, Any], code: bytes) -> None:
     """Store object code and JSON-serialisable metadata under a key. Failure is not an error."""
     directory = None if name is None else _directory(create=True)
+    if directory is None or name is None:
+        return
+    try:
+        _write(directory, name, metadata, code)
+    except OSError as error:
+        # Windows does not replace a file that another process is reading, which has the same content
+        if not isinstance(error, PermissionError) or not (directory / (name + _SUFFIX)).exists():
+            _warn(f"{directory} cannot be written ({error.strerror})")
+
+
+def _write(directory: Path, name: str, metadata: dict[str, Any], code: bytes) -> None:
     described = json.dumps(metadata).encode()
     body = _LENGTH.pack(len(described)) + described + code
-    if directory is None or name is None or _HEADER + len(body) > ENTRY_BYTES:
+    if _HEADER + len(body) > ENTRY_BYTES:
         return
-    temporary = None
+    # other processes see either no file or a complete one
+    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_PART)
     try:
-        # other processes see either no file or a complete one
-        descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_PART)
         with open(descriptor, "wb") as file:
             file.write(_MAGIC + _digest(name, body) + body)
         os.replace(temporary, directory / (name + _SUFFIX))
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        # Windows does not replace a file that another process is reading, which has the same content
-        if temporary is None or not isinstance(error, PermissionError) or not (directory / (name + _SUFFIX)).exists():
-            _warn(f"{directory} cannot be written ({error.strerror})")
-        return
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
     _prune_after(directory, len(body))
 
 
