@@ -377,19 +377,22 @@ def test_sources_are_read_again_only_if_their_files_have_changed(
 
     try:
         first = found()
-        assert found() == first and read == [source]
+        assert found() == first
+        assert read == [source]
         # another file with the same size and time of modification
         status = source.stat()
         source.unlink()
         source.write_text("x = 2")
         os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
         second = found()
-        assert second != first and read == [source] * 2
+        assert second != first
+        assert read == [source] * 2
         # a damaged entry, and a directory that nothing can be written to
         for file in directory.iterdir():
             file.write_bytes(b"damaged")
         monkeypatch.setattr(cache.tempfile, "mkstemp", refused)
-        assert found() == second and read == [source] * 3
+        assert found() == second
+        assert read == [source] * 3
     finally:
         cache.source_fingerprint.cache_clear()
 
