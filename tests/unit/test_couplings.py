@@ -387,3 +387,18 @@ def test_mimics_that_cannot_be_coupled_are_refused_with_the_line() -> None:
     crowd = mimics(*(f'j{i} continuous <mimic joint="j99"/>' for i in range(99)), "j99 continuous")
     with pytest.raises(LoadError, match='couplings or loops join 100 bodies, from .J0. to .J99.*load with mimic="in'):
         kt.load(crowd)
+
+
+def test_nodes_of_frames_inside_clusters_are_made_when_a_frame_is_used() -> None:
+    robot = hand(coupled=True)
+    q, v = robot.random_configuration(0), np.zeros(robot.nv)
+    robot.inverse_dynamics(q, v, v)
+    assert "reaching" not in vars(robot.mechanism)
+    robot.pose(q, "nail")
+    reaching = robot.mechanism.reaching
+    assert reaching is not None
+    assert len(reaching.parents) > len(robot.mechanism.parents)
+    assert reaching is robot.mechanism.reaching
+    variant = robot.mechanism.computing_in("float32").with_own_code("batch").reaching
+    assert variant is not None
+    assert (variant.scalar, variant.specialized, variant.names) == ("float32", "batch", reaching.names)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from kinetree.model.loop import Loop
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NONE, NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
 from kinetree.model.placement import NOWHERE, composed
+from kinetree.model.quiet import undisturbed
 from kinetree.model.reframing import Reframed, reframe
 from kinetree.model.slot import SlotKind
 from kinetree.model.stages import stages_of
@@ -72,9 +73,18 @@ def assemble(
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
     members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
     lean = _Assembly(bodies, joints, members, clusters.order, reframed=reframed)
-    full = _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
-    mechanism = replace(lean.mechanism(gravity), reaching=full.mechanism(gravity))
-    return Assembled(mechanism, partial(full.sites, frames))
+
+    @cache
+    def full() -> _Assembly:
+        return _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
+
+    @cache
+    @undisturbed
+    def reaching() -> Mechanism:
+        return full().mechanism(gravity)
+
+    mechanism = replace(lean.mechanism(gravity), with_every_frame=reaching)
+    return Assembled(mechanism, lambda: full().sites(frames))
 
 
 def clusters_of(

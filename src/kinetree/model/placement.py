@@ -40,7 +40,7 @@ def composed(at: Array, pose: Array) -> Array:
 
 def inverses(poses: Array) -> Array:
     """The inverse of each pose, (n, 4, 4)."""
-    found = np.tile(NOWHERE, (len(poses), 1, 1))
+    found = NOWHERE[None].repeat(len(poses), 0)
     R = found[:, :3, :3] = poses[:, :3, :3].transpose(0, 2, 1)
     found[:, :3, 3] = -apply(R, poses[:, :3, 3])
     return found

@@ -14,7 +14,7 @@ from kinetree.engines.groups import grouped, may_pay
 from kinetree.model.framing import changed, framed
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NodeDraft, axial_kind
-from kinetree.model.placement import inverses
+from kinetree.model.placement import NOWHERE, inverses
 from kinetree.model.shape import Shape, shared
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.fixed import product
@@ -52,7 +52,7 @@ def reframe(nodes: Sequence[NodeDraft], placed: Sequence[int], poses: Array, fix
     stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
     parents = [node.parent for node in nodes]
     which, changes, found = framed(parents, placed, poses, stages, fixed)
-    here = np.concatenate([changed(changes)[which], np.eye(4)[None]])
+    here = np.concatenate([changed(changes)[which], NOWHERE[None]])
     at, whole = poses[placed], [k for k, entry in enumerate(which) if found[entry] is None]
     at[whole] = product(product(here[[parents[k] for k in whole]], at[whole]), inverses(here[whole]))
     steps = np.array([_NO_STEPS if own is None else own.numbers for own in found]).reshape(-1, 9)[which]

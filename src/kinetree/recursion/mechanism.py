@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -48,8 +48,7 @@ class Mechanism:
         parameters: Constants of each node, float64, `parameter_count` of its kind.
         names: Name of each node, for messages.
         gravity: Gravitational acceleration in the world frame, (3,) [m/s²].
-        reaching: The same robot with nodes for further frames, in the same coordinates, if it differs. `Site`s refer to
-            its nodes.
+        with_every_frame: Makes the same robot with nodes for further frames, in the same coordinates, if it differs.
         scalar: The floating-point format in which functions compute, "float64" or "float32". Constants are float64 in
             either case.
         specialized: Empty, unless functions run on code made for this robot alone where that is expected to be faster
@@ -61,9 +60,16 @@ class Mechanism:
     parameters: tuple[Array, ...] = field(repr=False)
     names: tuple[str, ...]
     gravity: Array
-    reaching: Mechanism | None = field(default=None, repr=False)
+    with_every_frame: Callable[[], Mechanism] | None = field(default=None, repr=False)
     scalar: str = "float64"
     specialized: str = ""
+
+    @cached_property
+    def reaching(self) -> Mechanism | None:
+        """The same robot with nodes for further frames, if it differs. `Site`s refer to its nodes."""
+        if self.with_every_frame is None:
+            return None
+        return replace(self.with_every_frame(), scalar=self.scalar, specialized=self.specialized)
 
     def at(self, sites: Sequence[Site]) -> Mechanism:
         """The mechanism on which functions of some frames run."""
@@ -71,15 +77,11 @@ class Mechanism:
 
     def computing_in(self, scalar: str) -> Mechanism:
         """The same robot, with functions that compute in a floating-point format."""
-        if scalar == self.scalar:
-            return self
-        reaching = None if self.reaching is None else self.reaching.computing_in(scalar)
-        return replace(self, reaching=reaching, scalar=scalar)
+        return self if scalar == self.scalar else replace(self, scalar=scalar)
 
     def with_own_code(self, aim: str) -> Mechanism:
         """The same robot, specialized for "single", "batch" or "both"."""
-        reaching = None if self.reaching is None else self.reaching.with_own_code(aim)
-        return replace(self, reaching=reaching, specialized=aim)
+        return replace(self, specialized=aim)
 
     @cached_property
     def topology(self) -> Topology:

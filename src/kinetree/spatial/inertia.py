@@ -18,9 +18,14 @@ SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
 
 def spread(com: Array) -> Array:
     """c·c 1 − c cᵀ: inertia of unit point masses about the origin, (…, 3) to (…, 3, 3) [m²]. Free of cancellation."""
-    x, y, z = np.moveaxis(com, -1, 0)
-    rows = [[y * y + z * z, -x * y, -x * z], [-x * y, x * x + z * z, -y * z], [-x * z, -y * z, x * x + y * y]]
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    x, y, z = com[..., 0], com[..., 1], com[..., 2]
+    xx, yy, zz = x * x, y * y, z * z
+    found = np.empty((*com.shape, 3), com.dtype)
+    found[..., 0, 0], found[..., 1, 1], found[..., 2, 2] = yy + zz, xx + zz, xx + yy
+    found[..., 0, 1] = found[..., 1, 0] = -x * y
+    found[..., 0, 2] = found[..., 2, 0] = -x * z
+    found[..., 1, 2] = found[..., 2, 1] = -y * z
+    return found
 
 
 class RigidInertia(Linear):
