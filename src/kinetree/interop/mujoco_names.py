@@ -21,13 +21,13 @@ class Names:
     """
 
     def __init__(self, model: Any) -> None:
-        joints = [model.joint(i).name for i in range(model.njnt)]
+        joints = _written(model, model.name_jntadr)
         self._taken_joints = set(joints)
         self.joints = tuple(name or self.free_joint(f"joint{i}") for i, name in enumerate(joints))
-        bodies = [model.body(i).name for i in range(1, model.nbody)]
+        bodies = _written(model, model.name_bodyadr)[1:]
         self._taken = {WORLD_NAME, *bodies}
         self.bodies = (WORLD_NAME, *(name or self.free(f"body{i}") for i, name in enumerate(bodies, start=1)))
-        sites = [model.site(i).name for i in range(model.nsite)]
+        sites = _written(model, model.name_siteadr)
         self.sites = tuple(
             self.free(name if name not in self._taken else f"{name} (site)") if name else self.free(f"site{i}")
             for i, name in enumerate(sites)
@@ -40,6 +40,12 @@ class Names:
     def free_joint(self, name: str) -> str:
         """Reserve a name that no joint has yet."""
         return _free(name, self._taken_joints)
+
+
+def _written(model: Any, starts: Any) -> list[str]:
+    """The names that start at given places of the model's text, empty for objects without."""
+    text = bytes(model.names)
+    return [text[start : text.index(0, start)].decode() for start in starts.tolist()]
 
 
 def _free(name: str, taken: set[str]) -> str:

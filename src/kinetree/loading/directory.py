@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kinetree.errors import InputError, LoadError
 from kinetree.loading.source import Source, clipped, content
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The file and line of an element, for messages."""
 
     file: str

@@ -29,6 +29,9 @@ INSTALL = 'pip install "kinetree[mujoco]"'
 
 _LINE = re.compile(r"\bline(?: number)?\s*=?\s*(\d+)", re.IGNORECASE)
 
+# masses times squares of sums of lengths below this are finite
+_SMALL = 1e60
+
 # MuJoCo has a single warning handler for all threads
 _HANDLER = Lock()
 
@@ -43,12 +46,13 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     """
     reduction = Reduction(source, Directory(source, options.directory), findings, equalities=options.loops != "ignore")
     try:
-        model, notes = converted(compiled(reduction, findings), reduction.unmodelled, loops=options.loops)
+        found = compiled(reduction, findings)
+        model, notes = converted(found, reduction.unmodelled, loops=options.loops)
     except LoadError:
         raise
     except KinetreeError as error:
         raise LoadError(str(error), source.file) from error
-    if not np.isfinite(model.mechanism.total_parameters).all():
+    if not _is_small(found) and not np.isfinite(model.mechanism.total_parameters).all():
         raise LoadError("its numbers are too large; correct them", source.file)
     for note in notes:
         findings.add("Kinetree does not model", note)
@@ -64,6 +68,16 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
         model = _ordered(model, options.joint_order)
     require_order(model, options.joint_order)
     return model
+
+
+def _is_small(compiled: Any) -> bool:
+    """Whether a model without constraints has numbers so small that those of its nodes cannot overflow."""
+    names = (
+        "body_mass", "body_inertia", "body_pos", "body_ipos", "jnt_pos", "site_pos", "qpos0", "dof_armature",
+        "actuator_gear", "actuator_armature",
+    )  # fmt: skip
+    given = [getattr(compiled, name, np.zeros(0)) for name in names]  # older versions lack the last
+    return not compiled.neq and all(np.abs(numbers).max(initial=0.0) < _SMALL for numbers in given)
 
 
 def compiled(reduction: Reduction, findings: Findings) -> Any:

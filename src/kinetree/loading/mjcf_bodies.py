@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from kinetree.loading.directory import Origin
 from kinetree.loading.document import Element
@@ -41,8 +41,7 @@ _DROPPED: Mapping[str, frozenset[str]] = {
 _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
 
 
-@dataclass(frozen=True)
-class _Within:
+class _Within(NamedTuple):
     """The context inside an element.
 
     Attributes:
@@ -143,17 +142,17 @@ class Bodies:
     def _branch(self, element: Element, within: _Within) -> _Within:
         """Start a body, or an element that groups or copies others."""
         origin = self.file.origin(element)
-        inside = replace(within, childclass=element.get("childclass", within.childclass))
+        inside = within._replace(childclass=element.get("childclass", within.childclass))
         if element.tag == "body":
             explicit = element.find("inertial") is not None
             weighs = self._from_shapes == "true" or (self._from_shapes != "false" and not explicit)
             dofs = sum(self._freedom(joint, inside) for joint in element.iterchildren("joint", "freejoint"))
-            inside = replace(inside, weighs=weighs, dofs=within.dofs + dofs)
+            inside = inside._replace(weighs=weighs, dofs=within.dofs + dofs)
             self._work += within.copies * max(1, dofs) * inside.dofs**2
             if self._work > _MOST_WORK:
                 raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
         elif element.tag == "replicate":
-            inside = replace(inside, copies=within.copies * _count(element, origin))
+            inside = inside._replace(copies=within.copies * _count(element, origin))
         self.open(element.tag, kept(element, origin), origin, inside.copies)
         return inside
 

@@ -43,6 +43,8 @@ class MjcfFile:
 
     def origin(self, element: Element) -> Origin:
         """The origin of an element."""
+        if len(self._files) == 1:
+            return Origin(self.source.file, element.sourceline)
         above = element
         while above not in self._files:
             above = above.getparent()

@@ -29,6 +29,7 @@ _LISTS = frozenset(("vertex", "face"))
 _MOST = 100
 
 _NUMBER = re.compile(r"[+-]?(?:[\d.]|nan|inf)", re.IGNORECASE)
+_SPECIAL = re.compile(r'[&<>"\n\r\t]')
 _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 )
@@ -46,6 +47,8 @@ class MjcfText:
         self.origins: list[Origin] = []
         self.assets: dict[str, bytes] = {}
         self._lines: list[str] = []
+        # words known to be finite numbers: most occur several times
+        self._finite: set[str] = set()
 
     def open(self, tag: str, attributes: Mapping[str, str], origin: Origin) -> None:
         """Start an element, whose numbers must be finite.
@@ -55,11 +58,13 @@ class MjcfText:
             attributes: Its attributes.
             origin: Its origin in the file.
         """
+        written = [f"<{tag}"]
         for name, value in attributes.items():
             if name not in _WORDS:
-                _require_finite(tag, name, value, origin)
-        inside = "".join(f' {name}="{value.translate(_ESCAPES)}"' for name, value in attributes.items())
-        self._lines.append(f"<{tag}{inside}>")
+                self._require_finite(tag, name, value, origin)
+            escaped = value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
+            written.append(f' {name}="{escaped}"')
+        self._lines.append("".join(written) + ">")
         self.origins.append(origin)
 
     def close(self, tag: str) -> None:
@@ -77,26 +82,27 @@ class MjcfText:
         self._lines = []
         return text
 
+    def _require_finite(self, tag: str, name: str, value: str, origin: Origin) -> None:
+        if len(value) > (_LONGEST_LIST if name in _LISTS else _LONGEST):
+            raise origin.error(f"{name}= of <{tag}> has {len(value)} characters, too many to read; shorten it")
+        for word in value.split():
+            if word in self._finite or not _NUMBER.match(word):
+                continue  # of other words, MuJoCo says what is wrong
+            try:
+                number = float(word) if word.isascii() and "_" not in word else math.nan
+            except ValueError:
+                number = math.nan
+            if -_HUGE <= number <= _HUGE:
+                self._finite.add(word)
+            elif not (name in _LIMITS and math.isinf(number)):
+                raise origin.error(
+                    f"{name}={clipped(value)} of <{tag}> has {clipped(word)}, which is no number, not finite, or too "
+                    "great to compute with; correct it"
+                )
+
 
 def attributes_of(element: Element, origin: Origin) -> dict[str, str]:
     """The attributes of an element, whose number is limited."""
     if len(element.attrib) > _MOST:
         raise origin.error(f"<{element.tag}> has {len(element.attrib)} attributes, more than MJCF knows; delete some")
-    return dict(element.attrib)
-
-
-def _require_finite(tag: str, name: str, value: str, origin: Origin) -> None:
-    if len(value) > (_LONGEST_LIST if name in _LISTS else _LONGEST):
-        raise origin.error(f"{name}= of <{tag}> has {len(value)} characters, too many to read; shorten it")
-    for word in value.split():
-        if not _NUMBER.match(word):
-            continue  # a word of MuJoCo's, which it checks
-        try:
-            number = float(word) if word.isascii() and "_" not in word else math.nan
-        except ValueError:
-            number = math.nan
-        if not -_HUGE <= number <= _HUGE and not (name in _LIMITS and math.isinf(number)):
-            raise origin.error(
-                f"{name}={clipped(value)} of <{tag}> has {clipped(word)}, which is no number, not finite, or too great "
-                "to compute with; correct it"
-            )
+    return dict(element.items())

@@ -73,7 +73,9 @@ class Limits:
             full[name] = values * size if len(values) == 1 else values
         if any(low > high for low, high in zip(full["lower"], full["upper"], strict=True)):
             raise ModelError(f"limits: lower {full['lower']} is above upper {full['upper']}; swap them")
-        return Limits(**full)
+        made = object.__new__(Limits)
+        object.__setattr__(made, "__dict__", full)
+        return made
 
 
 _NONE = frozen(np.zeros(0), (0,))
