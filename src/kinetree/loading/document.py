@@ -172,6 +172,22 @@ class Document:
         except ValueError:
             return self.values(element, _written(element, name, value), value, 1, infinite)[0]
 
+    def number_inside(self, element: Element | None, default: float, infinite: bool = False) -> float:
+        """The number inside an element, or the default if there is no such element."""
+        if element is None:
+            return default
+        text: str = element.text or ""
+        try:
+            return self._numbers[text]
+        except ValueError:
+            return self.values(element, f"<{element.tag}>", text, 1, infinite)[0]
+
+    def numbers_inside(self, element: Element, count: int) -> tuple[float, ...]:
+        """The numbers inside an element, separated by whitespace."""
+        text: str = element.text or ""
+        found = self.vectors[text]
+        return found if len(found) == count else self.values(element, f"<{element.tag}>", text, count)
+
     def numbers(self, element: Element, defaults: Mapping[str, float | None]) -> Sequence[float]:
         """The numbers of all attributes that an element may have, with their defaults; None for required ones."""
         self.known(element)

@@ -14,6 +14,9 @@ from kinetree.spatial.scalar import LARGEST_ANGLE
 
 #: The rows of a rotation.
 Rotation = tuple[tuple[float, ...], ...]
+#: The first three rows of a pose, one after the other: plain numbers, since NumPy takes several times as long for few.
+Pose = tuple[float, ...]
+HERE: Pose = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
 _ZERO: tuple[float, ...] = (0.0, 0.0, 0.0)
 _X: tuple[float, ...] = (1.0, 0.0, 0.0)
@@ -82,6 +85,47 @@ def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> Rotation:
         (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
         (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
     )
+
+
+def pose_at(R: Rotation, p: Sequence[float]) -> Pose:
+    """The pose with a rotation and a position."""
+    (a, b, c), (d, e, f), (g, h, i) = R
+    x, y, z = p
+    return a, b, c, x, d, e, f, y, g, h, i, z
+
+
+def composed(first: Pose, second: Pose) -> Pose:
+    """The product of two poses, summed from the first term to the last."""
+    if first is HERE:
+        return second
+    if second is HERE:
+        return first
+    a, b, c, x, d, e, f, y, g, h, i, z = first
+    j, k, m, u, n, o, p, v, q, r, s, w = second
+    return (
+        a * j + b * n + c * q, a * k + b * o + c * r, a * m + b * p + c * s, a * u + b * v + c * w + x,
+        d * j + e * n + f * q, d * k + e * o + f * r, d * m + e * p + f * s, d * u + e * v + f * w + y,
+        g * j + h * n + i * q, g * k + h * o + i * r, g * m + h * p + i * s, g * u + h * v + i * w + z,
+    )  # fmt: skip
+
+
+def inverted(pose: Pose) -> Pose:
+    """The inverse of a pose."""
+    if pose is HERE:
+        return pose
+    a, b, c, x, d, e, f, y, g, h, i, z = pose
+    return (
+        a, d, g, -(a * x + d * y + g * z),
+        b, e, h, -(b * x + e * y + h * z),
+        c, f, i, -(c * x + f * y + i * z),
+    )  # fmt: skip
+
+
+def turned(pose: Pose, direction: Sequence[float]) -> tuple[float, float, float]:
+    """A direction given in a frame, in the axes in which the frame's pose is expressed."""
+    a, b, c, _, d, e, f, _, g, h, i, _ = pose
+    x, y, z = direction
+    return a * x + b * y + c * z, d * x + e * y + f * z, g * x + h * y + i * z
 
 
 def unit_axis(document: Document, element: Element | None, joint: str) -> tuple[float, ...]:

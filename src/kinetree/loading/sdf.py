@@ -18,15 +18,15 @@ from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, Mimic,
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.sdf_frames import MODEL, Frames, inverse, product, read_pose, words
+from kinetree.loading.poses import HERE, Pose, composed, inverted, turned
+from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
-from kinetree.spatial.fixed import length
-from kinetree.spatial.value import Array
+from kinetree.spatial.fixed import product
 
 #: Supported joint types, and Kinetree's kinds.
 TYPES = {
@@ -45,6 +45,12 @@ _MODEL_PARTS = frozenset(("link", "joint", "frame", "pose", "static", "model", "
 _LINK_PARTS = frozenset(("pose", "inertial", "gravity"))
 _JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
 _AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
+_MOMENTS = frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+_LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
+_LOSSES = frozenset(("damping", "friction", "spring_reference", "spring_stiffness"))
+_LAST = (0.0, 0.0, 0.0, 1.0)  # row of a pose
+_UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+_UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 _PASSED_OVER = {
     "world": frozenset(
         (
@@ -63,6 +69,7 @@ _PASSED_OVER = {
     ),
     "joint": frozenset(("physics", "sensor")),
     "axis": frozenset(("initial_position",)),
+    "limit": frozenset(("stiffness", "dissipation")),
 }  # fmt: skip
 _FLATTEN = "write it out with: gz sdf -p"
 
@@ -113,15 +120,7 @@ def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
     for world in worlds:
         document.parts(world, ("gravity",), _PASSED_OVER["world"])
     down = worlds[0].find("gravity") if worlds else None
-    return models[0], None if down is None else words(document, down, 3)
-
-
-def _number(document: Document, parent: Element, tag: str, default: float, infinite: bool = False) -> float:
-    """The number inside a child element, or the default if there is none."""
-    child = parent.find(tag)
-    if child is None:
-        return default
-    return document.values(child, f"<{tag}>", child.text or "", 1, infinite)[0]
+    return models[0], None if down is None else document.numbers_inside(down, 3)
 
 
 def _link(document: Document, element: Element) -> Link:
@@ -135,22 +134,22 @@ def _link(document: Document, element: Element) -> Link:
             "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
             element.sourceline,
         )  # fmt: skip
-        return Link(name, element.sourceline, 1.0, NO_COM, flat(np.eye(3)))
+        return Link(name, element.sourceline, 1.0, NO_COM, _UNIT)
     if inertial.get("auto") in ("true", "1"):
         raise document.error(inertial, f"<inertial auto=…> of link {clipped(name)} is not computed; write its numbers")
     inside = document.parts(inertial, ("pose", "mass", "inertia"), ("density",))
-    at = read_pose(document, inside.get("pose"))
-    tensor = np.eye(3)
+    a, b, c, x, d, e, f, y, g, h, i, z = read_pose(document, inside.get("pose"))
+    rotation = a, b, c, d, e, f, g, h, i
+    tensor = _UNIT
     if "inertia" in inside:
-        moments = inside["inertia"]
-        document.parts(moments, ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
-        xx, yy, zz = (_number(document, moments, key, 1.0) for key in ("ixx", "iyy", "izz"))
-        xy, xz, yz = (_number(document, moments, key, 0.0) for key in ("ixy", "ixz", "iyz"))
-        tensor = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    R = at[:3, :3]
-    if not np.array_equal(R, np.eye(3)):
-        tensor = product(product(R, tensor), R.T)
-    return Link(name, inertial.sourceline, _number(document, inertial, "mass", 1.0), flat(at[:3, 3]), flat(tensor))
+        moments = document.parts(inside["inertia"], _MOMENTS)
+        xx, yy, zz = [document.number_inside(moments.get(key), 1.0) for key in ("ixx", "iyy", "izz")]
+        xy, xz, yz = [document.number_inside(moments.get(key), 0.0) for key in ("ixy", "ixz", "iyz")]
+        tensor = xx, xy, xz, xy, yy, yz, xz, yz, zz
+    if rotation != _UNIT:
+        R = np.reshape(rotation, (3, 3))
+        tensor = flat(product(product(R, np.reshape(tensor, (3, 3))), R.T))
+    return Link(name, inertial.sourceline, document.number_inside(inside.get("mass"), 1.0), (x, y, z), tensor)
 
 
 def _add_joint(
@@ -173,70 +172,67 @@ def _add_joint(
         raise document.error(element, f"the child of joint {clipped(name)} is the world; swap parent and child")
     child = frames.body(ends[1], element)
     parent = ends[0] if ends[0] == WORLD_NAME else frames.body(ends[0], element)
-    above = np.eye(4) if parent == WORLD_NAME else frames.pose(parent, element)
+    above = HERE if parent == WORLD_NAME else frames.pose(parent, element)
     here, below = frames.pose(name, element), frames.pose(child, element)
-    off = product(inverse(here), below)
+    off = composed(inverted(here), below)
     chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
     if len(chosen) < KINDS[kind].axes:
         raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
-    axes = flat(np.array([_axis(document, axis, frames, below) for axis in chosen]))
+    axes = tuple(number for axis in chosen for number in _axis(document, axis, frames, below))
     limits, damping, friction = _bounds(document, chosen, given, name)
     mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
-    centred = kind in ("fixed", "prismatic") or not off[:3, 3].any()
+    centred = kind in ("fixed", "prismatic") or not any(off[3::4])
     line = element.sourceline
     if centred:
-        placement = flat(product(inverse(above), below))
+        placement = (*composed(inverted(above), below), *_LAST)
         joints[name] = Hinge(name, line, kind, parent, child, placement, axes, limits, damping, friction, mimic)
         return
     carrier = _free(f"{child} ({name})", links)
     links[carrier] = Link(carrier, line, 0.0, NO_COM, NO_INERTIA)
     # a frame at the joint with the child's axes
-    at = below.copy()
-    at[:3, 3] = here[:3, 3]
-    placement = flat(product(inverse(above), at))
+    at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
+    placement = (*composed(inverted(above), at), *_LAST)
     joints[name] = Hinge(name, line, kind, parent, carrier, placement, axes, limits, damping, friction, mimic)
-    _fix(joints, f"{child}_joint", line, carrier, child, product(inverse(at), below))
+    _fix(joints, f"{child}_joint", line, carrier, child, composed(inverted(at), below))
 
 
-def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Array) -> None:
-    name = _free(name, joints)
-    free = Limits().expanded(KINDS["fixed"])
-    joints[name] = Hinge(name, line, "fixed", parent, child, flat(placement), (), free, 0.0, 0.0, None)
+def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Pose) -> None:
+    name, at = _free(name, joints), (*placement, *_LAST)
+    joints[name] = Hinge(name, line, "fixed", parent, child, at, (), _UNLIMITED["fixed"], 0.0, 0.0, None)
 
 
-def _axis(document: Document, axis: Element, frames: Frames, child: Array) -> Array:
-    """A unit axis in the child's frame, (3,)."""
-    document.parts(axis, _AXIS_PARTS, _PASSED_OVER["axis"])
-    xyz = axis.find("xyz")
-    direction = np.array(words(document, xyz, 3) if xyz is not None else (0.0, 0.0, 1.0))
-    scale = np.max(np.abs(direction))
+def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tuple[float, ...]:
+    """A unit axis in the child's frame."""
+    parts = document.parts(axis, _AXIS_PARTS, _PASSED_OVER["axis"])
+    xyz = parts.get("xyz")
+    direction = document.numbers_inside(xyz, 3) if xyz is not None else (0.0, 0.0, 1.0)
+    scale = max(map(abs, direction))
     if scale == 0.0:
         raise document.error(axis, "the axis is zero; give a direction, such as 0 0 1")
-    direction = direction / scale
     frame = axis.getparent().get("name")
     if xyz is not None and xyz.get("expressed_in"):
         frame = xyz.get("expressed_in")
-    elif (axis.findtext("use_parent_model_frame") or "").strip() in ("true", "1"):
+    elif "use_parent_model_frame" in parts and (parts["use_parent_model_frame"].text or "").strip() in ("true", "1"):
         frame = MODEL
-    turned = product(child[:3, :3].T, product(frames.pose(frame, axis)[:3, :3], direction))
-    return np.asarray(turned / length(turned))
+    x, y, z = turned(inverted(child), turned(frames.pose(frame, axis), [part / scale for part in direction]))
+    length = math.sqrt(x * x + y * y + z * z)
+    return x / length, y / length, z / length
 
 
 def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
     """Limits, damping and dry friction of a joint."""
     kind = KINDS[TYPES[given]]
     if not axes:
-        return Limits().expanded(kind), 0.0, 0.0
+        return _UNLIMITED[kind.name], 0.0, 0.0
     bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
     losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
     for axis in axes:
-        limit, dynamics = axis.find("limit"), axis.find("dynamics")
-        if limit is not None:
-            document.parts(limit, ("lower", "upper", "velocity", "effort"), ("stiffness", "dissipation"))
-        if dynamics is not None:
-            document.parts(dynamics, ("damping", "friction", "spring_reference", "spring_stiffness"))
-        lower = _unbounded(_number(document, limit, "lower", -math.inf, True) if limit is not None else -math.inf)
-        upper = _unbounded(_number(document, limit, "upper", math.inf, True) if limit is not None else math.inf)
+        inside = {child.tag: child for child in axis}
+        limit, dynamics = inside.get("limit"), inside.get("dynamics")
+        ends = {} if limit is None else document.parts(limit, _LIMITS, _PASSED_OVER["limit"])
+        lost = {} if dynamics is None else document.parts(dynamics, _LOSSES)
+        lower = _unbounded(document.number_inside(ends.get("lower"), -math.inf, True))
+        upper = _unbounded(document.number_inside(ends.get("upper"), math.inf, True))
         if given == "continuous":
             lower, upper = -math.inf, math.inf
         if lower > upper:
@@ -244,14 +240,14 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
         bounds["lower"].append(lower)
         bounds["upper"].append(upper)
         for key in ("velocity", "effort"):
-            value = _number(document, limit, key, math.inf, True) if limit is not None else math.inf
+            value = document.number_inside(ends.get(key), math.inf, True)
             bounds[key].append(_unbounded(value) if value >= 0.0 else math.inf)  # [SDF]: negative is none
         for key, values in losses.items():
-            value = _number(document, dynamics, key, 0.0) if dynamics is not None else 0.0
+            value = document.number_inside(lost.get(key), 0.0)
             if value < 0.0:
                 raise document.error(dynamics, f"<{key}> is negative; write its magnitude")
             values.add(value)
-        if dynamics is not None and _number(document, dynamics, "spring_stiffness", 0.0) != 0.0:
+        if dynamics is not None and document.number_inside(lost.get("spring_stiffness"), 0.0) != 0.0:
             document.findings.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
     for key, values in losses.items():
         if len(values) > 1:
@@ -271,9 +267,10 @@ def _mimic(document: Document, axis: Element) -> Mimic | None:
     element = axis.find("mimic")
     if element is None:
         return None
-    document.parts(element, ("multiplier", "offset", "reference"))
-    multiplier = _number(document, element, "multiplier", 1.0)
-    offset = _number(document, element, "offset", 0.0) - multiplier * _number(document, element, "reference", 0.0)
+    parts = document.parts(element, ("multiplier", "offset", "reference"))
+    multiplier = document.number_inside(parts.get("multiplier"), 1.0)
+    offset = document.number_inside(parts.get("offset"), 0.0)
+    offset -= multiplier * document.number_inside(parts.get("reference"), 0.0)
     return Mimic(document.text(element, "joint"), multiplier, offset)
 
 
@@ -284,7 +281,7 @@ def _add_frame(
     name = element.get("name")
     document.parts(element, ("pose",))
     body = frames.body(name, element)
-    placement = product(inverse(frames.pose(body, element)), frames.pose(name, element))
+    placement = composed(inverted(frames.pose(body, element)), frames.pose(name, element))
     links[name] = Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
     _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
 
@@ -315,14 +312,14 @@ def _place_roots(
     placed = model.find("pose")
     at = read_pose(document, placed)
     if model.get("placement_frame"):
-        at = product(at, inverse(frames.pose(model.get("placement_frame"), model)))
+        at = composed(at, inverted(frames.pose(model.get("placement_frame"), model)))
     links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, NO_COM, NO_INERTIA)
     for name, joint in list(joints.items()):
         if joint.parent == WORLD_NAME:
-            joints[name] = joint._replace(placement=flat(product(at, np.reshape(joint.placement, (4, 4)))))
+            joints[name] = joint._replace(placement=(*composed(at, joint.placement[:12]), *_LAST))
     for root in roots:
         name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
-        _fix(joints, name, links[root].line, WORLD_NAME, root, product(at, frames.pose(root, model)))
+        _fix(joints, name, links[root].line, WORLD_NAME, root, composed(at, frames.pose(root, model)))
 
 
 def _free(name: str, taken: dict[str, Link] | dict[str, Hinge]) -> str:

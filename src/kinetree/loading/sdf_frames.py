@@ -10,53 +10,32 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from kinetree.loading.document import Document, Element
-from kinetree.loading.poses import angles_rotation, rotation_of_quaternion
+from kinetree.loading.poses import HERE, Pose, angles_rotation, composed, pose_at, rotation_of_quaternion
 from kinetree.loading.source import clipped
-from kinetree.model.placement import pose
-from kinetree.spatial import fixed
-from kinetree.spatial.value import Array
 
 #: The frame of the model itself.
 MODEL = "__model__"
 
 
-def product(A: Array, B: Array) -> Array:
-    """A B, with a fixed order of operations."""
-    return fixed.apply(A, B) if B.ndim == 1 else fixed.product(A, B)
-
-
-def inverse(placement: Array) -> Array:
-    """The inverse of a pose."""
-    turned = placement[:3, :3].T
-    return pose(turned, -product(turned, placement[:3, 3]))
-
-
-def words(document: Document, element: Element, count: int) -> tuple[float, ...]:
-    """The numbers inside an element."""
-    return document.values(element, f"<{element.tag}>", element.text or "", count)
-
-
-def read_pose(document: Document, element: Element | None) -> Array:
-    """The pose of a <pose> element, (4, 4); the identity if there is none."""
+def read_pose(document: Document, element: Element | None) -> Pose:
+    """The pose of a <pose> element; `HERE` if there is none."""
     if element is None or not (element.text or "").strip():
-        return np.eye(4)
+        return HERE
     form = element.get("rotation_format", "euler_rpy")
     if form == "quat_xyzw":
-        *p, x, y, z, w = words(document, element, 7)
+        *p, x, y, z, w = document.numbers_inside(element, 7)
         if not math.hypot(x, y, z, w) > 0.0:
             raise document.error(element, "the quaternion of <pose> is zero; write 0 0 0 1 for no rotation")
-        return pose(np.array(rotation_of_quaternion(x, y, z, w)), np.array(p))
+        return pose_at(rotation_of_quaternion(x, y, z, w), p)
     if form != "euler_rpy":
         raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
-    numbers = words(document, element, 6)
+    numbers = document.numbers_inside(element, 6)
     angles, written = numbers[3:], element.text.split()[3:]
     if element.get("degrees", "false") in ("true", "1"):
         angles = tuple(map(math.radians, angles))
         written = list(map(repr, angles))
-    return pose(np.array(angles_rotation(document, element, written, angles)), np.array(numbers[:3]))
+    return pose_at(angles_rotation(document, element, written, angles), numbers[:3])
 
 
 class Frames:
@@ -69,8 +48,8 @@ class Frames:
 
     def __init__(self, document: Document, model: Element) -> None:
         self._document = document
-        self._entries: dict[str, tuple[Element, str, Array]] = {}
-        self._resolved: dict[str, Array] = {MODEL: np.eye(4)}
+        self._entries: dict[str, tuple[Element, str, Pose]] = {}
+        self._resolved: dict[str, Pose] = {MODEL: HERE}
         self._attached: dict[str, str] = {}
         self.links = [link.get("name", "") for link in model.iterchildren("link")]
         for element in model.iterchildren("link", "joint", "frame"):
@@ -79,20 +58,21 @@ class Frames:
                 raise document.error(
                     element, f"the name {clipped(name)} is taken; links, joints and frames share names"
                 )
-            placed = element.find("pose")
-            to = MODEL
+            inside = {child.tag: child for child in element[::-1]}  # the first of each tag
+            placed = inside.get("pose")
+            to, carrier = MODEL, None
             if element.tag == "joint":
-                to = (element.findtext("child") or "").strip()
+                to = carrier = (inside["child"].text or "").strip() if "child" in inside else ""
             elif element.tag == "frame":
                 to = self._attached[name] = element.get("attached_to") or MODEL
             given = placed.get("relative_to") if placed is not None else None
             self._entries[name] = element, given or to, read_pose(document, placed)
-            if element.tag == "joint":
-                self._attached[name] = (element.findtext("child") or "").strip()
+            if carrier is not None:
+                self._attached[name] = carrier
         self.canonical = model.get("canonical_link") or (self.links[0] if self.links else "")
 
-    def pose(self, name: str, user: Element) -> Array:
-        """The pose of a link, joint or frame in the model's frame, (4, 4).
+    def pose(self, name: str, user: Element) -> Pose:
+        """The pose of a link, joint or frame in the model's frame.
 
         Args:
             name: Its name.
@@ -112,7 +92,7 @@ class Frames:
             name = self._entries[name][1]
         for each in reversed(chain):
             _, to, local = self._entries[each]
-            self._resolved[each] = product(self._resolved[to], local)
+            self._resolved[each] = composed(self._resolved[to], local)
         return self._resolved[next(iter(chain), name)]
 
     def body(self, name: str, user: Element) -> str:

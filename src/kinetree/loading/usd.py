@@ -26,14 +26,14 @@ from kinetree.loading import usd_reader
 from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.sdf_frames import inverse, product
 from kinetree.loading.source import clipped
 from kinetree.loading.tree import grow
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
-from kinetree.spatial.fixed import length
+from kinetree.model.placement import inverse
+from kinetree.spatial.fixed import apply, length, product
 from kinetree.spatial.value import Array
 
 INSTALL = 'pip install "kinetree[usd]"'
@@ -232,7 +232,7 @@ class _Stage:
             axis = joint["axis"]
             if axis not in _AXES:
                 raise self.error(path, f"has the axis {axis!r}; it is X, Y or Z")
-            axes = flat(product(second[:3, :3], np.array(_AXES[axis])))
+            axes = flat(apply(second[:3, :3], np.array(_AXES[axis])))
         limits = self._limits(joint, path, kind)
         friction = joint["physxJoint:jointFriction"]
         if friction:

@@ -38,6 +38,12 @@ def composed(at: Array, pose: Array) -> Array:
     return at if pose is NOWHERE else product(at, pose)
 
 
+def inverse(pose: Array) -> Array:
+    """The inverse of a pose."""
+    (found,) = inverses(pose[None])
+    return np.asarray(found)
+
+
 def inverses(poses: Array) -> Array:
     """The inverse of each pose, (n, 4, 4)."""
     found = NOWHERE[None].repeat(len(poses), 0)
