@@ -13,6 +13,7 @@ from kinetree import control
 from kinetree.errors import InputError, UnknownNameError
 from tests.laws.cases import model
 from tests.oracle import oracle
+from tests.tolerance import assert_close, bound
 
 oracle("daqp")
 
@@ -44,6 +45,16 @@ def parts(q: Array, targets: dict[str, Array]) -> tuple[Array, Array, Array, Arr
     J = robot.tasks(list(HANDS), reference=LWA).jacobian(q)
     e = np.concatenate([control.pose_error(robot.pose(q, name), targets[name]) for name in HANDS])
     return J, e, np.repeat([4.0, 1.0], 6), robot.difference(q, robot.neutral())
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_the_programme_has_the_terms_of_the_least_squares(engine: str) -> None:
+    q, targets = state(2)
+    J, e, w, way = parts(q, targets)
+    recursions = model("humanoid24").tasks(list(HANDS), reference=LWA).core.recursions
+    H, g = recursions.differential_programme.engine(engine)(J, e, way, w, np.array([0.7, 0.01, 0.011]))
+    assert_close(H, (J.T * w) @ J + 0.011 * np.eye(len(q)), bound(len(q)))
+    assert_close(g, -(J.T * w) @ (0.7 * e) - 0.01 * way, bound(len(q)))
 
 
 def test_without_limits_it_is_least_squares() -> None:

@@ -65,7 +65,7 @@ class CompiledLaw:
         self._posture, self._pull, self._gains, self._fixed = inputs
         self._held = held
         self._functions: dict[bytes, Compiled] = {}
-        self._free = unheld
+        self._free, self._free_key = unheld, unheld.tobytes()
         self._lock = Lock()
 
     def alone(self, q: Array, v: Array, target: Array, feed: Array, active: Array | None) -> Solved | None:
@@ -92,7 +92,7 @@ class CompiledLaw:
             if not rounds:
                 return None
             pattern = self._free if rounds == ROUNDS else found[4][self._limits.columns].astype(np.int8)
-        if not self._carried(*lacking):
+        if any(lacking) and not self._carried(*lacking):
             return None
         tau, a, force = found[:3]
         held = found[-1] if self._held else _NOTHING
@@ -163,7 +163,7 @@ class CompiledLaw:
         self._function(self._free).compile()
 
     def _function(self, pattern: Array, *states: Array) -> Compiled:
-        key = pattern.tobytes()
+        key = self._free_key if pattern is self._free else pattern.tobytes()
         return self._functions.get(key) or self._kept(key, pattern, states)
 
     def _kept(self, key: bytes, pattern: Array, states: tuple[Array, ...]) -> Compiled:

@@ -78,12 +78,13 @@ class DifferentialIK(Remade):
             raise InputError(f"gain={gain!r} and approach={approach!r} are shares, above zero and at most one")
         tasks = robot.tasks([goal.task for goal in self.goals], reference="local_world_aligned")
         self._kernel = tasks.core.recursions.differential_step(chosen_error(error, self.goals))
+        self._programme = tasks.core.recursions.differential_programme
         self._targets = Targets(robot, None, self.goals, self._rest)
         self._squares = np.array([goal.weight for goal in self.goals for _ in goal.gains])
         total, positive = self._weight + self._damping, self._squares > 0.0
         self._softness = np.where(positive, total / np.where(positive, self._squares, 1.0), INFINITE)
         self._shares = gain_, self._weight / total, approach_
-        self._diagonal = total * np.eye(robot.nv)
+        self._factors = np.array([gain_, self._weight, total])
         ends, bounded = np.tile([-np.inf, np.inf], (robot.nq, 1)), np.zeros((robot.nv, 2))
         for joint in robot.joints:
             if joint.nq == joint.nv == 1 and limits:
@@ -122,23 +123,24 @@ class DifferentialIK(Remade):
         shares = np.array([*self._shares, dt])
         found = self._kernel(q, self._rest, wanted.target, self._softness, shares, *self._bounds)
         step, error, J, pull, low, high, beyond, fault = found
-        self._targets.require_poses(fault, wanted, targets)
+        self._targets.require_poses(fault if batch else fault.item(), wanted, targets)
         if not batch:
-            alone: Array = (self._bounded(J, error, pull, low, high) if beyond.item() > 0.0 else step) / dt
+            if beyond.item() > 0.0:
+                H, g = self._programme(J, error, pull, self._squares, self._factors)
+                step = self._bounded(H, g, low, high)
+            alone: Array = step / dt
             return alone
+        outside = beyond > 0.0
         with standard_arithmetic():
-            flat = [x.reshape(-1, *x.shape[len(batch) :]) for x in (J, error, pull, low, high)]
-            steps = step.reshape(-1, step.shape[-1])
-            for i in np.flatnonzero(beyond.reshape(-1) > 0.0).tolist():
-                steps[i] = self._bounded(*(x[i] for x in flat))
-            together: Array = steps.reshape(step.shape) / dt
+            if outside.any():
+                problems = self._programme(*(x[outside] for x in (J, error, pull)), self._squares, self._factors)
+                each = zip(*problems, low[outside], high[outside], strict=True)
+                step[outside] = [self._bounded(*problem) for problem in each]
+            together: Array = step / dt
         return together
 
-    def _bounded(self, J: Array, error: Array, pull: Array, low: Array, high: Array) -> Array:
-        """(1) and (2)."""
-        weighted = J.T * self._squares
-        g = -(weighted @ (self._shares[0] * error)) - self._weight * pull
-        H = weighted @ J + self._diagonal
+    def _bounded(self, H: Array, g: Array, low: Array, high: Array) -> Array:
+        """Solve (1) and (2) by DAQP."""
         # H is positive definite: no proximal terms
         x, _, flag, _ = self._solve(H, g, self._rows, high.copy(), low.copy(), self._kinds, eps_prox=0.0)
         if flag != _SOLVED:

@@ -282,7 +282,7 @@ class OperationalSpace(Remade):
         compiled = self._compiled
         if compiled is None or self._forced or self.bounds.torque or not self._targets.takes(poses):
             return None
-        done = compiled.alone(q, v, poses, self._targets.feed[self._held :], None)
+        done = compiled.alone(q, v, poses, self._targets.feed_of_goals, None)
         return done.tau if done is not None and done.fault <= FAULT else None
 
     @cached_property
@@ -300,8 +300,9 @@ class OperationalSpace(Remade):
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
     ) -> Command:
         done = self._solved(q, v, wanted, active)
-        self._targets.require_poses(done.fault, wanted, targets)
-        batch = done.tau.shape[:-1]
+        if type(done.fault) is not float or done.fault > FAULT:
+            self._targets.require_poses(done.fault, wanted, targets)
+        batch = q.shape[:-1]
         scale = self._unscaled if not batch else np.ones((*batch, 2))
         if self.bounds.torque:
             with standard_arithmetic():
@@ -318,7 +319,7 @@ class OperationalSpace(Remade):
         return Command(
             done.tau,
             done.a,
-            self._targets.split(done.force[..., self._held :]),
+            self._targets.split(done.force[..., self._held :] if self._held else done.force),
             self.constraints.split(done.constraint_force) if self.constraints else {},
             limited,
             scale,
@@ -346,9 +347,12 @@ class OperationalSpace(Remade):
         compiled = self._compiled
         if compiled is None or wanted.push is not None:
             return self._pipeline(q, v, self._pull, wanted, active, fixed=False)
-        inputs = q, v, wanted.target[..., self._fixed_sites :, :, :], wanted.feed[..., self._held :, :]
         if q.ndim == 1:
-            return compiled.alone(*inputs, active) or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+            still = wanted.feed is self._targets.feed
+            feed = self._targets.feed_of_goals if still else wanted.feed[self._held :]
+            alone = compiled.alone(q, v, wanted.target[self._fixed_sites :], feed, active)
+            return alone or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
+        inputs = q, v, wanted.target[..., self._fixed_sites :, :, :], wanted.feed[..., self._held :, :]
         done, sure = compiled.together(*inputs, active)
         if sure.all():
             return done

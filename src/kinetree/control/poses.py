@@ -58,11 +58,8 @@ def log(pose: Any) -> Array:
     """
     if type(pose) is not ndarray or pose.shape != _POSE or pose.dtype is not _FLOAT64:
         pose = _array("pose", pose, _POSE)
-    found: Array
     found, fault = _LOG.run(pose)
-    if fault.ndim or fault.item() > _UNSUSPECTED:
-        return _unless(fault, found, pose=pose)
-    return found
+    return _unless(fault, found, ("pose",), (pose,))
 
 
 def inverse(pose: Any) -> Array:
@@ -73,7 +70,7 @@ def inverse(pose: Any) -> Array:
     """
     T = _array("pose", pose, _POSE)
     found, fault = _INVERSE.run(T)
-    return _unless(fault, found, pose=T)
+    return _unless(fault, found, ("pose",), (T,))
 
 
 def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -> Array:
@@ -98,7 +95,7 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     if start.shape != end.shape:
         _require_broadcast(pose=start, target=end)
     found, fault = _ERRORS[reference].run(start, end)
-    return _unless(fault, found, pose=start, target=end)
+    return _unless(fault, found, ("pose", "target"), (start, end))
 
 
 def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
@@ -123,7 +120,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     except InputError:
         batch = np.broadcast_shapes(first.shape[:-2], last.shape[:-2])
         raise InputError(f"leading axes do not broadcast: poses {batch}, share {given.shape}") from None
-    return _unless(fault, found, start=first, end=last)
+    return _unless(fault, found, ("start", "end"), (first, last))
 
 
 # -- kernels, and checks -----------------------------------------------------------------------------------------------
@@ -166,13 +163,13 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
 def checked_poses(name: str, values: Any) -> Array:
     """Validated poses; samples with NaN or infinity pass, and give NaN."""
     T = _array(name, values, _POSE)
-    return _unless(_FAULT.run(T), T, **{name: T})
+    return _unless(_FAULT.run(T), T, (name,), (T,))
 
 
-def _unless(fault: Array, result: Array, **poses: Array) -> Array:
+def _unless(fault: Array, result: Array, names: tuple[str, ...], poses: tuple[Array, ...]) -> Array:
     """The result, unless a matrix that it was computed from is no pose."""
     if np.any(fault > _UNSUSPECTED) if fault.ndim else fault.item() > _UNSUSPECTED:
-        for name, T in poses.items():
+        for name, T in zip(names, poses, strict=True):
             _require_poses(name, T)
     return result
 

@@ -91,11 +91,17 @@ class Targets:
             rows += count
         self._target, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
         self._first = constraints.rows if constraints else 0
+        self._parts = {
+            name: slice(place.rows.start - self._first, place.rows.stop - self._first)
+            for name, place in self._places.items()
+        }
         self._sites = [place.site for place in self._places.values()]
         self._forced = any(isinstance(goal, Force) for goal in goals)
         self._still = Wanted(self._target, self._feed, self._gains, None, None, ())
         for constant in (self._target, self._feed, self._gains):
             constant.setflags(write=False)
+        #: `feed` without the rows of constraints.
+        self.feed_of_goals = self._feed[self._first :]
 
     def read(self, targets: Mapping[str, Any] | None, state: ControllerState | None, dt: Any) -> Wanted:
         """Inputs of the control law. Poses are not checked here: see `require_poses`.
@@ -216,12 +222,9 @@ class Targets:
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all goals' rows by goal name."""
-        first, one = self._first, rows.ndim == 1  # single samples skip what an ellipsis costs
-        found = {}
-        for name, place in self._places.items():
-            part = slice(place.rows.start - first, place.rows.stop - first)
-            found[name] = rows[part] if one else rows[..., part]
-        return found
+        if rows.ndim == 1:  # single samples skip what an ellipsis costs
+            return {name: rows[part] for name, part in self._parts.items()}
+        return {name: rows[..., part] for name, part in self._parts.items()}
 
     def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:
         components = self._places[name].components

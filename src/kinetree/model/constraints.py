@@ -30,7 +30,10 @@ import numpy as np
 
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
+from kinetree.engines.native import sequence as native
+from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import made_for
+from kinetree.engines.native.operands import Operand
 from kinetree.errors import InputError
 from kinetree.model.constraint_kinds import (
     AnyConstraint,
@@ -51,6 +54,7 @@ from kinetree.operational_space.tasks import LoopTask
 from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"
+_FLOAT64 = np.dtype(np.float64)
 # rows whose smallest singular value is below this fraction of the largest depend on each other
 _DEPENDENT = 1e-6
 
@@ -100,6 +104,8 @@ class Constraints:
         parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
         self._begun = False
+        self._still = np.zeros(robot.nv)
+        self._shapes = (robot.nq,), (robot.nv,), (robot.nv,)
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
         rows = len(self._of_tasks)
@@ -137,6 +143,10 @@ class Constraints:
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
             f_ext: As for `robot.forward_dynamics`.
         """
+        if wanted is None and stabilization is None and f_ext is None and self._takes(q, v, tau) and self.regular:
+            a, force, spread = (vars(self).get("_alone") or made_for(self, "_alone", q, v))(q, v, tau)
+            if spread.item() < 1.0:
+                return ConstrainedDynamics(a, force)
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         if not self._begun and self.regular:
             self.robot.forward_dynamics.begin(q, v, tau)
@@ -157,6 +167,24 @@ class Constraints:
         motion = self.law(q, v, free, self._target, feed, gains)
         return ConstrainedDynamics(self.robot.forward_dynamics(q, v, motion.tau), motion.force)
 
+    def _takes(self, q: Any, v: Any, tau: Any) -> bool:
+        """Whether these are arrays of one sample."""
+        plain = type(q) is type(v) is type(tau) is np.ndarray and q.dtype is v.dtype is tau.dtype is _FLOAT64
+        return plain and (q.shape, v.shape, tau.shape) == self._shapes
+
+    @cached_property
+    def _alone(self) -> Compiled:
+        """Accelerations, λ and `spread` of the law, as a function of q, v and τ."""
+        dynamics, law, nv = self.robot.forward_dynamics.bound(), self.law.kernel(), self.robot.nv
+        inputs = [Operand("q", (self.robot.nq,)), Operand("v", (nv,)), Operand("tau", (nv,))]
+        outputs = [Operand("acceleration", (nv,)), Operand("force", (self.rows,)), Operand("spread", ())]
+        steps = native.Sequence("constraints", inputs, outputs)
+        (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
+        free, constants = steps.call(dynamics, q, v, tau), (self._target, self._rest, self._rest, *self.law.weights)
+        full, *_ = steps.call(law, q, v, free, *constants, into=(None, force, None, spread))
+        steps.call(dynamics, q, v, full, into=(a,))
+        return steps.finish()
+
     def error(self, q: Any) -> Array:
         """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
 
@@ -170,7 +198,7 @@ class Constraints:
         if not self.regular:
             found: Array = made_for(self.solver, "rows", q)(q)[1]
             return found
-        zero = np.zeros(self.robot.nv)
+        zero = self._still
         return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
 
     def project(self, q: Any, v: Any, rounds: int = 1) -> tuple[Array, Array]:
@@ -183,7 +211,7 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
-        robot, zero = self.robot, np.zeros(self.robot.nv)
+        robot, zero = self.robot, self._still
         for _ in range(rounds):
             if not self.regular:
                 q = made_for(self.solver, "configuration", q)(q)
@@ -198,7 +226,7 @@ class Constraints:
         if not self.regular:
             projected: Array = made_for(self.solver, "velocity", q, v)(q, v)
             return projected
-        zero = np.zeros(self.robot.nv)
+        zero = self._still
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)
         return result
@@ -273,15 +301,17 @@ def constrained_dynamics(
     robot: Any, q: Any, v: Any, tau: Any, constraints: Iterable[AnyConstraint], f_ext: Any
 ) -> ConstrainedDynamics:
     """See `Model.constrained_dynamics`."""
-    read = read_constraints(constraints)
     given = {"q": q, "v": v, "tau": tau, "f_ext": f_ext}
     if any(map(arguments.is_lazy, given.values())):
         from kinetree.engines import dask
 
-        ranks = {"q": 1, "v": 1, "tau": 1}
+        read, ranks = read_constraints(constraints), {"q": 1, "v": 1, "tau": 1}
         lazy: ConstrainedDynamics = dask.call(_Constrained(robot, read), given, ranks, None)
         return lazy
-    return _kept(robot, read).forward_dynamics(q, v, tau, f_ext=f_ext)
+    # names need not be read again to find what is kept for them
+    names = type(constraints) is list and all(type(one) is str for one in constraints)
+    key: Any = tuple(constraints) if names else read_constraints(constraints)
+    return _kept(robot, key).forward_dynamics(q, v, tau, f_ext=f_ext)
 
 
 @dataclass(frozen=True)
@@ -297,7 +327,7 @@ class _Constrained:
 
 
 @lru_cache(maxsize=32)
-def _kept(robot: Any, constraints: tuple[ReadConstraint, ...]) -> Constraints:
+def _kept(robot: Any, constraints: tuple[ReadConstraint | str, ...]) -> Constraints:
     return Constraints(robot, constraints)
 
 

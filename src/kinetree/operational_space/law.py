@@ -9,6 +9,7 @@ the caller, who decides how to treat directions that cannot be moved.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -112,7 +113,7 @@ class Law:
             self.begin(q, v, a0)
         tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self.weights)
         if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
-            return Motion(tau, force, residual, 1.0 / np.sqrt(spread))
+            return Motion(tau, force, residual, _margin(spread.item()))
         return Motion(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)))
 
     def begin(self, *inputs: Any) -> None:
@@ -125,7 +126,7 @@ class Law:
         found = self._whole(q, v, posture, stiffness, target, feed, gains, *self.weights)
         tau, force, residual, spread, a0, fault = found
         if not spread.ndim and spread.item() < 1.0:
-            return Step(tau, force, residual, 1.0 / np.sqrt(spread), a0, fault)
+            return Step(tau, force, residual, _margin(spread.item()), a0, fault)
         return Step(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)), a0, fault)
 
     def short(self, posture: Array, stiffness: Array, feed: Array, gains: Array) -> Compiled:
@@ -197,3 +198,8 @@ class Law:
         """Compile what every step needs."""
         self._whole.compile()
         _ = self.weights
+
+
+def _margin(spread: float) -> Any:
+    """1/√spread, (), without what NumPy costs for one number."""
+    return np.float64(1.0 / math.sqrt(spread) if spread > 0.0 else math.inf)

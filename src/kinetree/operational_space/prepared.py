@@ -14,7 +14,16 @@ from kinetree.engines.function import ENGINES
 from kinetree.errors import UnknownNameError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
-from kinetree.operational_space.functions import Bias, Derived, Dynamics, HeldDynamics, Inertia, Rounded, Spectral
+from kinetree.operational_space.functions import (
+    Bias,
+    Condition,
+    Derived,
+    Dynamics,
+    HeldDynamics,
+    Inertia,
+    Rank,
+    Rounded,
+)
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import require_method
 from kinetree.operational_space.recursions import Recursions, Robot
@@ -24,6 +33,8 @@ from kinetree.operational_space.task_function import TaskFunction
 from kinetree.operational_space.tasks import AnyTask, read_tasks, sites_of, task_names
 from kinetree.recursion.mechanism import Site
 from kinetree.spatial.value import Array
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 class Tasks:
@@ -169,14 +180,18 @@ class Tasks:
         return self._given("jacobian", "jacobian", "response")
 
     @lazy
-    def rank(self) -> Spectral | Derived | Rounded:
+    def rank(self) -> Rank | Derived | Rounded:
         """`rank(q)`: number of directions in which the tasks can move, integers (…); −1 where q is not finite."""
-        return self._spectral("rank")
+        if self.held or self._in_double is not self:
+            return self._derived("rank", "jacobian", "response")
+        return Rank(self, self.core, "rank")
 
     @lazy
-    def condition(self) -> Spectral | Derived | Rounded:
+    def condition(self) -> Condition | Derived | Rounded:
         """`condition(q)`: condition number of the weighted Λ⁻¹, (…); infinite where a task is singular."""
-        return self._spectral("condition")
+        if self.held or self._in_double is not self:
+            return self._derived("condition", "jacobian", "response")
+        return Condition(self, self.core, "condition")
 
     # Functions of the state
 
@@ -231,11 +246,6 @@ class Tasks:
         """Typical mobility of each row at other configurations, (r,); see `kinetree.operational_space.reach`."""
         return self.core.reach
 
-    def _spectral(self, name: str) -> Spectral | Derived | Rounded:
-        if self.held or self._in_double is not self:
-            return self._derived(name, "jacobian", "response")
-        return Spectral(self, self.core, name)
-
     def _given(self, name: str, *kernels: str, inputs: tuple[str, ...] = ("q",)) -> TaskFunction | Derived | Rounded:
         """A function that is a single recursion, unless there are contacts."""
         if self.held:
@@ -263,6 +273,9 @@ def _again(model: Any, tasks: Any, options: dict[str, Any], engine: str) -> Task
 
 def _copied(function: str, name: str, value: Any, length: int) -> Array:
     """A checked copy of the user's array, independent of later changes to it."""
+    if type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == (length,):
+        copied: Array = value.copy()
+        return copied
     array = arguments.numbers(function, name, value)
     arguments.require_shape(f"{function}: {name}", array.shape, (length,))
     return np.array(array, dtype=np.float64, order="C")

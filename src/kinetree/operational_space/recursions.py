@@ -20,6 +20,7 @@ from kinetree.algorithms.operational_space.choice import fewest_operations
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.dense import projections
+from kinetree.algorithms.operational_space.differential_programme import differential_programme
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_acceleration, task_drift
 from kinetree.algorithms.operational_space.grasp_sharing import grasp_sharing
@@ -123,7 +124,11 @@ class Recursions:
     @cached_property
     def inertia(self) -> TaskFunction:
         """Λ of q and reach, (…, r, r), and its spread, (…)."""
-        return self._function("inertia", inertia(self.method, self.reference, self._parts), True)
+        return self.inertia_for("inertia")
+
+    def inertia_for(self, name: str) -> TaskFunction:
+        """The same under the name of the function that errors should mention."""
+        return self._function(name, inertia(self.method, self.reference, self._parts), True)
 
     @cached_property
     def dynamics(self) -> TaskFunction:
@@ -191,6 +196,11 @@ class Recursions:
     def differential_step(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
         return self._function("control", differential_step(self._parts, error, by_weights=self.by_weights))
+
+    @cached_property
+    def differential_programme(self) -> TaskFunction:
+        """See `kinetree.algorithms.operational_space.differential_programme`."""
+        return self._function("control", differential_programme)
 
     def residual_by(self, error: str) -> TaskFunction:
         """`residual` with an error of `pose_error`."""

@@ -101,24 +101,15 @@ class TaskState:
 
     # Singularity
 
-    @computed
-    def _spectrum(self) -> Spectrum:
-        return self.core.spectrum_of(self.inverse_inertia)
-
     @lazy
-    def _finite(self) -> Array:
-        """Whether q is finite, (…). Λ⁻¹ may be finite even if not, since it does not depend on prismatic joints."""
-        return np.asarray(np.isfinite(self.q).all(axis=-1))
-
-    @computed
     def rank(self) -> Any:
         """Number of directions in which the tasks can move, (…); −1 where q is not finite."""
-        return np.where(self._finite, self._spectrum.rank, -1.0).astype(int)[()]
+        return self.tasks.rank(self.q)
 
-    @computed
+    @lazy
     def condition(self) -> Any:
         """Condition number of Λ⁻¹ with weighted rows, (…); infinite if singular."""
-        return np.where(self._finite, self._spectrum.condition, np.nan)[()]
+        return self.tasks.condition(self.q)
 
 
 class HeldState(TaskState):
@@ -198,6 +189,21 @@ class HeldState(TaskState):
         projected = times(np.swapaxes(self.dynamically_consistent_inverse, -1, -2), joint)
         drift = times(self.inertia, self.jacobian_dot_v)
         return _locked(projected - drift)
+
+    @lazy
+    def _finite(self) -> Array:
+        """Whether q is finite, (…). Λ⁻¹ may be finite even if not, since it does not depend on prismatic joints."""
+        return np.asarray(np.isfinite(self.q).all(axis=-1))
+
+    @computed
+    def rank(self) -> Any:
+        """Number of directions in which the tasks can move, (…); −1 where q is not finite."""
+        return np.where(self._finite, self._spectrum.rank, -1.0).astype(int)[()]
+
+    @computed
+    def condition(self) -> Any:
+        """Condition number of Λ⁻¹ with weighted rows, (…); infinite if singular."""
+        return np.where(self._finite, self._spectrum.condition, np.nan)[()]
 
     @computed
     def _spectrum(self) -> Spectrum:

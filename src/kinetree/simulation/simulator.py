@@ -20,7 +20,7 @@ from kinetree.algorithms.contact_problem import SMALLEST
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
 from kinetree.engines.native import pool
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
@@ -136,6 +136,8 @@ class Simulator:
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
+        #: The step of a robot that nothing touches, after the first one.
+        self._free: Compiled | None = None
         self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
         # whether a step is a sequence of recursions, without Python in between
         if self.constraints is not None:
@@ -165,12 +167,17 @@ class Simulator:
             start: The step before, whose contact impulses the solver starts from; by default it starts from none.
         """
         tau = self._zero if tau is None else tau
+        if f_ext is None and self._free is not None:
+            after, rate, acceleration = self._free(q, v, tau)
+            return after, rate, self._info(acceleration, None)
         if self._is_compiled:
             sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
             after, rate, acceleration, *results = self._steps.function(None, 1, False, sites)(
                 q, v, tau, *wrenches, *self._start(start), *self._steps.constants
             )
             if self.constraints is None:
+                if self._contacts is None and self._population is None and not sites:
+                    self._free = self._steps.function(None, 1, False)
                 return after, rate, self._info(acceleration, self._touched(rate, results))
             force, doubts = results
             if not doubts.any():
