@@ -1,4 +1,4 @@
-"""Mechanisms with closed loops and coupled joints: recorded ones, and small ones that tests share."""
+"""Mechanisms with closed loops, coupled joints and flexible bodies: recorded ones, and small ones that tests share."""
 
 from __future__ import annotations
 
@@ -120,4 +120,12 @@ def gripper() -> kt.Model:
         builder.add_body(name, parent=parent, joint="prismatic", axis=(0, y, 0), placement=at, limits=limits, **solid)
     builder.couple("right", to="left", ratio=1.0)
     builder.add_frame("tip", body="left", placement=(np.eye(3), (0.1, 0.0, 0.0)))
+    return builder.build()
+
+
+def whip() -> kt.Model:
+    """A beam between two rigid bodies; its two modes bend it in two planes."""
+    builder = kt.Builder("whip").add_body("hub", mass=1.0, inertia=0.1 * np.eye(3), axis=(0, 1, 0))
+    builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=1, planes="yz"), parent="hub")
+    builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), com=(0.1, 0.02, 0), axis=(0, 1, 0))
     return builder.build()

@@ -14,21 +14,13 @@ from kinetree.algorithms.operational_space import inverse_inertia
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.engines.count import count
 from kinetree.engines.reference import run
-from tests.mechanisms import NEAR, built, four_bar, gripper
+from tests.mechanisms import NEAR, built, four_bar, gripper, whip
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
 from tests.unit.test_closed_loops import suspended
 from tests.unit.test_couplings import hand
 
 LWA = "local_world_aligned"
-
-
-def whip() -> kt.Model:
-    """A beam between two rigid bodies."""
-    builder = kt.Builder("whip").add_body("hub", mass=1.0, inertia=0.1 * np.eye(3), axis=(0, 1, 0))
-    builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=2, planes="yz"), parent="hub")
-    builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), com=(0.1, 0.02, 0), axis=(0, 1, 0))
-    return builder.build()
 
 
 ROBOTS = {

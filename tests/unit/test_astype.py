@@ -15,7 +15,7 @@ from kinetree.engines.function import Function
 from kinetree.errors import InputError, ModelError, SingularTaskError, UnsupportedError
 from kinetree.recursion.algorithm import algorithm
 from kinetree.spatial.scalar import Constant
-from tests.mechanisms import built, gripper
+from tests.mechanisms import built, gripper, whip
 from tests.parity.functions import FUNCTIONS, assert_same_bits, states
 from tests.parity.test_engines import SOLVING
 from tests.tolerance import assert_close, bound, condition
@@ -247,13 +247,6 @@ POSE = np.zeros(3)
 def test_what_needs_float64_says_so(name: str, make: Any) -> None:
     with pytest.raises(UnsupportedError, match=rf"^{name} computes in float64 only, .* use robot.astype\('float64'\)"):
         make(SINGLE)
-
-
-def whip() -> kt.Model:
-    """A beam between two rigid bodies."""
-    builder = kt.Builder("whip").add_body("hub", mass=1.0, inertia=0.1 * np.eye(3), axis=(0, 1, 0))
-    builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=2, planes="yz"), parent="hub")
-    return builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), axis=(0, 1, 0)).build()
 
 
 GENERAL = {"loop": lambda: built("four_bar"), "coupling": gripper, "beam": whip}
