@@ -44,7 +44,7 @@ MODELS: dict[str, Callable[[], kt.Model]] = {
     "many tips": _random("many tips", mixed(20, 5), 5, branching=0.9, tips=6),
     "10 km away": _far_away,
     "some armature": _random("some armature", mixed(8, 7, "revolute", "prismatic"), 7, armature=0.5),
-    "legged": _random("legged", ["floating", *["revolute"] * 12], 8, branching=0.5),
+    "legged": _random("legged", ["floating", *["revolute"] * 12], 1, branching=0.5),
     "humanoid24": lambda: kt.zoo.humanoid24(),
     "asimo35": lambda: kt.zoo.asimo35(),
     "chain of 2000": _random("chain of 2000", ["revolute"] * 2000, 9, branching=0.0, reach=0.1),

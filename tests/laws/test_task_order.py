@@ -5,6 +5,7 @@ Rows are numbered in the order asked for where that keeps together what each sub
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,15 +69,21 @@ def test_which_orders_are_kept() -> None:
     assert ORDERS["siblings backwards"] != ORDERS["as numbered"]
 
 
+@cache
+def by_definition() -> tuple[Any, Any, float]:
+    """Configurations, Λ⁻¹ of the mixed order at the first one, and how far from it a right result may be."""
+    q = ROBOT.random_configuration(1, (9,))
+    expected = ROBOT.tasks(ORDERS["mixed"], method="definition").inverse_inertia.engine("reference")(q[0])
+    return q, expected, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q)))
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("method", kt.operational_space.METHODS)
 def test_inverse_inertia(method: str, order: str) -> None:
-    q = ROBOT.random_configuration(1, (9,))
-    expected = ROBOT.tasks(ORDERS["mixed"], method="definition").inverse_inertia.engine("reference")(q[0])
+    q, expected, tolerance = by_definition()
     back = np.argsort(places(ORDERS["mixed"]))
     rows = back[places(ORDERS[order])]
     function = ROBOT.tasks(ORDERS[order], method=method).inverse_inertia
-    tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q)))
     result = function(q)
     assert_close(result[0], expected[np.ix_(rows, rows)], tolerance)
     assert np.array_equal(function(q[0]), result[0])

@@ -100,13 +100,13 @@ class DenseNode(Unconstrained):
 
 
 #: Dimension and degrees of freedom of each node, and the node that carries it, −1 for the world or the last rigid body.
-PLAN = ((-1, 5, 2), (0, 3, 1), (1, 8, 3), (2, 5, 2), (0, 5, 2), (-2, 3, 2), (5, 8, 3), (5, 2, 0), (7, 9, 2))
+PLAN = ((-1, 4, 2), (0, 3, 1), (1, 7, 3), (2, 4, 2), (0, 4, 2), (-2, 3, 2), (5, 7, 3), (5, 2, 0), (7, 7, 2))
 
 
 def abstract_model(
     seed: int, rigid: Mechanism | None = None, moving: bool = False, plan: Any = PLAN, singular: bool = True
 ) -> Mechanism:
-    """A forest of nodes of dimensions 2 to 9, one of them on a rigid mechanism if there is one; −2: on the world."""
+    """A forest of nodes of dimensions 2 to 7, one of them on a rigid mechanism if there is one; −2: on the world."""
     rng = np.random.default_rng(seed)
     parents = list(rigid.parents) if rigid else []
     kinds: list[Any] = list(rigid.kinds) if rigid else []

@@ -195,12 +195,18 @@ def test_closed_standard_output(robot: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.fixture(scope="module", params=["info", "check"])
+def on_a_wide_terminal(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, str]:
+    """A command, a robot, and what the command prints about it where there is room."""
+    path = tmp_path_factory.mktemp("wide") / "robot.urdf"
+    path.write_text(urdf("robot"))
+    return request.param, path, run(request.param, path, env={"COLUMNS": "200"}, stdout=subprocess.PIPE).stdout
+
+
 @pytest.mark.parametrize("columns", ["1", "20", "no"])
-@pytest.mark.parametrize("command", ["info", "check"])
-def test_narrow_terminals_cut_nothing_off(robot: Path, command: str, columns: str) -> None:
-    narrow, wide = (
-        run(command, robot, env={"COLUMNS": each}, stdout=subprocess.PIPE).stdout for each in (columns, "200")
-    )
+def test_narrow_terminals_cut_nothing_off(on_a_wide_terminal: tuple[str, Path, str], columns: str) -> None:
+    command, path, wide = on_a_wide_terminal
+    narrow = run(command, path, env={"COLUMNS": columns}, stdout=subprocess.PIPE).stdout
     assert narrow == wide
     assert "…" not in narrow
 

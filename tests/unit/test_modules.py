@@ -18,7 +18,7 @@ from kinetree.engines.native import kernels, libraries
 from kinetree.engines.native.threads import set_threads
 from kinetree.engines.pipeline import variants_of
 
-ROBOT = kt.zoo.random_tree(5, kinds=("floating", "revolute", "prismatic"), seed=3)
+ROBOT = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=3)
 
 
 def modules(function: kt.Function, width: int) -> list[str]:
@@ -104,7 +104,7 @@ def test_modules_do_not_change_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def results() -> list[np.ndarray]:
         monkeypatch.setattr(kernels, "_made", kernels.Kernels)  # no kernel that was compiled before
-        robot = kt.zoo.random_tree(5, kinds=("floating", "revolute", "prismatic"), seed=3)
+        robot = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=3)
         inertia = robot.tasks([frame]).inertia
         return [
             *robot.forward_dynamics(q[0], v[0], tau[0]),

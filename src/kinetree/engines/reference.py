@@ -70,7 +70,7 @@ class _Argument(Entries):
 
 
 def _position(index: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    return tuple(base + offset for base, offset in index)
+    return tuple([base + offset for base, offset in index])
 
 
 class _Memory:

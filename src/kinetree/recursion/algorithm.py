@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import UnsupportedError
-from kinetree.recursion.contract import immutable, refuse
+from kinetree.recursion.contract import refuse
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
@@ -211,7 +211,9 @@ class Entries(ABC):
         if not self.readable:
             refuse(f"`{self.argument.name}` is read, but entries of an output start unset; declare it sparse")
         shape, indices = places(self.argument.dimensions, keys, self.argument.name)
-        return immutable(self.joined([self.load(index) for index in indices]).reshape(shape))
+        found = self.joined([self.load(index) for index in indices]).reshape(shape)
+        found.flags.writeable = False
+        return found
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         if not self.writable:
@@ -254,6 +256,12 @@ def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...
     Fixed dimensions are always kept.
     """
     keys = () if keys is Ellipsis else keys if isinstance(keys, tuple) else (keys,)
+    if len(keys) == 1 and len(dimensions) == 1 and isinstance(dimensions[0], str):  # most of them
+        first, length = keys[0].span(dimensions[0])
+        if length is None:
+            return (), [(first,)]
+        base, offset = first
+        return (length,), [((base, offset + i),) for i in range(length)]
     wanted = [d for d in dimensions if isinstance(d, str)]
     if len(keys) != len(wanted):
         refuse(f"`{name}` is indexed by {len(keys)} keys, but runs over {', '.join(wanted) or 'nothing'}")

@@ -34,10 +34,12 @@ class Value:
         cls.plain = cls
 
     def __init__(self, data: Any) -> None:
-        data = np.asarray(data).view()
+        data = np.asarray(data)
         if data.shape != (self.size,):
             raise ValueError(f"{type(self).__name__} takes {self.size} numbers, got an array of shape {data.shape}")
-        data.flags.writeable = False
+        if data.flags.writeable:
+            data = data.view()
+            data.flags.writeable = False
         self.data = data
 
     @property
