@@ -27,6 +27,7 @@ from kinetree.engines import groups
 from kinetree.engines.angles import ANGLES
 from kinetree.engines.groups import LANES, Group
 from kinetree.engines.layout import Tables
+from kinetree.engines.subtrees import SUBTREES
 from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
 from kinetree.recursion.loops import LOOPS
 from kinetree.recursion.mechanism import Site
@@ -173,7 +174,7 @@ def _frame_rows(sites: Sequence[Site], members: list[Group], metadata: dict[str,
 
 def head_names(names: list[str]) -> list[str]:
     """Names of the numbers at the head of the tables, given those of a kernel for one node at a time."""
-    return [*(name for name in names if name not in ("node lanes", *ANGLES)), "rounds", "slots"]
+    return [*(name for name in names if name not in ("node lanes", *ANGLES, *SUBTREES)), "rounds", "slots"]
 
 
 def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.engines import angles as angle
+from kinetree.engines import subtrees
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
@@ -263,7 +264,10 @@ class Tables:
         angles = self._angles()
         starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
         angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
-        starts["node lanes"] = position + len(angles)
+        position += len(angles)
+        ranges = self._ranges()
+        starts[subtrees.RANGES], starts[subtrees.COUNT] = position, len(ranges)
+        starts["node lanes"] = position + ranges.size
         workspace = self.records
         for i in range(len(self.metadata["arrays"])):
             starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
@@ -271,9 +275,17 @@ class Tables:
         starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
         workspace += 2 * len(angles)
         head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
-        return np.concatenate(
-            [np.array(head, dtype=np.int64), *(table.reshape(-1) for table in tables.values()), angles]
-        ), workspace
+        cells = [table.reshape(-1) for table in (*tables.values(), angles, ranges)]
+        return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
+
+    def _ranges(self) -> Array:
+        """The ranges of nodes that are swept out and back; see `kinetree.engines.subtrees`."""
+        setup, records = self.setup, self.metadata["records"]
+        if subtrees.RANGES not in self.metadata["head"]:
+            return np.zeros((0, subtrees.COLUMNS), dtype=np.int64)
+        if len(setup.nodes) < len(setup.mechanism.kinds):
+            return np.array([[0, len(setup.nodes), 0, len(setup.nodes)]], dtype=np.int64)
+        return subtrees.ranges(list(map(setup.topology.subtree_end, setup.nodes)), max(records.values()))
 
     def _angles(self) -> Array:
         """Where in its input the angle of each node is, up to the last that has one; see `kinetree.engines.angles`."""

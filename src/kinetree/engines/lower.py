@@ -36,6 +36,7 @@ from kinetree.engines.ir import (
     walk,
 )
 from kinetree.engines.layout import Layout
+from kinetree.engines.subtrees import SUBTREES, OutAndBack
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity
 from kinetree.recursion.loops import Chain, IndexLoop, Range, Runs, Table
@@ -54,6 +55,7 @@ class Lowered:
         tables: The columns of each table that it reads.
         sizes: The sizes that it reads.
         angles: Sines and cosines that can be computed ahead of all loops.
+        turns: Loops that can take turns, subtree by subtree.
     """
 
     program: Program
@@ -63,6 +65,7 @@ class Lowered:
     tables: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
     angles: Angles | None = None
+    turns: OutAndBack | None = None
 
     @property
     def head(self) -> list[str]:
@@ -74,6 +77,7 @@ class Lowered:
             *(f"input {i}" for i in range(self.inputs)),
             "gravity",
             *(ANGLES if self.angles else ()),
+            *(SUBTREES if self.turns else ()),
             "node lanes",
         ]
 

@@ -15,6 +15,8 @@ from kinetree.engines.kept import Kept
 from kinetree.engines.layout import Layout
 from kinetree.engines.lower import Lowered, lower
 from kinetree.engines.simplify import fuse, simplify
+from kinetree.engines.subtrees import out_and_back
+from kinetree.engines.sweeps import sweeps
 from kinetree.engines.trace import trace
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -73,6 +75,7 @@ def _lower(
     hoist(made.program)
     verify(made.program)
     made.angles = angles(made.program)
+    made.turns = out_and_back(made.program) if sweeps(made) is not None else None
     return made
 
 

@@ -40,6 +40,7 @@ class _NodeLanes(Emitter):
         self.own.tables = self.start("%tables", "node lanes", "i64")
         self.head = {name: place for place, name in enumerate(head_names(lowered.head))}
         self.outside_element = scalar.llvm
+        self.turns = None  # groups of nodes are no ranges of rows
 
     # Integers
 

@@ -22,6 +22,9 @@ from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, 
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
+from kinetree.engines.subtrees import COLUMNS, OutAndBack
+from kinetree.engines.subtrees import COUNT as RANGE_COUNT
+from kinetree.engines.subtrees import RANGES
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
@@ -111,6 +114,8 @@ class Emitter:
         self.long = _length(lowered.program.top) >= _LONG
         #: Sines and cosines that are computed ahead, and the index of the loop of each.
         self.ahead = lowered.angles if width == 1 < columns else None
+        #: Loops that take turns, unless they become modules of their own.
+        self.turns = None if self.long else lowered.turns
         self.rows = {id(op): row for op, row in self.ahead.ops} if self.ahead is not None else {}
         #: Positions in the head of the tables, and the type of the elements of inputs.
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
@@ -194,7 +199,11 @@ class Emitter:
     def block(self, block: Block, scope: Scope) -> None:
         f, top = self.f, block is self.lowered.program.top
         for item in block.items:
-            if top and self.is_apart(item):
+            if top and self.turns is not None and item is self.turns.outward:
+                continue
+            if top and self.turns is not None and item is self.turns.inward:
+                self.take_turns(self.turns, scope)
+            elif top and self.is_apart(item):
                 self.apart(item, scope)
             elif isinstance(item, Op):
                 scope.names[id(item)] = self.op(item, scope)
@@ -362,11 +371,7 @@ class Emitter:
         """A loop over contiguous numbers, several at once if they are independent."""
         f, start, stop = self.f, self.integer(loop.start, scope), self.integer(loop.stop, scope)
         if not loop.independent or self.width > 1 or self.columns == 1:
-            with f.loop(start, stop) as index:
-                if loop.backwards:
-                    last = f.let(f"sub i64 {f.let(f'add i64 {start}, {stop}')}, 1")
-                    index = f.let(f"sub i64 {last}, {index}")
-                self.block(loop.body, Scope(scope.width, scope, names={id(loop.index): index}))
+            self.repeat(loop, start, stop, scope)
             return
         count = self.columns
         whole = f.let(f"and i64 {f.let(f'sub i64 {stop}, {start}')}, {-count}")
@@ -380,6 +385,24 @@ class Emitter:
             mask = f.let(f"icmp slt <{count} x i64> {_counting(count)}, {left}")
             names = {id(loop.index): middle}
             self.block(loop.body, Scope(count, scope, _Lanes(count, middle, mask), names, f.mark()))
+
+    def repeat(self, loop: For, start: str, stop: str, scope: Scope) -> None:
+        """Run a loop's body for one number after another."""
+        f = self.f
+        with f.loop(start, stop) as index:
+            if loop.backwards:
+                last = f.let(f"sub i64 {f.let(f'add i64 {start}, {stop}')}, 1")
+                index = f.let(f"sub i64 {last}, {index}")
+            self.block(loop.body, Scope(scope.width, scope, names={id(loop.index): index}))
+
+    def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
+        """Two loops over nodes, range by range."""
+        f, ranges = self.f, self.start(self.origin, RANGES, "i64")
+        with f.loop(0, self.word(self.origin, self.head[RANGE_COUNT])) as number:
+            row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
+            bounds = [self.word(row, column) for column in range(COLUMNS)]
+            self.repeat(turns.outward, *bounds[:2], scope)
+            self.repeat(turns.inward, *bounds[2:], scope)
 
     # Memory
 
