@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines.ir import Access, Block, For, Op, Program, Store
+from kinetree.engines.ir import Access, For, Op, Program, Store, walk
 from kinetree.recursion.tree import Tree
 from kinetree.spatial.value import Array
 
@@ -64,18 +64,12 @@ def _overlap(outward: For, inward: For) -> bool:
 
 def _of_parents(loop: For) -> Iterator[tuple[tuple[bool, int], bool]]:
     """Places in records of parents that a loop accesses: whether it is the world, and the offset; whether it stores."""
-    for item in _items(loop.body):
+    for item in walk(loop.body):
         access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
-        if isinstance(access, Access) and access.space[0] == "records":
-            if access.base is None or access.base.attr == (TABLE, PARENT_RECORD):
-                yield (access.base is None, access.offset), isinstance(item, Store)
-
-
-def _items(block: Block) -> Iterator[Any]:
-    for item in block.items:
-        yield item
-        for inner in () if isinstance(item, (Op, Store)) else item.blocks:
-            yield from _items(inner)
+        if not isinstance(access, Access) or access.space[0] != "records":
+            continue
+        if access.base is None or access.base.attr == (TABLE, PARENT_RECORD):
+            yield (access.base is None, access.offset), isinstance(item, Store)
 
 
 def ranges(ends: Sequence[int], record: int) -> Array:

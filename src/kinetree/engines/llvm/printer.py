@@ -22,9 +22,8 @@ from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, 
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
-from kinetree.engines.subtrees import COLUMNS, OutAndBack
+from kinetree.engines.subtrees import COLUMNS, RANGES, OutAndBack
 from kinetree.engines.subtrees import COUNT as RANGE_COUNT
-from kinetree.engines.subtrees import RANGES
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
@@ -400,9 +399,9 @@ class Emitter:
         f, ranges = self.f, self.start(self.origin, RANGES, "i64")
         with f.loop(0, self.word(self.origin, self.head[RANGE_COUNT])) as number:
             row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
-            bounds = [self.word(row, column) for column in range(COLUMNS)]
-            self.repeat(turns.outward, *bounds[:2], scope)
-            self.repeat(turns.inward, *bounds[2:], scope)
+            first, end, start, stop = (self.word(row, column) for column in range(COLUMNS))
+            self.repeat(turns.outward, first, end, scope)
+            self.repeat(turns.inward, start, stop, scope)
 
     # Memory
 
