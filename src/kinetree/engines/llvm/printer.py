@@ -396,8 +396,8 @@ class Emitter:
 
     def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
         """Two loops over nodes, range by range."""
-        f, ranges = self.f, self.start(self.origin, RANGES, "i64")
-        with f.loop(0, self.word(self.origin, self.head[RANGE_COUNT])) as number:
+        f, ranges = self.f, self.start(self.own.tables, RANGES, "i64")
+        with f.loop(0, self.number(RANGE_COUNT)) as number:
             row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
             first, end, start, stop = (self.word(row, column) for column in range(COLUMNS))
             self.repeat(turns.outward, first, end, scope)
