@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.engines.ir import Access, For, Op, Program, Store, walk
-from kinetree.recursion.tree import Tree
+from kinetree.engines.sweeps import PARENT_RECORD, TABLE
 from kinetree.spatial.value import Array
 
-#: The table of nodes with their parents, and its column with the record of the parent.
-TABLE, PARENT_RECORD = Tree.scatter.name, "1.record"
 #: Numbers at the head of the tables: where the table of ranges starts, and how many rows it has.
 RANGES, COUNT = SUBTREES = ("ranges", "range count")
 #: Columns of that table: the first row and the end of a sweep outwards, and of the one back.

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
-from kinetree.engines.lower import Lowered
-from kinetree.engines.subtrees import PARENT_RECORD, TABLE
+from kinetree.recursion.tree import Tree
 
-#: The table of frames.
-FRAMES = "frames"
-OWN_RECORD, CONSTANTS = "0.record", "0.constants"
+if TYPE_CHECKING:
+    from kinetree.engines.lower import Lowered
+
+#: The tables of nodes with their parents, and of frames.
+TABLE, FRAMES = Tree.scatter.name, "frames"
+OWN_RECORD, PARENT_RECORD, CONSTANTS = "0.record", "1.record", "0.constants"
 _INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
 #: What an operation costs in additions, if not one.
 _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
