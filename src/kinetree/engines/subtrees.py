@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines.angles import TABLE
 from kinetree.engines.ir import Access, For, Op, Program, Store, walk
-from kinetree.engines.sweeps import PARENT_RECORD, TABLE
 from kinetree.spatial.value import Array
 
+#: The cell with the record of a node's parent.
+_PARENT = TABLE, "1.record"
 #: Numbers at the head of the tables: where the table of ranges starts, and how many rows it has.
 RANGES, COUNT = SUBTREES = ("ranges", "range count")
 #: Columns of that table: the first row and the end of a sweep outwards, and of the one back.
@@ -66,7 +68,7 @@ def _of_parents(loop: For) -> Iterator[tuple[tuple[bool, int], bool]]:
         access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
         if not isinstance(access, Access) or access.space[0] != "records":
             continue
-        if access.base is None or access.base.attr == (TABLE, PARENT_RECORD):
+        if access.base is None or access.base.attr == _PARENT:
             yield (access.base is None, access.offset), isinstance(item, Store)
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
+from kinetree.engines.lower import Lowered
 from kinetree.recursion.tree import Tree
-
-if TYPE_CHECKING:
-    from kinetree.engines.lower import Lowered
 
 #: The tables of nodes with their parents, and of frames.
 TABLE, FRAMES = Tree.scatter.name, "frames"
