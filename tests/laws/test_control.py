@@ -536,6 +536,10 @@ def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
         np.testing.assert_array_equal(alone.tau, command.tau[i])
         np.testing.assert_array_equal(alone.acceleration, command.acceleration[i])
         np.testing.assert_array_equal(alone.limited, command.limited[i])
+    steps = arm._pipeline(q[1], v[1], arm._pull, arm._targets.read(None, None, 0.0), None, fixed=False)
+    for name, found in (("tau", command.tau), ("a", command.acceleration), ("margin", command.margin)):
+        one, other = found[1], getattr(steps, name)
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-8 * float(np.abs(other).max()))
     assert arm(q[:0], v[:0]).tau.shape == (0, robot.nv)
 
 

@@ -5,7 +5,8 @@
     check     whether the chosen joints are the right ones
     sharing   what motors, grasps and supports contribute
 
-Samples near a singularity, or whose constraints lack a direction, are marked: the caller treats them in its own way.
+Near a singularity, a second function solves the law level by level, as `hierarchy` does. Samples whose constraints lack
+a direction are marked: the caller treats them in its own way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.acceleration_bounds import acceleration_bounds, bounds_check
+from kinetree.algorithms.operational_space.priorities import least_share
 from kinetree.control.command import Solved
+from kinetree.control.levels import Levels
 from kinetree.control.limits import Limits, alike
 from kinetree.control.sharing import Sharing
 from kinetree.engines.locks import Lock
@@ -28,6 +31,8 @@ from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.model.model import Model
 from kinetree.operational_space.law import Law
+from kinetree.operational_space.recursions import Recursions
+from kinetree.operational_space.singular import over_rows
 from kinetree.spatial.value import Array
 
 #: Rounds in which all joints that violate a bound are held and all that pull are released; two to four are typical.
@@ -48,6 +53,7 @@ class CompiledLaw:
         sharing: Shares the load, in a kernel, or not at all.
         inputs: Inputs of the law that do not change: posture, its gains, those of all rows, targets of constraints.
         held: Number of rows of constraints.
+        levels: Solves the law near singularities; None if the caller does.
         unheld: Active rows if no joint is at a limit, (l,): the result holds this very array then.
     """
 
@@ -59,12 +65,13 @@ class CompiledLaw:
         sharing: Sharing,
         inputs: tuple[Array, Array, Array, Array],
         held: int,
+        levels: Levels | None,
         unheld: Array,
     ) -> None:
         self._robot, self._limits, self._law, self._sharing = robot, limits, law, sharing
         self._posture, self._pull, self._gains, self._fixed = inputs
-        self._held = held
-        self._functions: dict[bytes, Compiled] = {}
+        self._held, self._levels = held, levels
+        self._functions: dict[tuple[bytes, bool], Compiled] = {}
         self._free, self._free_key = unheld, unheld.tobytes()
         self._lock = Lock()
 
@@ -84,8 +91,15 @@ class CompiledLaw:
         while True:
             found = self._function(pattern, q, v)(q, v, target, feed)
             spread, fault, excess, *lacking = found[3].tolist()
-            if not spread < 1.0:
+            if spread < 1.0:
+                margin = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
+            elif self._levels is None:
                 return None
+            else:
+                found = self._function(pattern, q, v, near=True)(q, v, target, feed)
+                margin, fault, excess, *lacking = found[3].tolist()
+                if math.isnan(margin):
+                    return None
             if not excess:
                 break
             rounds -= 1
@@ -96,7 +110,6 @@ class CompiledLaw:
             return None
         tau, a, force = found[:3]
         held = found[-1] if self._held else _NOTHING
-        margin = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
         return Solved(tau, a, force, held, pattern if len(self._free) else None, margin, fault)
 
     def _carried(self, grasps: Any, supports: Any, spread: Any) -> Any:
@@ -132,47 +145,62 @@ class CompiledLaw:
                 if not len(waiting):
                     break
             shaped = [x.reshape(*batch, *x.shape[1:]) for x in results]
-            spread, fault, excess, *lacking = np.moveaxis(shaped[3], -1, 0)
-            sure = (spread < 1.0) & (excess == 0.0) & self._carried(*lacking)
+            margin, fault, excess, *lacking = np.moveaxis(shaped[3], -1, 0)
+            sure = ~np.isnan(margin) & (excess == 0.0) & self._carried(*lacking)
             held = shaped[-1] if self._held else np.zeros((*batch, 0))
             shown = pattern.reshape(*batch, len(self._free)) if len(self._free) else None
-            return Solved(shaped[0], shaped[1], shaped[2], held, shown, 1.0 / np.sqrt(spread), fault), sure
+            return Solved(shaped[0], shaped[1], shaped[2], held, shown, margin, fault), sure
 
     def _attempt(self, given: list[Array], pattern: Array) -> list[Array]:
-        """Solve samples, each with the joints of its pattern held at their limits, (n, l)."""
+        """Solve samples, each with the joints of its pattern held at their limits, (n, l).
+
+        The first of the checks is the margin; NaN where the caller must find another way.
+        """
         groups = alike(pattern, np.arange(len(pattern)))
         if len(groups) == 1:
-            return list(self._function(groups[0][0], *given[:2])(*given))
+            return self._alike(given, groups[0][0])
         results: list[Array] = []
         for shared, samples in groups:
-            found = self._function(shared, *given[:2])(*(x[samples] for x in given))
+            found = self._alike([x[samples] for x in given], shared)
             if not results:
                 results = [np.empty((len(pattern), *x.shape[1:])) for x in found]
             for result, part in zip(results, found, strict=True):
                 result[samples] = part
         return results
 
+    def _alike(self, given: list[Array], pattern: Array) -> list[Array]:
+        """The same for samples with one pattern, (l,)."""
+        results = list(self._function(pattern, *given[:2])(*given))
+        checks = results[3]
+        near = ~(checks[:, 0] < 1.0)
+        checks[:, 0] = np.where(near, np.nan, 1.0 / np.sqrt(checks[:, 0]))
+        if self._levels is not None and near.any():
+            again = self._function(pattern, *given[:2], near=True)(*(x[near] for x in given))
+            for result, part in zip(results, again, strict=True):
+                result[near] = part
+        return results
+
     @staticmethod
     def _misfits(checks: Array, samples: Array) -> Array:
         """Those of some samples whose joints at limits are not the right ones."""
         own = checks[samples]
-        return samples[(own[:, 2] > 0.0) & (own[:, 0] < 1.0)]
+        return samples[(own[:, 2] > 0.0) & ~np.isnan(own[:, 0])]
 
     def compile(self) -> None:
         """Compile what every call needs."""
         self._function(self._free).compile()
 
-    def _function(self, pattern: Array, *states: Array) -> Compiled:
-        key = self._free_key if pattern is self._free else pattern.tobytes()
+    def _function(self, pattern: Array, *states: Array, near: bool = False) -> Compiled:
+        key = (self._free_key if pattern is self._free else pattern.tobytes()), near
         return self._functions.get(key) or self._kept(key, pattern, states)
 
-    def _kept(self, key: bytes, pattern: Array, states: tuple[Array, ...]) -> Compiled:
+    def _kept(self, key: tuple[bytes, bool], pattern: Array, states: tuple[Array, ...]) -> Compiled:
         with self._lock, expecting(states, [1] * len(states)):
             if len(self._functions) >= _CHOICES:
                 self._functions.clear()
-            return self._functions.setdefault(key, self._recorded(pattern))
+            return self._functions.setdefault(key, self._recorded(pattern, key[1]))
 
-    def _recorded(self, pattern: Array) -> Compiled:
+    def _recorded(self, pattern: Array, near: bool) -> Compiled:
         robot, nv, held = self._robot, self._robot.nv, self._held
         rows = np.flatnonzero(pattern)
         columns = tuple(self._limits.columns[rows].tolist())
@@ -200,9 +228,12 @@ class CompiledLaw:
                 side = opposite.part(2 * column + (pattern[row] > 0), 1)
                 sequence.copy(side, feeds.part(2 * (held + i) + 1, 1))
         gains = np.insert(self._gains, [held] * own, 0.0, axis=0)
-        full, force, _, found_spread, _, found_fault, *motion = sequence.call(
+        full, force, residual, found_spread, a0, found_fault, *motion = sequence.call(
             law.compiled(), q, v, self._posture, self._pull, targets, feeds, gains, *law.weights
         )
+        if near and self._levels is not None:
+            full, force, found_spread = _level_by_level(sequence, law.recursions, self._levels, own, q, v, a0, residual)
+            motion = []
         sequence.copy(found_spread, spread)
         sequence.copy(found_fault, fault)
         _split(sequence, force, into["force"], held, own)
@@ -238,6 +269,29 @@ class CompiledLaw:
             if spread:
                 sequence.copy(spread[0], lacking[2])
         sequence.copy(full, into["tau"])
+
+
+def _level_by_level(
+    sequence: Sequence, recursions: Recursions, levels: Levels, own: int, q: Place, v: Place, a0: Place, residual: Place
+) -> tuple[Place, Place, Place]:
+    """Record joint forces, forces along the rows, and the margin, near singularities.
+
+    Args:
+        sequence: Where to record.
+        recursions: Those of all rows.
+        levels: Their priorities.
+        own: Number of joints held at their limits.
+        q: Configuration.
+        v: Joint velocities.
+        a0: Joint accelerations of the posture.
+        residual: Residual accelerations of the rows.
+    """
+    A, J = (sequence.call(function.bound(), q) for function in (recursions.inverse_inertia, recursions.jacobian))
+    force, values = sequence.call(levels.solver(own), A, residual)
+    base = sequence.call(recursions.inverse_dynamics.bound(), q, v, a0)
+    full = sequence.call(recursions.with_row_forces.bound(), base, J, force)
+    of_rows = levels.shares(own)
+    return full, force, sequence.call(over_rows(least_share, len(of_rows)), values, of_rows)
 
 
 def _after(sequence: Sequence, constants: Array, given: Place) -> Place:

@@ -30,12 +30,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinetree.operational_space.products import product, times
-from kinetree.operational_space.singular import composed, spectrum
+from kinetree.algorithms.operational_space.eigen import compose
+from kinetree.algorithms.operational_space.priorities import (
+    add_level,
+    blended_reciprocals,
+    eliminate,
+    truncated_reciprocals,
+)
+from kinetree.engines.native import sequence as native
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.operands import Operand
+from kinetree.operational_space.singular import CUT, decomposition, over_rows
+from kinetree.recursion.algorithm import Algorithm
 from kinetree.spatial.value import Array
 
-#: Values of a controller's `singular=`.
-POLICIES = ("blend", "truncated")
+#: G by the values of a controller's `singular=`.
+_RECIPROCALS: dict[str, Algorithm] = {"blend": blended_reciprocals, "truncated": truncated_reciprocals}
+POLICIES = tuple(_RECIPROCALS)
 
 
 class Level(NamedTuple):
@@ -56,55 +67,46 @@ class Level(NamedTuple):
     reach: Array
 
 
-class Solution(NamedTuple):
-    """Result of all levels.
+def solver(levels: Sequence[Level]) -> Compiled:
+    """The recursion as a function of Λ⁻¹ of all rows, (…, r, r), and residual accelerations, (…, r).
 
-    Attributes:
-        force: f along all rows, (…, r).
-        values: Eigenvalues of each level, (…, k).
-    """
-
-    force: Array
-    values: tuple[Array, ...]
-
-
-def solve(A: Array, r: Array, levels: Sequence[Level]) -> Solution:
-    """Forces along the rows.
+    Its results are forces along all rows, (…, r), and the eigenvalues of each level in the place of its rows, (…, r).
 
     Args:
-        A: Λ⁻¹ of all rows, (…, r, r).
-        r: Residual acceleration of the rows, (…, r).
         levels: Levels that partition the rows, highest priority first.
     """
-    own = np.diagonal(A, axis1=-2, axis2=-1).copy()
-    A, r = A.copy(), r.copy()
-    inverses, values = [], []
+    rows = levels[-1].rows.stop
+    operands = Operand("r", (rows,)), Operand("force", (rows,)), Operand("values", (rows,))
+    steps = native.Sequence("control", [Operand("A", (rows, rows)), operands[0]], operands[1:])
+    (A, r), (force, values) = steps.inputs, steps.outputs
+    own = steps.space(rows)  # weights do not change with (2)
+    for i in range(rows):
+        steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
+    passed = []
     for level in levels:
-        at, after = level.rows, slice(level.rows.stop, None)
-        of = spectrum(A[..., at, at], own[..., at], level.mean, level.reach)
-        values.append(of.values)
-        G = composed(of, reciprocals(of.values, level.cut, level.policy))  # (1)
-        inverses.append(G)
-        if A.shape[-1] > at.stop:
-            C = product(A[..., after, at], G)  # (2)
-            r[..., after] -= times(C, r[..., at])
-            A[..., after, after] -= product(C, A[..., at, after])
-    f = np.zeros_like(r)
-    for level, G in zip(reversed(levels), reversed(inverses), strict=True):  # (3)
-        at, after = level.rows, slice(level.rows.stop, None)
-        left = r[..., at]
-        if A.shape[-1] > at.stop:
-            left = left - times(A[..., at, after], f[..., after])
-        f[..., at] = times(G, left)
-    return Solution(f, tuple(values))
+        start, count = level.rows.start, level.rows.stop - level.rows.start
+        block, mine = steps.space(count * count), values.part(start, count)
+        for i in range(count):
+            steps.copy(A.part((start + i) * rows + start, count), block.part(i * count, count))
+        given = block, own.part(start, count), level.mean, level.reach, CUT
+        _, vectors, roots, *_ = steps.call(decomposition(count), *given, into=(mine, None, None, None, None, None))
+        inverse = steps.call(over_rows(_RECIPROCALS[level.policy], count), mine, level.cut)
+        found = steps.call(over_rows(compose, count), vectors, roots, inverse)  # (1)
+        G = steps.variable(steps.constant(np.zeros(rows * rows)))
+        for i in range(count):
+            steps.copy(found.part(i * count, count), G.part((start + i) * rows + start, count))
+        passed.append((A, r, G))
+        if level is not levels[-1]:
+            later = np.arange(rows) >= level.rows.stop
+            A, r = steps.call(over_rows(eliminate, rows), A, r, G, later)  # (2)
+    f = steps.constant(np.zeros(rows))
+    for A, r, G in reversed(passed):  # (3)
+        f = steps.call(over_rows(add_level, rows), A, r, G, f)
+    steps.copy(f, force)
+    return steps.finish()
 
 
 def reciprocals(values: Array, cut: float, policy: str) -> Array:
     """Regularised 1/λ, of the shape of λ; NaN stays NaN."""
-    if policy == "truncated":
-        share = np.where(values > cut, 1.0, 0.0)
-    else:
-        s = np.clip((values - cut / 100.0) / (cut - cut / 100.0), 0.0, 1.0)
-        share = s * s * (3.0 - 2.0 * s)
-    result: Array = np.where(np.isnan(values), np.nan, share / np.where(share > 0.0, values, 1.0))
+    result: Array = over_rows(_RECIPROCALS[policy], values.shape[-1])(values, cut)
     return result

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.control.hierarchy import Level, Solution, solve
+from kinetree.algorithms.operational_space.priorities import least_share
+from kinetree.control.hierarchy import Level, solver
 from kinetree.control.limited import STUCK
-from kinetree.engines.native.compiled import standard_arithmetic
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.expected import expecting
 from kinetree.model.constraint_solver import REDUNDANT
 from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.singular import means
+from kinetree.operational_space.singular import means, over_rows
 from kinetree.spatial.value import Array
 
 #: Bounds of `cut="auto"`.
@@ -36,6 +38,7 @@ class Levels:
         self._tasks, self._held, self._rows = tasks, held, tuple(rows)
         self._cut, self._policy, self._start = cut, policy, start
         self._known: dict[int, list[Level]] = {}
+        self._solvers: dict[int, Compiled] = {}
 
     @cached_property
     def cuts(self) -> tuple[float, ...]:
@@ -43,10 +46,12 @@ class Levels:
         if self._cut != "auto":
             return (float(self._cut),) * len(self._rows)
         A = self._tasks.inverse_inertia(self._start)
-        with standard_arithmetic():
-            found = solve(A, np.zeros(len(A)), self._blocks([_LEAST_CUT] * len(self._rows), "truncated", 0))
+        levels = self._blocks([_LEAST_CUT] * len(self._rows), "truncated", 0)
+        with expecting((self._start,), (1,)):
+            _, every = solver(levels)(A, np.zeros(len(A)))
         cuts = []
-        for values in found.values[-len(self._rows) :]:
+        for level in levels[-len(self._rows) :]:
+            values = every[level.rows]
             regular = values[values > _LEAST_CUT]
             cuts.append(min(_LARGEST_CUT, 0.1 * float(regular.min(initial=1.0))))
         return tuple(cuts)
@@ -74,14 +79,27 @@ class Levels:
             residual: (…, r).
             limits: Number of joints at their limits.
         """
-        found = solve(A, residual, self.blocks(limits))
-        return found.force, self._least(found)
+        force, values = self.solver(limits)(A, residual)
+        of_rows = self.shares(limits)
+        return force, over_rows(least_share, len(of_rows))(values, of_rows)
 
-    def _least(self, found: Solution) -> Array:
-        goals = found.values[-len(self._rows) :]
-        shares = [values.min(axis=-1) / cut for values, cut in zip(goals, self.cuts, strict=True)]
-        least: Array = np.minimum.reduce(shares)
-        return least
+    def solver(self, limits: int = 0) -> Compiled:
+        """See `hierarchy.solver`."""
+        if limits not in self._solvers:
+            self._solvers[limits] = solver(self.blocks(limits))
+        return self._solvers[limits]
+
+    def shares(self, limits: int = 0) -> Array:
+        """What `least_share` needs of each row, (r, 2): eigenvalues of goals are divided by their cuts.
+
+        Args:
+            limits: Number of joints at their limits.
+        """
+        levels = self.blocks(limits)
+        found = np.tile([0.0, np.inf], (levels[-1].rows.stop, 1))
+        for level, cut in zip(levels[-len(self._rows) :], self.cuts, strict=True):
+            found[level.rows] = 1.0 / cut, 0.0
+        return found
 
     def _blocks(self, cuts: Sequence[float], policy: str, limits: int) -> list[Level]:
         core = self._tasks.core

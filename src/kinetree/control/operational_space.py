@@ -185,8 +185,9 @@ class OperationalSpace(Remade):
             return None
         fixed = np.zeros((0, 4, 4)) if self.constraints is None else self.constraints.targets
         inputs = self._posture, self._pull, self._targets.gains, fixed
+        levels = None if self._escapes else self._hierarchy
         return CompiledLaw(
-            self.robot, self._limits, self._law_holding, self._sharing, inputs, self._held, self._unheld.active
+            self.robot, self._limits, self._law_holding, self._sharing, inputs, self._held, levels, self._unheld.active
         )
 
     @cached_property
@@ -267,7 +268,7 @@ class OperationalSpace(Remade):
             found, checks = short(q, v, poses)
             if self._law.holds(checks):
                 return _handed_over(found, out)
-        elif feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
+        if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
             alone = self._torques_alone(q, v, poses)
             if alone is not None:
                 return alone

@@ -186,6 +186,11 @@ class Law:
         """The kernel `control_step` with accelerations, if the method has them: a `Compiled`."""
         return self._recursions.control_step(self._error, moving=True).bound()
 
+    @property
+    def recursions(self) -> Recursions:
+        """Those of the rows."""
+        return self._recursions
+
     def sites(self) -> int:
         """Number of frames with targets: two for relative tasks."""
         return len(self._recursions.sites)

@@ -19,7 +19,7 @@ from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp
 from kinetree.algorithms.operational_space.choice import fewest_operations
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
-from kinetree.algorithms.operational_space.dense import projections
+from kinetree.algorithms.operational_space.dense import projections, with_row_forces
 from kinetree.algorithms.operational_space.differential_programme import differential_programme
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_acceleration, task_drift
@@ -201,6 +201,11 @@ class Recursions:
     def differential_programme(self) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_programme`."""
         return self._function("control", differential_programme)
+
+    @cached_property
+    def with_row_forces(self) -> TaskFunction:
+        """τ + Jᵀf of τ, J and f, (…, nv)."""
+        return self._function("control", with_row_forces)
 
     def residual_by(self, error: str) -> TaskFunction:
         """`residual` with an error of `pose_error`."""

@@ -122,6 +122,26 @@ def decomposition(rows: int) -> Compiled:
     return sequence.finish()
 
 
+def inertia_by_eigenvalues(inverse_inertia: Compiled, mean: Array, reach: Array, cut: float, policy: str) -> Compiled:
+    """Λ of q under a policy other than "raise", without contacts, as one compiled function.
+
+    Args:
+        inverse_inertia: Λ⁻¹ of q.
+        mean: From `means`.
+        reach: (r,).
+        cut: As of `spectrum`.
+        policy: One of `POLICIES`.
+    """
+    rows = len(reach)
+    steps = Sequence("inertia", inverse_inertia.binding.inputs, [Operand("inertia", (rows, rows))])
+    A, own = steps.call(inverse_inertia, *steps.inputs), steps.space(rows)
+    for i in range(rows):
+        steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
+    values, vectors, roots, edge, *_ = steps.call(decomposition(rows), A, own, mean, reach, cut)
+    steps.call(over_rows(invert, rows), values, vectors, roots, edge, _softness(policy), into=steps.outputs)
+    return steps.finish()
+
+
 def jacobi(A: Array) -> tuple[Array, Array]:
     """Diagonalise symmetric matrices that are nearly diagonal by one Jacobi sweep.
 
@@ -138,10 +158,14 @@ def jacobi(A: Array) -> tuple[Array, Array]:
 
 def inverted(of: Spectrum, policy: str) -> Array:
     """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
-    softness = 0.0 if policy == "truncated" else 1.0
     rows = of.values.shape[-1]
-    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness)
+    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, _softness(policy))
     return result
+
+
+def _softness(policy: str) -> float:
+    """What `invert` makes of singular directions."""
+    return 0.0 if policy == "truncated" else 1.0
 
 
 def composed(of: Spectrum, reciprocals: Array) -> Array:

@@ -28,6 +28,30 @@ def opposing_force(tree: Tree, inertia: Indexed, acceleration: Indexed, force: I
 
 
 @algorithm(
+    base=("v",), jacobian=("rows", "v"), force=("rows",), tau=("v",), outputs=("tau",), any_node=True
+)  # fmt: skip
+def with_row_forces(tree: Tree, base: Indexed, jacobian: Indexed, force: Indexed, tau: Indexed) -> None:
+    """Joint forces τ + Jᵀ f.
+
+    Args:
+        tree: Provides rows and columns.
+        base: τ, (nv,).
+        jacobian: J, (r, nv).
+        force: f, (r,).
+        tau: (nv,).
+    """
+    total = tree.array("v")
+    for c in tree.columns():
+        total[c] = base[c]
+    for row in tree.task_rows():
+        entry = force[row]
+        for c in tree.columns():
+            total[c] = total[c] + entry * jacobian[row, c]
+    for c in tree.columns():
+        tau[c] = total[c]
+
+
+@algorithm(
     response=("v", "rows"),
     jacobian=("rows", "v"),
     inertia=("rows", "rows"),
