@@ -132,6 +132,8 @@ class Coordinates:
     @staticmethod
     def generator(rng: Any) -> np.random.Generator:
         """A random number generator from what a user gives."""
+        if type(rng) is np.random.Generator:
+            return rng
         try:
             return np.random.default_rng(rng)
         except (TypeError, ValueError):
@@ -268,6 +270,8 @@ def _broadcast(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _leading_axes(shape: Any) -> tuple[int, ...]:
+    if type(shape) is tuple and not shape:
+        return ()
     axes = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in axes):
         raise InputError(f"shape is a number of samples or a tuple of them, none negative; got {shape!r}")

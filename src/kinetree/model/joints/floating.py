@@ -40,8 +40,10 @@ class Floating(ScrewStage):
         return np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], _lower: Array, _upper: Array) -> Array:
-        position = -1.0 + 2.0 * rng.random((*shape, 3))
-        return np.concatenate([position, normalized(rng.standard_normal((*shape, 4)))], axis=-1)
+        q = np.empty((*shape, 7))
+        q[..., :3] = -1.0 + 2.0 * rng.random((*shape, 3))
+        q[..., 3:] = normalized(rng.standard_normal((*shape, 4)))
+        return q
 
     def integrate(self, q: Array, step: Array) -> Array:
         """Follows the screw motion of a constant body twist: the exponential of SE(3)."""
