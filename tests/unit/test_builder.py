@@ -26,6 +26,12 @@ WRONG = {
     "text for mass": ({"mass": "heavy"}, "mass 'heavy' is not made of numbers"),
     "several masses": ({"mass": [1.0, 2.0]}, r"mass has shape \(2,\)"),
     "NaN com": ({"mass": 1.0, "com": (0, NAN, 0)}, "com has NaN"),
+    "NaN com among floats": ({"mass": 1.0, "com": (0.0, NAN, 0.0)}, "com has NaN or infinite"),
+    "infinite axis among floats": ({"axis": (0.0, 0.0, float("inf"))}, "axis .* has NaN or infinite"),
+    "infinite place among floats": (
+        {"placement": (np.eye(3), (0.0, float("inf"), 0.0))},
+        "placement has NaN or infinite",
+    ),
     "short com": ({"com": (0, 0)}, r"com has shape \(2,\), must be \(3,\)"),
     "infinite inertia": ({"mass": 1.0, "inertia": np.diag([np.inf, 1, 1])}, "inertia has NaN or infinite"),
     "flat inertia": ({"mass": 1.0, "inertia": (1, 1, 1)}, r"inertia has shape \(3,\), must be \(3, 3\)"),
@@ -284,3 +290,38 @@ def test_arrays_may_be_reused_for_the_next_body() -> None:
     assert [near.axes.tolist(), far.axes.tolist()] == [[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]]
     with pytest.raises(ValueError, match="read-only"):
         near.placement[0, 3] = 1.0
+
+
+def test_numbers_may_be_given_in_any_form() -> None:
+    turn = ((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = turn, (1.0, 2.0, 3.0)
+    inertia = [[3, 0, 0], [0, 4, 0], [0, 0, 5]]
+    given: list[dict[str, Any]] = [
+        {"placement": (turn, (1.0, 2.0, 3.0)), "axis": (0.0, 3.0, 4.0), "com": (1.0, 0.0, 2.0), "inertia": inertia},
+        {"placement": [np.array(turn), [1, 2, 3]], "axis": [0, 3, 4], "com": np.array([1, 0, 2]), "inertia": inertia},
+        {"placement": pose, "axis": np.array([0.0, 3.0, 4.0]), "com": (1, 0, 2), "inertia": np.diag([3.0, 4.0, 5.0])},
+        {"placement": pose.tolist(), "axis": (0, 3, 4), "com": [1.0, 0, 2], "inertia": np.diag([3, 4, 5])},
+    ]
+    models = [Builder("any").add_body("link", mass=mass, **one).build() for one in given for mass in (7, 7.0)]
+    assert all(model == models[0] for model in models)
+
+
+def test_the_largest_numbers_are_finite() -> None:
+    body = Builder().add_body("far", mass=1.0, com=(1.7e308, 1.7e308, -1.7e308)).build().body("far")
+    assert body.com.tolist() == [1.7e308, 1.7e308, -1.7e308]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mass": 1.0, "inertia": np.diag([0.1, 0.2, 1])}, "triangle inequality"),
+        ({"mass": 1.0, "inertia": np.diag([NAN, 1, 1])}, "inertia has NaN"),
+        ({"placement": TILTED}, "not orthonormal"),
+    ],
+)
+def test_the_same_fault_is_refused_in_every_body(arguments: dict[str, Any], message: str) -> None:
+    builder = Builder()
+    for name in ("one", "other"):
+        with pytest.raises(ModelError, match=f"{name!r}.*{message}"):
+            builder.add_body(name, **arguments)
