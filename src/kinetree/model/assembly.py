@@ -135,6 +135,8 @@ class _Assembly:
         self._factors: list[tuple[Array, Array, Array]] = []
         # the node that carries each body, and the pose of the body's link frame in it
         self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, NOWHERE)}
+        # the same in the frames that are chosen for nodes, for all bodies at once, until one of them is needed
+        self._carried: tuple[list[int], Array] | None = None
         self._general: dict[str, Node] = {}
         self._clusters: list[Built] = []
         # the place of each body that is inside a cluster
@@ -228,9 +230,26 @@ class _Assembly:
             return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(NOWHERE, (len(placed) + 1, 1, 1)))
         found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})
         nodes = [node for node, _ in self._carriers.values()]
-        carried = product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
-        self._carriers = dict(zip(self._carriers, zip(nodes, carried)))
+        self._carried = nodes, product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
         return found
+
+    def _settle(self) -> None:
+        """Give all bodies their poses in the frames that were chosen, one by one."""
+        carried = self._carried
+        if carried is not None:  # two threads that come here at once find the same
+            self._carriers = dict(zip(self._carriers, zip(*carried)))
+            self._carried = None
+
+    def _held(self, first: Mapping[Built, int]) -> tuple[Array, Array]:
+        """What carries each body, nodes or places inside clusters, and the poses of their link frames there."""
+        if self._carried is not None and not self._inside:  # the world, then all bodies in order
+            nodes, carried = self._carried
+            return np.array(nodes[1:], dtype=int), carried[1:]
+        self._settle()
+        holders = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
+        holders = self._carriers | holders
+        carriers, at = zip(*(holders[body.name] for body in self._bodies), strict=True) if self._bodies else ((), ())
+        return np.array(carriers, dtype=int), stacked(at)
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
@@ -245,12 +264,9 @@ class _Assembly:
         # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
         firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
         first = dict(zip(self._clusters, firsts, strict=False))
-        holders = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
-        holders = self._carriers | holders
-        carriers, at = zip(*(holders[body.name] for body in self._bodies), strict=True) if self._bodies else ((), ())
         count = len(nodes) + sum(len(built.stages) for built in self._clusters)
-        inertias = inertias_of(count, self._bodies, np.array(carriers, dtype=int), stacked(at))
-        for node, inertia in zip(nodes, inertias, strict=False):
+        inertias = inertias_of(count, self._bodies, *self._held(first))
+        for node, inertia in zip(nodes, inertias, strict=False) if self._general else ():
             if isinstance(node.kind, ExitKind) and inertia.any():  # bodies are fixed to an outlet
                 node.kind = replace(node.kind, loaded=True)
         constants: dict[int, Array] = {}
@@ -279,6 +295,7 @@ class _Assembly:
 
     def sites(self, frames: Sequence[Frame]) -> tuple[Site, ...]:
         """The frames of the world and of all bodies, then the extra ones."""
+        self._settle()
         solid = [body.name for body in self._bodies if body.name not in self._general]
         named = [("world", *self._carriers["world"]), *((name, *self._carrier(name)) for name in solid)]
         for frame in frames:
