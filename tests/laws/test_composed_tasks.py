@@ -31,7 +31,13 @@ TASKS: dict[str, tuple[Any, ...]] = {
         kt.RelativeTask("link5", "link8"),
         kt.Task("link2", (1, 5), (0.1, -0.2, 0.3)),
     ),
-    "10 km away": (kt.RelativeTask("link7", "link9"), kt.CenterOfMassTask((4,)), "link9"),
+    "10 km away": (  # of the kinds of the forest's, so that they share kernels
+        kt.RelativeTask("link7", "link9"),
+        kt.RelativeTask("world", "link3", (4, 0)),
+        kt.Task("link5", "position"),
+        kt.CenterOfMassTask(),
+        kt.RelativeTask("link8", "world", (5,)),
+    ),
     "legged": (
         "link7",
         kt.RelativeTask("link5", "link12", (5, 0)),

@@ -15,7 +15,9 @@ from tests.tolerance import assert_close, bound, condition
 #: Rows of frames only, so that one kernel has it all.
 FRAMES: dict[str, tuple[Any, ...]] = {
     **{name: tuple(task for task in tasks if isinstance(task, (str, kt.Task))) for name, tasks in TASKS.items()},
-    "10 km away": ("link7", kt.Task("link9", "orientation")),
+    "forest": (kt.Task("link7", "position"), kt.Task("link3", (1, 5)), "link14"),
+    "10 km away": (kt.Task("link2", (1, 5)), kt.Task("link7", "position"), "link9"),
+    "legged": ("link7", kt.Task("link12", "orientation"), kt.Task("link5", (3, 0))),
     "humanoid24": ("right_hand", "left_hand", kt.Task("left_foot", "position"), kt.Task("waist_yaw_link", (4, 2))),
     "asimo35": ("right_foot", "left_hand", kt.Task("head", (1,)), "left_foot"),
 }
