@@ -10,6 +10,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.engines.carried import SIBLINGS
 from kinetree.engines.checks import verify
 from kinetree.engines.ir import Access, For, Op, Store, blocks, walk
 from kinetree.engines.layout import Tables, size_of
@@ -40,8 +41,9 @@ def test_sizes_are_read_or_known() -> None:
 def test_tables_have_the_columns_that_are_read() -> None:
     program = made(forward_dynamics)
     assert list(program.tables) == ["scatter"]
-    assert {op.attr for op in ops(program, "cell")} == {("scatter", column) for column in program.tables["scatter"]}
-    assert set(program.tables["scatter"]) == {"variant", "0.record", "0.constants", "0.q", "0.v", "1.record"}
+    read = {"variant", "0.record", "0.constants", "0.q", "0.v", "1.record"}
+    assert {op.attr for op in ops(program, "cell")} == {("scatter", column) for column in read}
+    assert set(program.tables["scatter"]) == {*read, SIBLINGS}  # for loops that carry sums
     tables = Tables(
         forward_dynamics, variants_of(forward_dynamics, ROBOT.mechanism, ()), ROBOT.mechanism, (), program.metadata
     )

@@ -30,7 +30,7 @@ from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
 from kinetree.engines.kept import LIVE, PACKED, Kept
 from kinetree.engines.layout import Layout
-from kinetree.engines.llvm.printer import emit
+from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.native import libraries
 from kinetree.engines.pipeline import is_own, lowered, variants_of

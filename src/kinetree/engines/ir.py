@@ -319,6 +319,7 @@ class For:
         body: The block executed for each.
         backwards: Whether the last number comes first.
         independent: Whether iterations are independent, so that several may run at once.
+        carried: What consecutive iterations may pass to each other in registers (`kinetree.engines.carried`).
         note: A comment for generated code.
     """
 
@@ -328,6 +329,7 @@ class For:
     body: Block
     backwards: bool = False
     independent: bool = False
+    carried: Any = None
     note: str = ""
 
     @property

@@ -46,9 +46,10 @@ _SCATTERED = 8
 class Parents(IntEnum):
     """How the parents of a group are arranged."""
 
-    IN_LANE = 0  # each in the lane of its only child
-    SHARED = 1  # each in the lanes of its children, of which there may be several
-    SCATTERED = 2  # anywhere
+    PASSED = 0  # as IN_LANE, in the group directly before this one, to which no other group adds
+    IN_LANE = 1  # each in the lane of its only child in the group
+    SHARED = 2  # each in the lanes of its children, of which there may be several
+    SCATTERED = 3  # anywhere
 
 
 class LaneTables:
@@ -99,7 +100,7 @@ class LaneTables:
             first_constant: Where the constants will start among those of the mechanism, a multiple of `LANES`.
         """
         rounds: list[list[int]] = []
-        parents = [self._parents(group, rounds) for group in self._groups]
+        parents = self._passed([self._parents(group, rounds) for group in self._groups], rounds)
         constants, starts = self._constants(first_constant // LANES)
         members, cells = np.array(self._groups), self._tables.cells(TABLE)
         names = self._tables.metadata["tables"][TABLE]
@@ -149,6 +150,16 @@ class LaneTables:
         record = self._collected if arrangement is Parents.SCATTERED else self._home[parents[0]][0]
         lanes = [LANES * self._home[parent][0] + self._home[parent][1].index(parent) for parent in parents]
         return record, arrangement, first, len(rounds), lanes
+
+    def _passed(self, parents: list[tuple[Any, ...]], rounds: list[list[int]]) -> list[tuple[Any, ...]]:
+        """What `_parents` found for each group, with arrangements that depend on other groups."""
+        added, before = [record for record, *_ in rounds], 0
+        made = []
+        for group, (record, arrangement, *rest) in zip(self._groups, parents, strict=True):
+            only = arrangement is Parents.IN_LANE and record == before != 0 and added.count(record) == 1
+            made.append((record, Parents.PASSED if only else arrangement, *rest))
+            before = self._home[group[0]][0]
+        return made
 
     def _constants(self, first: int) -> tuple[Array, list[int]]:
         """The constants of all groups, interleaved, and where those of each start, in vectors."""

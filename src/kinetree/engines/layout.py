@@ -16,6 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
+from kinetree.engines.carried import SIBLINGS, siblings
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
@@ -230,6 +231,8 @@ class Tables:
         if column == "variant":
             numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
             return [numbers[variant] for variant in loop.variants(self.setup, rows)]
+        if column == SIBLINGS:
+            return siblings([parent for _, parent in rows])
         position, _, what = column.partition(".")
         place, entity = int(position), loop.roles[int(position)].entity
         if what == "record":

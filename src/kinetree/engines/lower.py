@@ -13,6 +13,7 @@ from typing import Any
 
 from kinetree.engines.alike import summary
 from kinetree.engines.angles import ANGLES, Angles
+from kinetree.engines.carried import SIBLINGS, Carried, carried
 from kinetree.engines.ir import (
     Access,
     ArrayEntry,
@@ -56,6 +57,7 @@ class Lowered:
         sizes: The sizes that it reads.
         angles: Sines and cosines that can be computed ahead of all loops.
         turns: Loops that can take turns, subtree by subtree.
+        starts: Stores with which sums start that loops may carry.
     """
 
     program: Program
@@ -66,6 +68,7 @@ class Lowered:
     sizes: list[str] = field(default_factory=list)
     angles: Angles | None = None
     turns: OutAndBack | None = None
+    starts: list[Store] = field(default_factory=list)
 
     @property
     def head(self) -> list[str]:
@@ -148,6 +151,8 @@ class _Lowering:
         self.found: dict[Role, _Row | _Count] = {}
         self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
         self.independent: Role | None = None
+        self.carried = carried(program)
+        self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
         self.block(program.top, self.target.top)
 
     # Items
@@ -163,7 +168,11 @@ class _Lowering:
                 copies[id(item)] = made = Op(item.code, args, attr, new)
                 new.items.append(made)
             elif isinstance(item, Store):
-                new.items.append(Store(self.access(item.place), copies[id(item.value)]))
+                made_store = Store(self.access(item.place), copies[id(item.value)])
+                new.items.append(made_store)
+                place = item.place
+                if isinstance(place, Field) and place.role.exact and (place.name, place.component) in self.sums:
+                    self.result.starts.append(made_store)
             elif isinstance(item, Loop):
                 self.loop(item)
                 self.target.current = new
@@ -258,7 +267,19 @@ class _Lowering:
             notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
             body.items.append(Switch(variant_number, cases, len(filled) == len(numbers), notes))
         self.target.current = outer
-        outer.items.append(For(row, start, stop, body, backwards=data.backwards, note=data.name))
+        passed_on = self.passed_on(loop, source.name)
+        outer.items.append(For(row, start, stop, body, data.backwards, carried=passed_on, note=data.name))
+
+    def passed_on(self, loop: Loop, table: str) -> Carried | None:
+        """What a sweep carries, by offsets in records."""
+        found = self.carried.get(loop)
+        if found is None:
+            return None
+        if found.spent:
+            self.column(table, SIBLINGS)
+        offsets = {(name, component): offset for (_, name, component), offset in self.layout.fields.items()}
+        parts = (found.values, found.spent, found.sums)
+        return Carried(found.taken, *(frozenset(offsets[component] for component in part) for part in parts))
 
     def of_over(self, loop: Loop, what: str) -> Op:
         """A number of the entity that a loop is over."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kinetree.engines.accumulators import from_nothing
 from kinetree.engines.copies import without_copies
 from kinetree.engines.dead_code import keys_of, without_dead_code
 from kinetree.engines.fold import RULES, negative
@@ -38,7 +39,7 @@ def fuse(program: Program) -> Program:
     Args:
         program: The simplified program, which is changed.
     """
-    arrange(program)
+    arrange(from_nothing(program))
     _rewrite(program, _Fusing(program).rules, {})
     return without_dead_code(program)
 

@@ -12,6 +12,7 @@ from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.groups import LANES
 from kinetree.engines.ir import Access, Block, For, Op, Store
 from kinetree.engines.lane_tables import ROUND_WORDS, Parents, column_places, head_names
+from kinetree.engines.llvm.carrying import Given, Passes
 from kinetree.engines.llvm.printer import Emitter, Scope
 from kinetree.engines.lower import Lowered
 from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
@@ -76,85 +77,11 @@ class _NodeLanes(Emitter):
         """A loop over groups, or over frames one at a time."""
         super().loop(loop, Scope(1, scope) if over_frames(loop) else scope)
 
-    def block(self, block: Block, scope: Scope) -> None:
-        body = self.sweeps.bodies.get(block)
-        if body is None:
-            super().block(block, scope)
-            return
-        collected, late = False, {id(item) for item in body.ops}
-        for item in block.items:
-            if isinstance(item, Op) and id(item) not in late:
-                if not collected and item.code == "load" and item.attr in body.reads:
-                    self.collect(body, scope)
-                    collected = True
-                scope.names[id(item)] = self.op(item, scope)
-            elif isinstance(item, Store) and item not in body.stores:
-                self.store(item.place, self.use(item.value, scope), scope)
-        if body.stores:
-            self.add(body, scope)
-
-    def collect(self, body: Body, scope: Scope) -> None:
-        """If the parents are scattered, copy what the body reads of them to a record of their own."""
-        row = self.row(body.row, scope)
-        arrangement = self.word(row, self.columns_at["parents"])
-        with self.f.when(self.f.let(f"icmp eq i64 {arrangement}, {Parents.SCATTERED.value}")):
-            places = [self.word(row, self.columns_at["parent's lane"] + lane) for lane in range(LANES)]
-            parents = [self.f.at("%ws", place, self.scalar.llvm) for place in places]
-            inner = Scope(scope.width, scope)
-            for access in body.reads:
-                value = self.gathered([self.f.at(p, LANES * access.offset, self.scalar.llvm) for p in parents])
-                self.store(access, value, inner)
-
-    def add(self, body: Body, scope: Scope) -> None:
-        """Add to the parents' fields: in place, or in rounds."""
-        f, row = self.f, self.row(body.row, scope)
-        arrangement = self.word(row, self.columns_at["parents"])
-        in_place = f.let(f"icmp eq i64 {arrangement}, {Parents.IN_LANE.value}")
-        with f.when(in_place):
-            inner = Scope(scope.width, scope)
-            for op in body.ops:
-                inner.names[id(op)] = self.op(op, inner)
-            for store in body.stores:
-                self.store(store.place, self.use(store.value, inner), inner)
-        with f.when(f.let(f"xor i1 {in_place}, true")):
-            aligned = f"align {self.bytes * LANES}"
-            memory = self.start("%ws", "slots", self.element)
-            slots = {id(op): f.at(memory, i, self.element) for i, op in enumerate(body.operands)}
-            for op in body.operands:
-                f.do(f"store {self.element} {self.use(op, scope)}, ptr {slots[id(op)]}, {aligned}")
-            first, last = (self.word(row, self.columns_at[f"{which} round"]) for which in ("first", "last"))
-            with f.loop(first, last) as number:
-                self.round(body, slots, number, Scope(scope.width, scope))
-
-    def round(self, body: Body, slots: dict[int, str], number: str, scope: Scope) -> None:
-        """Add the terms of at most one child to each lane of a group of parents."""
-        f, aligned = self.f, f"align {self.bytes * LANES}"
-        words = f.at(self.start(self.own.tables, "rounds", "i64"), f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
-        record = f.at("%ws", self.word(words, 0), self.element)
-        sources, taking = (
-            f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
-            for at in (1, 1 + LANES)
-        )
-        positions = self.halves(sources)
-        takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
-        before: dict[int, str] = {}
-        for op in body.ops:
-            if op.code == "load":
-                pointer = f.at(record, op.attr.offset, self.element)
-                name = before[op.attr.offset] = f.let(f"load {self.element}, ptr {pointer}, {aligned}")
-            else:
-                for a in op.args:
-                    if id(a) in slots and id(a) not in scope.names:
-                        term = f.let(f"load {self.element}, ptr {slots[id(a)]}, {aligned}")
-                        scope.names[id(a)] = self.permuted(term, positions)
-                name = self.op(op, scope)
-            scope.names[id(op)] = name
-        for store in body.stores:
-            place: Any = store.place
-            old, new = before[place.offset], self.use(store.value, scope)
-            # not a sum with zero, which would change -0
-            kept = f.let(f"select <{LANES} x i1> {takes}, {self.element} {new}, {self.element} {old}")
-            f.do(f"store {self.element} {kept}, ptr {f.at(record, place.offset, self.element)}, {aligned}")
+    def passes(self, loop: For, scope: Scope) -> None:
+        if over_frames(loop):
+            super().passes(loop, scope)
+        else:
+            _Passes(self, loop).print(scope)
 
     # Memory
 
@@ -229,6 +156,126 @@ class _NodeLanes(Emitter):
         if index is not None:
             start = self.f.at(start, index, self.scalar.llvm)
         return self.f.at(start, access.offset, self.scalar.llvm)
+
+
+class _Passes(Passes):
+    """Prints the passes of a loop over groups."""
+
+    def __init__(self, emitter: _NodeLanes, loop: For) -> None:
+        super().__init__(emitter, loop)
+        self.lanes, self.aligned = emitter, f"align {emitter.bytes * LANES}"
+
+    def body(self, block: Block, scope: Scope) -> Given:
+        emitter, body = self.emitter, self.lanes.sweeps.bodies[block]
+        row = self.lanes.row(body.row, scope)
+        own: dict[int, Store] = {}
+        collected, late = False, {id(item) for item in body.ops}
+        for item in block.items:
+            if isinstance(item, Op) and id(item) not in late:
+                if not collected and item.code == "load" and item.attr in body.reads:
+                    self.collect(body, row, scope)
+                    collected = True
+                self.op(item, block, scope)
+            elif isinstance(item, Store) and item not in body.stores:
+                emitter.item(item, scope)
+                own |= self.given(item)
+        if body.stores:
+            return self.add(body, row, scope)
+        return self.all_given(own, scope)
+
+    def fetched(self, access: Access, scope: Scope) -> str:
+        return self.emitter.load(access, scope)
+
+    def collect(self, body: Body, row: str, scope: Scope) -> None:
+        """If the parents are scattered, copy what the body reads of them to a record of their own."""
+        f, emitter = self.f, self.lanes
+        arrangement = emitter.word(row, emitter.columns_at["parents"])
+        with f.when(f.let(f"icmp eq i64 {arrangement}, {Parents.SCATTERED.value}")):
+            places = [emitter.word(row, emitter.columns_at["parent's lane"] + lane) for lane in range(LANES)]
+            parents = [f.at("%ws", place, emitter.scalar.llvm) for place in places]
+            inner = scope.inner()
+            for access in body.reads:
+                value = emitter.gathered([f.at(p, LANES * access.offset, emitter.scalar.llvm) for p in parents])
+                emitter.store(access, value, inner)
+
+    def add(self, body: Body, row: str, scope: Scope) -> Given:
+        """Add to the parents' fields: pass them on, or add in place, or in rounds."""
+        f, emitter = self.f, self.lanes
+        stores = {offset: store for each in body.stores for offset, store in self.given(each).items()}
+        passes = len(stores) == len(body.stores) and all(self.is_spent(store.place) for store in body.stores)
+        passed = self.passed(body, stores, scope) if passes else {}
+        arrangement = emitter.word(row, emitter.columns_at["parents"])
+        before = f.block
+        with f.when(f.let(f"icmp ne i64 {arrangement}, {Parents.PASSED.value}") if passes else "true"):
+            in_place = f.let(f"icmp ule i64 {arrangement}, {Parents.IN_LANE.value}")
+            with f.when(in_place):
+                inner = scope.inner()
+                for op in body.ops:
+                    inner.names[id(op)] = emitter.op(op, inner)
+                for store in body.stores:
+                    emitter.store(store.place, emitter.use(store.value, inner), inner)
+            with f.when(f.let(f"xor i1 {in_place}, true")):
+                memory = emitter.start("%ws", "slots", emitter.element)
+                slots = {id(op): f.at(memory, i, emitter.element) for i, op in enumerate(body.operands)}
+                for op in body.operands:
+                    f.do(f"store {emitter.element} {emitter.use(op, scope)}, ptr {slots[id(op)]}, {self.aligned}")
+                first, last = (emitter.word(row, emitter.columns_at[f"{which} round"]) for which in ("first", "last"))
+                with f.loop(first, last) as number:
+                    self.round(body, slots, number, scope.inner())
+            after = f.block
+        if not passes:
+            return self.nothing
+        place: Any = body.stores[0].place
+        record = f.merged("i64", {before: emitter.integer(place.base, scope), after: self.nothing.record})
+        return Given(
+            record,
+            {
+                offset: f.merged(emitter.element, {before: passed.get(offset, self.zero), after: "poison"})
+                for offset in self.offsets
+            },
+        )
+
+    def passed(self, body: Body, stores: dict[int, Store], scope: Scope) -> dict[int, str]:
+        """What the parents' fields become if nobody else adds to them."""
+        sums = self.sums(stores)
+        late = {id(op) for offset, load in sums.items() for op in (load, stores[offset].value)}
+        inner = scope.inner()
+        for op in body.ops:
+            if id(op) not in late:
+                inner.names[id(op)] = self.emitter.op(op, inner)
+        terms = {offset: self.term(stores[offset].value, load, inner) for offset, load in sums.items()}
+        return terms | {o: self.emitter.use(store.value, inner) for o, store in stores.items() if o not in sums}
+
+    def round(self, body: Body, slots: dict[int, str], number: str, scope: Scope) -> None:
+        """Add the terms of at most one child to each lane of a group of parents."""
+        f, emitter, aligned = self.f, self.lanes, self.aligned
+        rounds = emitter.start(emitter.own.tables, "rounds", "i64")
+        words = f.at(rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
+        record = f.at("%ws", emitter.word(words, 0), emitter.element)
+        sources, taking = (
+            f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
+            for at in (1, 1 + LANES)
+        )
+        positions = emitter.halves(sources)
+        takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
+        before: dict[int, str] = {}
+        for op in body.ops:
+            if op.code == "load":
+                pointer = f.at(record, op.attr.offset, emitter.element)
+                name = before[op.attr.offset] = f.let(f"load {emitter.element}, ptr {pointer}, {aligned}")
+            else:
+                for a in op.args:
+                    if id(a) in slots and id(a) not in scope.names:
+                        term = f.let(f"load {emitter.element}, ptr {slots[id(a)]}, {aligned}")
+                        scope.names[id(a)] = emitter.permuted(term, positions)
+                name = emitter.op(op, scope)
+            scope.names[id(op)] = name
+        for store in body.stores:
+            place: Any = store.place
+            old, new = before[place.offset], emitter.use(store.value, scope)
+            # not a sum with zero, which would change -0
+            kept = f.let(f"select <{LANES} x i1> {takes}, {emitter.element} {new}, {emitter.element} {old}")
+            f.do(f"store {emitter.element} {kept}, ptr {f.at(record, place.offset, emitter.element)}, {aligned}")
 
 
 def _all(number: int) -> str:

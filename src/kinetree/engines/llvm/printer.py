@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from kinetree.engines.angles import COUNT, KEPT, POSITIONS
-from kinetree.engines.formats import FLOAT64, Format
+from kinetree.engines.formats import Format
 from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
@@ -34,18 +34,6 @@ _PURE = ("constants", "gravity", "input")
 _SHARED = ("constants", "gravity")
 #: Items of a loop that becomes a module, and of programs with such loops. Calls would slow down shorter programs.
 _LONG_LOOP, _LONG = 400, 3000
-
-
-def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:
-    """The assembly of modules that together define one function, `kernel`.
-
-    Args:
-        lowered: The program.
-        width: Samples per call.
-        columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
-        scalar: The format to compute in.
-    """
-    return Emitter(lowered, width, columns, scalar).modules()
 
 
 @dataclass
@@ -76,6 +64,10 @@ class Scope:
         """A name defined here or in an outer scope."""
         return self.names.get(key) or (self.outer.find(key) if self.outer else None)
 
+    def inner(self) -> Scope:
+        """The scope of a block inside."""
+        return Scope(self.width, self)
+
 
 @dataclass
 class _Function:
@@ -104,7 +96,14 @@ class _Function:
 
 
 class Emitter:
-    """Prints the operations of a program; see `emit` for its arguments."""
+    """Prints the operations of a program.
+
+    Args:
+        lowered: The program.
+        width: Samples per call.
+        columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
+        scalar: The format to compute in.
+    """
 
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
@@ -196,7 +195,7 @@ class Emitter:
     # Items
 
     def block(self, block: Block, scope: Scope) -> None:
-        f, top = self.f, block is self.lowered.program.top
+        top = block is self.lowered.program.top
         for item in block.items:
             if top and self.turns is not None and item is self.turns.outward:
                 continue
@@ -204,21 +203,26 @@ class Emitter:
                 self.take_turns(self.turns, scope)
             elif top and self.is_apart(item):
                 self.apart(item, scope)
-            elif isinstance(item, Op):
-                scope.names[id(item)] = self.op(item, scope)
-            elif isinstance(item, Store):
-                self.store(item.place, self.use(item.value, scope), scope)
-            elif isinstance(item, For):
-                self.loop(item, scope)
-            elif isinstance(item, Follow):
-                with f.chain(self.integer(item.start, scope), self.table(item.table)) as index:
-                    self.block(item.body, Scope(scope.width, scope, names={id(item.index): index}))
-            elif isinstance(item, Switch):
-                with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
-                    for case in cases:
-                        self.block(case, Scope(scope.width, scope))
-            elif isinstance(item, Part):
-                self.block(item.body, scope)
+            else:
+                self.item(item, scope)
+
+    def item(self, item: Item, scope: Scope) -> None:
+        f = self.f
+        if isinstance(item, Op):
+            scope.names[id(item)] = self.op(item, scope)
+        elif isinstance(item, Store):
+            self.store(item.place, self.use(item.value, scope), scope)
+        elif isinstance(item, For):
+            self.loop(item, scope)
+        elif isinstance(item, Follow):
+            with f.chain(self.integer(item.start, scope), self.table(item.table)) as index:
+                self.block(item.body, Scope(scope.width, scope, names={id(item.index): index}))
+        elif isinstance(item, Switch):
+            with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
+                for case in cases:
+                    self.block(case, scope.inner())
+        elif isinstance(item, Part):
+            self.block(item.body, scope)
 
     def is_apart(self, item: Item) -> bool:
         """Whether an item of the outermost block becomes a module."""
@@ -392,7 +396,11 @@ class Emitter:
             if loop.backwards:
                 last = f.let(f"sub i64 {f.let(f'add i64 {start}, {stop}')}, 1")
                 index = f.let(f"sub i64 {last}, {index}")
-            self.block(loop.body, Scope(scope.width, scope, names={id(loop.index): index}))
+            self.passes(loop, Scope(scope.width, scope, names={id(loop.index): index}))
+
+    def passes(self, loop: For, scope: Scope) -> None:
+        """The body of a loop, one number at a time."""
+        self.block(loop.body, scope)
 
     def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
         """Two loops over nodes, range by range."""
@@ -401,7 +409,11 @@ class Emitter:
             row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
             first, end, start, stop = (self.word(row, column) for column in range(COLUMNS))
             self.repeat(turns.outward, first, end, scope)
-            self.repeat(turns.inward, start, stop, scope)
+            self.back(turns.inward, start, stop, scope)
+
+    def back(self, loop: For, start: str, stop: str, scope: Scope) -> None:
+        """A part of a loop whose other parts come before and after it."""
+        self.repeat(loop, start, stop, scope)
 
     # Memory
 

@@ -27,6 +27,8 @@ class FunctionWriter:
         self._lines: list[str] = []
         self._block = "entry"
         self._count = 0
+        #: What each of the enclosing loops carries: type, name, and values at first and after each pass.
+        self._carried: list[dict[str, list[str]]] = []
 
     def do(self, instruction: str) -> None:
         """Write an instruction without a value."""
@@ -83,6 +85,8 @@ class FunctionWriter:
         self.do(f"br label %head{k}")
         self._open(f"head{k}")
         self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
+        phis = self.mark()
+        self._carried.append({})
         self.do(f"%more{k} = icmp {more.format(index)}")
         self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
         self._open(f"body{k}")
@@ -91,7 +95,34 @@ class FunctionWriter:
         self._open(f"latch{k}")
         self.do(f"%next{k} = {following(index)}")
         self.do(f"br label %head{k}")
+        with self.hoisted(phis):
+            for name, (kind, first, following_value) in self._carried.pop().items():
+                self.do(f"{name} = phi {kind} [{first}, %{before}], [{following_value}, %latch{k}]")
         self._open(f"exit{k}")
+
+    @property
+    def block(self) -> str:
+        """The label of the current block."""
+        return self._block
+
+    def carried(self, kind: str, first: str) -> str:
+        """The name of a value that the innermost loop carries from one pass to the next.
+
+        Args:
+            kind: Its type.
+            first: Its value in the first pass.
+        """
+        name = f"%c{self._fresh()}"
+        self._carried[-1][name] = [kind, first, first]
+        return name
+
+    def carry(self, name: str, value: str) -> None:
+        """Set the value in the next pass."""
+        self._carried[-1][name][2] = value
+
+    def merged(self, kind: str, values: Mapping[str, str]) -> str:
+        """The value that belongs to the block from which the current one was entered, given by labels."""
+        return self.let(f"phi {kind} " + ", ".join(f"[{value}, %{label}]" for label, value in values.items()))
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

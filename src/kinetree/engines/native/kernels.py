@@ -16,8 +16,8 @@ from kinetree.engines.ir import Op, walk
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Tables
 from kinetree.engines.llvm import target
+from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.llvm.node_lanes import emit_node_lanes
-from kinetree.engines.llvm.printer import emit
 from kinetree.engines.locks import Lock
 from kinetree.engines.lower import Lowered
 from kinetree.engines.native import cache

@@ -1,0 +1,175 @@
+"""Values that consecutive nodes of a sweep pass to each other in registers.
+
+Nodes are numbered depth first: towards the tips, a node's first child directly follows it; towards the base, the last
+child to add to a node directly precedes it. A number that one stores and the next loads takes several cycles on its way
+through memory, and in a chain each node waits for the one before it. So compiled code carries such numbers from one
+pass of a loop to the next, and stores only what siblings or later loops read.
+
+Sums over children that start from nothing (`kinetree.engines.accumulators`) are in memory only while several children
+add to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.ir import Block, Field, Item, Loop, Op, Program, Role, Store, needed, walk
+from kinetree.recursion.variants import WORLD_CLASS
+
+#: A column of the table of nodes: a `Sibling`.
+SIBLINGS = "siblings"
+#: The most numbers that a loop carries, apart from sums: more would displace others from registers.
+_MOST = 16
+_Component = tuple[str, int]
+
+
+class Sibling(IntEnum):
+    """Which of the nodes that add to the same parent a node is, tips to base."""
+
+    ONLY = 0
+    FIRST = 1
+    LATER = 2
+
+
+def siblings(parents: Sequence[int]) -> list[int]:
+    """The column `SIBLINGS`, given the parents of nodes, base to tips."""
+    count, last = Counter(parents), {parent: row for row, parent in enumerate(parents)}
+    return [
+        Sibling.ONLY if count[parent] == 1 else Sibling.FIRST if last[parent] == row else Sibling.LATER
+        for row, parent in enumerate(parents)
+    ]
+
+
+class Carried(NamedTuple):
+    """What the nodes of a sweep pass to each other: components of fields, or their offsets in records.
+
+    Attributes:
+        taken: Position in a row of the node whose fields a pass may take from the one before it: its own towards the
+            base, its parent's towards the tips. It gives fields of the other.
+        values: What is carried.
+        spent: Those of them that nothing reads after the sweep.
+        sums: Those of them that are sums from nothing.
+    """
+
+    taken: int
+    values: frozenset[Any]
+    spent: frozenset[Any]
+    sums: frozenset[Any]
+
+
+NOTHING = Carried(0, frozenset(), frozenset(), frozenset())
+
+
+def carried(program: Program) -> dict[Loop, Carried]:
+    """What each sweep of a fused program carries, as components of fields."""
+    found = {}
+    items = program.top.items
+    for time, loop in enumerate(items):
+        for taken, direction in enumerate(("inward", "outward")):
+            if isinstance(loop, Loop) and is_sweep(loop, direction):
+                made = _carried(loop, taken, items[:time], items[time + 1 :])
+                if 0 < len(made.values) <= len(made.sums) + _MOST:
+                    found[loop] = made
+    return found
+
+
+def _carried(loop: Loop, taken: int, before: Sequence[Item], after: Sequence[Item]) -> Carried:
+    takers = {roles[taken] for roles in loop.roles.values()}
+    inside = [item for body in loop.blocks for item in body.items]
+    read = {component for component, role, _ in _loads(inside) if role in takers}
+    givers = [
+        _Giver(body, loop.roles[variant][1 - taken])
+        for variant, body in loop.bodies.items()
+        if loop.roles[variant][1 - taken].classes != (WORLD_CLASS,)
+    ]
+    candidates = {component for giver in givers for component in giver.stores} & read
+    # towards the tips, all children read what their parent stores
+    spent = set() if taken else candidates - {component for component, _, _ in _loads(_all(after))}
+    starts = _starts(before)
+    sums = {component for component in spent if all(giver.adds(component, starts) for giver in givers)}
+    # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
+    values = {component for component in candidates if all(component in giver.stores for giver in givers)} | sums
+    if not all(values & giver.stores.keys() for giver in givers):
+        values = set()
+    return Carried(taken, *map(frozenset, (values, spent & values, sums & values)))
+
+
+class _Giver:
+    """A body that gives fields of a role."""
+
+    def __init__(self, body: Block, role: Role) -> None:
+        self.role = role
+        self.loads = {component: op for component, owner, op in _loads(body.items) if owner is role}
+        self.stores = {component: store for component, owner, store in _stores(body.items) if owner is role}
+        accesses = [component for component, owner, _ in (*_loads(body.items), *_stores(body.items)) if owner is role]
+        self.accesses = Counter(accesses)
+        self.uses = Counter(id(a) for item in body.items for a in needed(item))
+
+    def adds(self, component: _Component, starts: dict[_Component, set[str]]) -> bool:
+        """Whether a component starts from nothing, and the body adds a term to it once, or leaves it alone."""
+        if not starts.get(component, set()).issuperset(self.role.classes):
+            return False
+        if component not in self.stores:
+            return component not in self.loads
+        load, total = self.loads.get(component), self.stores[component].value
+        if load is None or self.accesses[component] != 2 or term(total, load) is None:
+            return False
+        return self.uses[id(load)] == self.uses[id(total)] == 1
+
+
+def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
+    """What a total adds to what was loaded: code and arguments of an operation, without a code if it is an op itself.
+
+    Returns:
+        None if the total is no such sum.
+    """
+    if total.code == "add" and load in total.args:
+        return "", tuple(a for a in total.args if a is not load)
+    if total.code == "sub" and total.args[0] is load:
+        return "neg", total.args[1:]
+    return ("mul", total.args[:2]) if total.code == "fma" and total.args[2] is load else None
+
+
+def _starts(before: Sequence[Item]) -> dict[_Component, set[str]]:
+    """Components that start from nothing, and the kinds of nodes that have them."""
+    found: dict[_Component, set[str]] = {}
+    other = {component for component, _, _ in _loads(_all(before))}
+    for item in before:
+        for component, role, store in _stores(_all([item])):
+            if is_sweep(item, "outward") and _is_nothing(store.value):
+                found.setdefault(component, set()).update(role.classes)
+            else:
+                other.add(component)
+    return {component: kinds for component, kinds in found.items() if component not in other}
+
+
+def _is_nothing(op: Op) -> bool:
+    return op.code == "const" and math.copysign(1.0, op.attr) < 0.0 == op.attr
+
+
+def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
+    """Loads of fields: component, role and op."""
+    for item in items:
+        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field):
+            yield (item.attr.name, item.attr.component), item.attr.role, item
+
+
+def _stores(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Store]]:
+    """Stores to fields."""
+    for item in items:
+        if isinstance(item, Store) and isinstance(item.place, Field):
+            yield (item.place.name, item.place.component), item.place.role, item
+
+
+def _all(items: Iterable[Item]) -> Iterator[Item]:
+    """Items, and those inside."""
+    for item in items:
+        yield item
+        if not isinstance(item, (Op, Store)):
+            for block in item.blocks:
+                yield from walk(block)

@@ -1,0 +1,235 @@
+"""Prints a lowered program as LLVM assembly, for one lane width, with loops that carry values from node to node.
+
+`kinetree.engines.carried` finds these values; `kinetree.engines.llvm.printer` prints everything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kinetree.engines.carried import NOTHING, SIBLINGS, Carried, Sibling, term
+from kinetree.engines.formats import FLOAT64, Format
+from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
+from kinetree.engines.llvm.printer import Emitter, Scope
+from kinetree.engines.lower import Lowered
+
+
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:
+    """The assembly of modules that together define one function, `kernel`.
+
+    Args:
+        lowered: The program.
+        width: Samples per call.
+        columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
+        scalar: The format to compute in.
+    """
+    return _CarryingEmitter(lowered, width, columns, scalar).modules()
+
+
+class _CarryingEmitter(Emitter):
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
+        #: Stores that nobody needs.
+        self.unset = {id(store) for store in lowered.starts}
+        #: What the part before of a loop that is printed in parts gives, and what was printed last.
+        self.before: Given | None = None
+        self.printed: Passes
+        super().__init__(lowered, width, columns, scalar)
+
+    def item(self, item: Item, scope: Scope) -> None:
+        if id(item) not in self.unset:
+            super().item(item, scope)
+
+    def passes(self, loop: For, scope: Scope) -> None:
+        if loop.carried is None:
+            super().passes(loop, scope)
+        else:
+            self.printed = Passes(self, loop, self.before)
+            self.printed.print(scope)
+
+    def back(self, loop: For, start: str, stop: str, scope: Scope) -> None:
+        if loop.carried is None:
+            super().back(loop, start, stop, scope)
+            return
+        # what the last pass of a part gives is carried to the next part
+        offsets = sorted(loop.carried.values)
+        self.before = Given(
+            self.f.carried("i64", "-1"), {offset: self.f.carried(self.element, "poison") for offset in offsets}
+        )
+        self.repeat(loop, start, stop, scope)
+        self.f.carry(self.before.record, self.printed.record)
+        for offset, name in self.before.values.items():
+            self.f.carry(name, self.printed.values[offset])
+        self.before = None
+
+
+class Given(NamedTuple):
+    """What a body gives: the record that has it, or −1 for none, and the values by offset."""
+
+    record: str
+    values: dict[int, str]
+
+
+class Passes:
+    """Prints the passes of a loop that carries values.
+
+    Args:
+        emitter: Prints operations.
+        loop: The loop, of which the head is being written.
+        before: What the first pass may take.
+    """
+
+    def __init__(self, emitter: Emitter, loop: For, before: Given | None = None) -> None:
+        self.emitter, self.f, self.loop = emitter, emitter.f, loop
+        self.carried: Carried = loop.carried or NOTHING
+        self.table = loop.stop.attr.removeprefix("count ")
+        self.offsets = sorted(self.carried.values)
+        self.nothing = Given("-1", dict.fromkeys(self.offsets, "poison"))
+        self.zero = emitter.scalar.constant(-0.0, emitter.width)
+        # what the pass before gave
+        first = before or self.nothing
+        self.record = self.f.carried("i64", first.record)
+        self.values = {offset: self.f.carried(emitter.element, first.values[offset]) for offset in self.offsets}
+
+    def print(self, scope: Scope) -> None:
+        """Print them in the scope of the loop."""
+        *before, last = self.loop.body.items
+        if not isinstance(last, Switch):
+            self.give({self.f.block: self.body(self.loop.body, scope)})
+            return
+        for item in before:
+            self.emitter.item(item, scope)
+        given = {self.f.block: self.nothing}
+        with self.f.switch(self.emitter.integer(last.value, scope), last.cases, last.exhaustive) as cases:
+            for case in cases:
+                made = self.body(case, scope.inner())
+                given[self.f.block] = made
+        self.give(given)
+
+    def give(self, given: dict[str, Given]) -> None:
+        """Pass on what the bodies give, by the labels of their last blocks."""
+        f = self.f
+        if len(given) == 1:
+            [(record, values)] = given.values()
+        else:
+            record = f.merged("i64", {label: each.record for label, each in given.items()})
+            values = {
+                offset: f.merged(self.emitter.element, {label: each.values[offset] for label, each in given.items()})
+                for offset in self.offsets
+            }
+        f.carry(self.record, record)
+        for offset, name in self.values.items():
+            f.carry(name, values[offset])
+
+    def body(self, block: Block, scope: Scope) -> Given:
+        """Print one of the loop's bodies."""
+        stores = {offset: store for item in block.items for offset, store in self.given(item).items()}
+        sums = self.sums(stores)
+        late = {id(op) for offset, load in sums.items() for op in (load, stores[offset].value)}
+        for item in block.items:
+            if isinstance(item, Op) and id(item) not in late:
+                self.op(item, block, scope)
+            elif isinstance(item, Store) and not self.is_spent(item.place):
+                self.emitter.item(item, scope)
+        if stores and self.carried.spent:
+            return self.spent(stores, sums, scope)
+        return self.all_given(stores, scope)
+
+    def op(self, op: Op, block: Block, scope: Scope) -> None:
+        """Print an operation of a body; what can be taken from the pass before is found when it is first needed."""
+        if op.code == "load" and self.is_of(op.attr, self.carried.taken):
+            if id(op) not in scope.names:
+                self.take(block, scope)
+        else:
+            scope.names[id(op)] = self.emitter.op(op, scope)
+
+    def take(self, block: Block, scope: Scope) -> None:
+        """Find all that a body takes: from the pass before, or else from memory."""
+        f, element = self.f, self.emitter.element
+        ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]
+        loads = [op for op in ops if self.is_of(op.attr, self.carried.taken)]
+        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(loads[0].attr.base, scope)}")
+        before, inner = f.block, scope.inner()
+        with f.when(other):
+            fetched = [self.fetched(op.attr, inner) for op in loads]
+            inside = f.block
+        for op, value in zip(loads, fetched, strict=True):
+            scope.names[id(op)] = f.merged(element, {before: self.values[op.attr.offset], inside: value})
+
+    def fetched(self, access: Access, scope: Scope) -> str:
+        """A value that the pass before does not give. Sums to which nobody adds are not in memory."""
+        return self.zero if access.offset in self.carried.sums else self.emitter.load(access, scope)
+
+    def given(self, item: Item) -> dict[int, Store]:
+        """The offset of a value that a body gives by storing it, and the store."""
+        place: Any = item.place if isinstance(item, Store) else None
+        is_given = isinstance(item, Store) and self.is_of(place, 1 - self.carried.taken)
+        return {place.offset: item} if is_given and isinstance(item, Store) else {}
+
+    def all_given(self, stores: dict[int, Store], scope: Scope) -> Given:
+        """What is given by storing it."""
+        if not stores:
+            return self.nothing
+        values = {offset: self.emitter.use(store.value, scope) for offset, store in stores.items()}
+        return Given(self.record_of(stores, scope), values)
+
+    def record_of(self, stores: dict[int, Store], scope: Scope) -> str:
+        """The record to which something is stored."""
+        place: Any = next(iter(stores.values())).place
+        return self.emitter.integer(place.base, scope)
+
+    def sums(self, stores: dict[int, Store]) -> dict[int, Op]:
+        """The sums from nothing among what a body gives: what they load."""
+        return {
+            offset: next(a for a in store.value.args if a.code == "load" and a.attr == store.place)
+            for offset, store in stores.items()
+            if offset in self.carried.sums
+        }
+
+    def spent(self, stores: dict[int, Store], sums: dict[int, Op], scope: Scope) -> Given:
+        """Finish sums, and store what siblings need."""
+        f, emitter, element = self.f, self.emitter, self.emitter.element
+        place: Any = next(iter(stores.values())).place
+        values = {offset: emitter.use(store.value, scope) for offset, store in stores.items() if offset not in sums}
+        terms = {offset: self.term(stores[offset].value, load, scope) for offset, load in sums.items()}
+        alone = dict.fromkeys(sorted(self.carried.sums), self.zero) | terms
+        cell = Op("cell", (self.loop.index,), (self.table, SIBLINGS), self.loop.body)
+        sibling = emitter.whole(cell, scope)
+        before = f.block
+        with f.when(f.let(f"icmp ne i64 {sibling}, {Sibling.ONLY.value}")):
+            start = f.block
+            with f.when(f.let(f"icmp eq i64 {sibling}, {Sibling.LATER.value}")):
+                inner = scope.inner()
+                totals = {offset: emitter.load(place._replace(offset=offset), inner) for offset in alone}
+                for offset, load in sums.items():
+                    inner.names[id(load)] = totals[offset]
+                    totals[offset] = emitter.op(stores[offset].value, inner)
+                later = f.block
+            sofar = {
+                offset: f.merged(element, {start: alone[offset], later: total}) for offset, total in totals.items()
+            }
+            inner = scope.inner()
+            for offset in sorted(self.carried.spent):
+                emitter.store(place._replace(offset=offset), (sofar | values)[offset], inner)
+            inside = f.block
+        values |= {offset: f.merged(element, {before: alone[offset], inside: total}) for offset, total in sofar.items()}
+        return Given(self.record_of(stores, scope), values)
+
+    def term(self, total: Op, load: Op, scope: Scope) -> str:
+        """What is added to a sum."""
+        found = term(total, load)
+        if found is None:
+            raise AssertionError(f"{total!r} does not add to {load!r}")
+        code, args = found
+        if not code:
+            return self.emitter.use(args[0], scope)
+        return self.emitter.op(Op(code, args, None, self.loop.body), scope)
+
+    def is_spent(self, access: Any) -> bool:
+        """Whether only siblings may need from memory what is stored to a place."""
+        return self.is_of(access, 1 - self.carried.taken) and access.offset in self.carried.spent
+
+    def is_of(self, access: Any, position: int) -> bool:
+        """Whether a place is a carried field of the node at a position of the row."""
+        if not isinstance(access, Access) or access.space[0] != "records" or access.base is None:
+            return False
+        return access.base.attr == (self.table, f"{position}.record") and access.offset in self.carried.values

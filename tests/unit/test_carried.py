@@ -1,0 +1,169 @@
+"""Sweeps pass numbers from node to node in registers, and sums over children start from nothing: the bits stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.algorithms.inverse_dynamics import inverse_dynamics
+from kinetree.engines import interpreter, reference
+from kinetree.engines.carried import SIBLINGS, Carried, Sibling, siblings
+from kinetree.engines.ir import For, Store, walk
+from kinetree.engines.llvm.carrying import emit
+from kinetree.engines.lower import Lowered
+from kinetree.engines.native.kernels import bind
+from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from tests.tolerance import assert_close, bound
+
+#: Chains, siblings that take turns, several roots; kinds that add less than others to their parent.
+ROBOTS = {
+    "chain": kt.zoo.random_tree(6, kinds=("revolute",), branching=0.0),
+    "bush": kt.zoo.random_tree(9, kinds=("revolute",), branching=1.0, seed=1),
+    "kinds": kt.zoo.random_tree(12, kinds=("revolute", "prismatic", "spherical", "floating"), seed=2),
+    "forest": kt.zoo.random_tree(10, kinds=("prismatic", "revolute"), roots=3, seed=3),
+    "limbs": kt.zoo.humanoid24(),
+}
+declare = algorithm(v=("v",), seen=("v",), outputs=("seen",), sparse=("seen",))
+
+
+def program_of(one: Algorithm, robot: kt.Model) -> Lowered:
+    return lowered(one, variants_of(one, robot.mechanism, ()))
+
+
+def carried_by(program: Lowered) -> list[Carried | None]:
+    return [item.carried for item in program.program.top.items if isinstance(item, For)]
+
+
+def test_siblings() -> None:
+    #        0
+    #      1   4       5
+    #     2 3        6
+    only, first, later = Sibling
+    assert siblings([-1, 0, 1, 1, 0, -1, 5]) == [later, later, later, first, first, first, only]
+    assert siblings([]) == []
+
+
+def test_the_column_of_siblings_exists_where_it_is_read() -> None:
+    assert SIBLINGS in program_of(forward_dynamics, ROBOTS["chain"]).tables["scatter"]
+    assert SIBLINGS not in program_of(handed_out, ROBOTS["chain"]).tables["scatter"]
+
+
+def test_what_forward_dynamics_carries() -> None:
+    program = program_of(forward_dynamics, ROBOTS["chain"])
+    motion, hinge, acceleration = (found for found in carried_by(program) if found is not None)
+    assert (len(motion.values), motion.spent, motion.sums) == (6, frozenset(), frozenset())  # V
+    assert len(hinge.values) == len(hinge.spent) == 21 + 6  # P and z; only P starts with constants
+    assert 0 < len(hinge.sums) <= 21
+    assert (len(acceleration.values), acceleration.spent, acceleration.sums) == (6, frozenset(), frozenset())  # α
+
+
+def test_what_inverse_dynamics_carries() -> None:
+    motion, force = (found for found in carried_by(program_of(inverse_dynamics, ROBOTS["chain"])) if found is not None)
+    assert (len(motion.values), len(force.values), force.sums) == (12, 6, frozenset())
+
+
+def test_starts_of_sums_are_not_stored() -> None:
+    program = program_of(forward_dynamics, ROBOTS["chain"])
+    assert len(program.starts) >= len(next(found.sums for found in carried_by(program) if found and found.sums))
+    stores = [item for item in walk(program.program.top) if isinstance(item, Store)]
+    (text,) = emit(program, 4, 1)
+    assert text.count("  store ") == len(stores) - len(program.starts)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("one", [forward_dynamics, inverse_dynamics], ids=lambda one: str(one.name))
+def test_bits(one: Algorithm, name: str) -> None:
+    robot = ROBOTS[name]
+    rng = np.random.default_rng(0)
+    q, v, x = robot.random_configuration(rng, 9), *rng.normal(size=(2, 9, robot.nv))
+    native = bind(one, robot.mechanism, (), one.name)
+    for together, *sample in zip(native(q, v, x), q, v, x, strict=True):
+        (expected,) = interpreter.run(one, robot.mechanism, (), [*sample, np.zeros((0, 6))])
+        assert together.tobytes() == native(*sample).tobytes() == expected.tobytes()
+
+
+@declare
+def masses(tree: Any, v: Any, seen: Any) -> None:
+    """A sum that starts with a constant, in a sweep with a loop inside."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        for c in k.columns():
+            seen[c] = k.total[0]  # a loop inside
+        parent.total += k.total
+
+
+@declare
+def plain_masses(tree: Any, v: Any, seen: Any) -> None:
+    """The same without."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        seen[k] = v[k] * k.total[0]
+        parent.total += k.total
+
+
+@declare
+def read_later(tree: Any, v: Any, seen: Any) -> None:
+    """A sum that another loop needs, too."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        parent.total += k.total * 0.5
+    for k, _ in tree.scatter():
+        seen[k] = v[k] * k.total[0]
+
+
+@declare
+def products(tree: Any, v: Any, seen: Any) -> None:
+    """Terms that are fused with the sum."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        seen[k] = v[k] * k.total[0]
+        parent.total += k.total * k.M.data[1:2]
+
+
+@declare
+def differences(tree: Any, v: Any, seen: Any) -> None:
+    """Terms that are subtracted, and a start that is a number."""
+    tree.world.total = np.zeros(2)
+    for k, _ in tree.scatter():
+        k.total = np.array([2.0, 0.0])
+    for k, parent in tree.gather():
+        seen[k] = v[k] * (k.total[0] - k.total[1])
+        parent.total -= k.total + k.M.data[:2]
+
+
+@declare
+def handed_out(tree: Any, v: Any, seen: Any) -> None:
+    """Numbers from the base to the tips."""
+    tree.world.total = np.zeros(1)
+    for k, parent in tree.scatter():
+        k.total = parent.total + k.M.data[:1]
+        seen[k] = v[k] * k.total[0]
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(
+    "one",
+    [masses, plain_masses, read_later, products, differences, handed_out],
+    ids=lambda one: str(one.name),
+)
+def test_engines_agree(one: Algorithm, name: str) -> None:
+    mechanism = ROBOTS[name].mechanism
+    v = np.random.default_rng(0).normal(size=(9, mechanism.nv))
+    native = bind(one, mechanism, (), one.name)
+    for together, sample in zip(native(v), v, strict=True):
+        (expected,) = interpreter.run(one, mechanism, (), [sample])
+        assert together.tobytes() == native(sample).tobytes() == expected.tobytes()
+        assert_close(expected, reference.run(one, mechanism, (), [sample])[0], bound(mechanism.nv))
