@@ -94,6 +94,7 @@ def main() -> None:
     jobs["overheads"] = lambda: manifold.overheads(options.seconds)
     jobs["exported C"] = lambda: c_export.table(robots.NAMES)
     jobs["loading"] = lambda: loading.table(options.seconds)
+    jobs["loading formats"] = lambda: loading.formats(options.seconds)
     jobs["startup"] = lambda: startup.table(robots.load("Talos").model)
     wanted = [name for name in jobs if not options.only or name in options.only]
 

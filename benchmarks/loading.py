@@ -1,24 +1,31 @@
-"""How long a robot's file takes to become a model, against Pinocchio's reader of the same file.
+"""How long a robot's file takes to become a model, against Pinocchio's and MuJoCo's readers of the same file.
 
-    python -m benchmarks.loading         # every file
+    python -m benchmarks.loading         # every URDF
 
-Both read the file from its path, which is in the page cache. Kinetree also looks for mistakes: elements and attributes
+All read the file from its path, which is in the page cache. Kinetree also looks for mistakes: elements and attributes
 that it does not read, unphysical inertias. It makes bodies and joints, and assembles the nodes of its recursions, when
-they are first needed, which has a column of its own. Pinocchio also reads shapes and materials.
+they are first needed, which has a column of its own. Pinocchio also reads shapes and materials. MJCF is compiled by
+MuJoCo for Kinetree, too, after a check. Pinocchio's wheel reads no SDF, so it reads the URDF of the same robot.
 """
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import mujoco
 import pinocchio as pin
 
 import kinetree as kt
 from benchmarks import robots
+from benchmarks.sdf import sdf
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core
 from kinetree.errors import ModelWarning
@@ -33,6 +40,25 @@ FILES = {
     "TIAGo, two arms": "tiago_description/robots/tiago_dual.urdf",
 }
 _COLUMNS = ["robot", "links", "kB", "Kinetree", "with nodes", "Pinocchio", "Pinocchio takes"]
+#: Robots of `FILES` that are saved in other formats; MuJoCo refuses inertias of most others.
+_SAVED = ("Panda", "G1")
+
+_XACRO = (
+    """<robot name="arm" xmlns:xacro="http://www.ros.org/wiki/xacro">
+  <xacro:property name="mass" value="${2 * 1.5}"/>
+  <xacro:macro name="segment" params="number">
+    <link name="l${number}">
+      <inertial><mass value="${mass}"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>
+    </link>
+    <joint name="j${number}" type="continuous">
+      <parent link="l${number - 1}"/><child link="l${number}"/><origin xyz="0 0 ${mass / 10}"/><axis xyz="1 0 0"/>
+    </joint>
+  </xacro:macro>
+  <link name="l0"/>
+"""
+    + "".join(f'  <xacro:segment number="{number}"/>\n' for number in range(1, 13))
+    + "</robot>\n"
+)
 
 
 def table(seconds: float) -> Table:
@@ -48,6 +74,60 @@ def table(seconds: float) -> Table:
     found.add(f"{len(ratios)} robots, geometric mean", "", "", "", "", "", f"{_mean(ratios):.2f}×")
     found.add("the worst of them", "", "", "", "", "", f"{min(ratios):.2f}×")
     return found
+
+
+def formats(seconds: float) -> Table:
+    """Times of `kinetree.load` for other formats, each against the reader that there is.
+
+    Args:
+        seconds: How long to go on for each contender.
+    """
+    found = Table("Loading other formats", ["file", "links", "kB", "Kinetree", "with nodes", "peer", "", "peer takes"])
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        for name in _SAVED:
+            urdf = str(robots.share() / FILES[name])
+            robot = kt.load(urdf, mimic="independent")
+            path = Path(folder, f"{name}.sdf")
+            path.write_text(sdf(robot))
+            _add_format(found, f"{name}, SDF", path, "Pinocchio, URDF", partial(pin.buildModelFromUrdf, urdf), seconds)
+            path = Path(folder, f"{name}.xml")
+            path.write_text(kt.to_mjcf(robot))
+            _add_format(
+                found, f"{name}, MJCF", path, "MuJoCo", partial(mujoco.MjModel.from_xml_path, str(path)), seconds
+            )
+        path = Path(folder, "arm.urdf.xacro")
+        path.write_text(_XACRO)
+        _add_format(found, "arm, xacro", path, "xacro, then Pinocchio", partial(_expanded, path), seconds, xacro={})
+    return found
+
+
+def _expanded(path: Path) -> object:
+    """What one does without Kinetree: expand the file in a process, and read what it prints."""
+    command = [sys.executable, "-c", "import xacro; xacro.main()", str(path)]
+    return pin.buildModelFromXML(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _add_format(
+    found: Table, name: str, path: Path, peer: str, read: Callable[[], object], seconds: float, **options: object
+) -> None:
+    """Add the row of a file; wall-clock times, since xacro runs in a process of its own."""
+    contenders: dict[str, Callable[[], object]] = {
+        "Kinetree": lambda: kt.load(path, **options),  # type: ignore[arg-type]
+        "with nodes": lambda: kt.load(path, **options).mechanism,  # type: ignore[arg-type]
+        "peer": read,
+    }
+    links = len(kt.load(path, **options).bodies)  # type: ignore[arg-type]
+    times = dict.fromkeys(contenders, math.inf)
+    start = time.perf_counter()
+    while time.perf_counter() < start + seconds * len(contenders):
+        for contender, load in contenders.items():
+            began = time.perf_counter()
+            load()
+            times[contender] = min(times[contender], time.perf_counter() - began)
+    mine, nodes, other = (f"{least * 1e3:.2f} ms" for least in times.values())
+    size = f"{path.stat().st_size / 1e3:.0f}"
+    found.add(name, str(links), size, mine, nodes, peer, other, f"{times['peer'] / times['Kinetree']:.2f}×")
 
 
 def _every(seconds: float) -> tuple[Table, list[float]]:
@@ -106,4 +186,5 @@ if __name__ == "__main__":
     pin_to_one_core()
     listed, each = _every(0.2)
     print(listed.markdown())
+    print(formats(1.0).markdown())
     print(f"{len(each)} robots: geometric mean {_mean(each):.2f}×, worst {min(each):.2f}×")
