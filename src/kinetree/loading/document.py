@@ -67,9 +67,10 @@ class Document:
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
         self._numbers = _Numbers()
-        #: Vectors, and rotations, by the strings that they were read from.
+        #: Vectors, rotations and unit axes by the strings that they were read from.
         self.vectors = _Vectors(self._numbers)
         self.rotations: dict[str, Any] = {}
+        self.axes: dict[str | None, tuple[float, ...]] = {}
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.xml)

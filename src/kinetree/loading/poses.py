@@ -20,35 +20,39 @@ HERE: Pose = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
 _ZERO: tuple[float, ...] = (0.0, 0.0, 0.0)
 _X: tuple[float, ...] = (1.0, 0.0, 0.0)
-_USUAL = frozenset(("xyz", "rpy"))
 _XYZ = ["xyz"]
+_XYZ_RPY, _RPY_XYZ = ["xyz", "rpy"], ["rpy", "xyz"]
 
 
 def origin(document: Document, element: Element | None) -> tuple[Rotation | None, tuple[float, ...]]:
     """Rotation and position of an <origin>; the rotation is None if it has none."""
     if element is None:
         return None, _ZERO
-    usual = _USUAL.issuperset(element.keys())
-    if not usual:
+    given = element.keys()
+    if given == _XYZ_RPY:
+        xyz, rpy = element.values()
+    elif given == _RPY_XYZ:
+        rpy, xyz = element.values()
+    else:
         document.known(element)
-    p, written = _ZERO, element.get("xyz")
-    if written is not None:
-        p = document.vectors[written]
+        xyz, rpy = element.get("xyz"), element.get("rpy")
+    p = _ZERO
+    if xyz is not None:
+        p = document.vectors[xyz]
         if len(p) != 3:
             p = document.vector(element, "xyz", _ZERO)
-    written = element.get("rpy")
-    if not usual and element.get("quat_xyzw") is not None:
-        if written is not None:
+    if "quat_xyzw" in given:
+        if rpy is not None:
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
-    if written is None:
+    if rpy is None:
         return None, p
-    if written in document.rotations:
-        return document.rotations[written], p
-    rpy = document.vector(element, "rpy", _ZERO)
-    R = angles_rotation(document, element, written.split(), rpy) if any(rpy) else None
+    if rpy in document.rotations:
+        return document.rotations[rpy], p
+    angles = document.vector(element, "rpy", _ZERO)
+    R = angles_rotation(document, element, rpy.split(), angles) if any(angles) else None
     if not document.snap_angles:  # angles that are changed are counted
-        document.rotations[written] = R
+        document.rotations[rpy] = R
     return R, p
 
 
@@ -134,10 +138,14 @@ def unit_axis(document: Document, element: Element | None, joint: str) -> tuple[
         return _X
     if element.keys() != _XYZ:
         document.known(element)
+    written = element.get("xyz")
+    if written in document.axes:
+        return document.axes[written]
     axis = document.vector(element, "xyz", _X)
     if not any(axis):
         raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
-    return _unit(*axis)
+    document.axes[written] = found = _unit(*axis)
+    return found
 
 
 @lru_cache(maxsize=4096)  # most are those of coordinates

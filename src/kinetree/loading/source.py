@@ -197,15 +197,15 @@ def _root(text: str, file: str) -> str:
     start = 0
     while found := _PROLOGUE.match(text, start):
         start = found.end()
+    root = _ROOT.match(text, start)
+    if root is not None:
+        return root[1]
     line = text.count("\n", 0, start) + 1
     if text.startswith("<!DOCTYPE", start):
         raise LoadError(
             "document types and entities are not supported; delete <!DOCTYPE …> and write out the values", file, line
         )
-    root = _ROOT.match(text, start)
-    if root is None:
-        raise LoadError(f"is not XML: found {clipped(text[start:])} instead of <robot>; is it a URDF?", file, line)
-    return root[1]
+    raise LoadError(f"is not XML: found {clipped(text[start:])} instead of <robot>; is it a URDF?", file, line)
 
 
 def clipped(text: str, most: int = 60) -> str:
