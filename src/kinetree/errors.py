@@ -5,8 +5,6 @@ Each message names the cause, its location and the fix; the data behind it are a
 
 from __future__ import annotations
 
-import difflib
-
 
 class KinetreeError(Exception):
     """Base class of all Kinetree errors."""
@@ -49,6 +47,8 @@ class UnknownNameError(InputError, KeyError):
 
 def _nearest(name: object, choices: tuple[str, ...]) -> tuple[str, ...]:
     """Up to three choices: those that contain the name or are contained in it, then those with similar spelling."""
+    import difflib  # only for messages
+
     if not isinstance(name, str) or not 0 < len(name) <= 100:
         return ()
     folded = {choice: choice.casefold() for choice in choices if choice}

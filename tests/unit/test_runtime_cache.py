@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -181,7 +182,7 @@ def test_unwritable_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     with pytest.warns(CacheWarning, match="Permission denied"):
         cache.store("key", META, CODE)
     assert cache.load("key") is None
@@ -390,7 +391,7 @@ def test_sources_are_read_again_only_if_their_files_have_changed(
         # a damaged entry, and a directory that nothing can be written to
         for file in directory.iterdir():
             file.write_bytes(b"damaged")
-        monkeypatch.setattr(cache.tempfile, "mkstemp", refused)
+        monkeypatch.setattr(tempfile, "mkstemp", refused)
         assert found() == second
         assert read == [source] * 3
     finally:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from struct import pack, unpack
 from typing import Any
 
@@ -109,6 +108,8 @@ def fma(x: float, y: float, z: float) -> float:
     """x · y + z, rounded once."""
     if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return x * y + z
+    from fractions import Fraction  # takes a while to import
+
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     if exact == 0:
         return x * y + z if x * y == 0.0 and z == 0.0 else 0.0

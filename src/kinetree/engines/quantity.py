@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kinetree.engines.forced_function import ForcedFunction
@@ -79,13 +80,11 @@ def quantity(
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
-        options = {"guard": guard, "bundle": bundle, **_described(declared)}
-
         def make(o: Any) -> Function[P, R]:
             chosen = algorithm
             if any_node is not None and (o.mechanism.first_general is not None or (prefer and prefer(o.mechanism))):
                 chosen = any_node
-            return Function(declared.__name__, o.mechanism, chosen, **options)
+            return Function(declared.__name__, o.mechanism, chosen, guard=guard, bundle=bundle, **_described(declared))
 
         return _quantity(declared, make)
 
@@ -96,8 +95,10 @@ def analytic_quantity(algorithm: Algorithm) -> Callable[[Declared[P, R]], Quanti
     """Declare a function of arrays that takes complex numbers as well."""
 
     def declare(declared: Declared[P, R]) -> Quantity[AnalyticFunction[P, R]]:
-        options = _described(declared)
-        return _quantity(declared, lambda o: AnalyticFunction(declared.__name__, o.mechanism, algorithm, **options))
+        def make(o: Any) -> AnalyticFunction[P, R]:
+            return AnalyticFunction(declared.__name__, o.mechanism, algorithm, **_described(declared))
+
+        return _quantity(declared, make)
 
     return declare
 
@@ -121,11 +122,10 @@ def forced_quantity(
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
-        options = {"guard": guard, "bundle": bundle, **_described(declared)}
-
         def make(o: Any) -> ForcedFunction[P, R]:
             chosen = algorithm if by_weights is None or o.mechanism.first_general is None else by_weights
-            made: Any = kind(declared.__name__, o.mechanism, chosen, site=o.site, **options)
+            given = {"site": o.site, "guard": guard, "bundle": bundle, **_described(declared)}
+            made: Any = kind(declared.__name__, o.mechanism, chosen, **given)
             return cast("ForcedFunction[P, R]", made)
 
         return _quantity(declared, make)
@@ -144,13 +144,10 @@ def differentiable_quantity(
     """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
 
     def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
-        options = {"guard": guard, "derivatives": derivatives, "gradients": gradients, **_described(declared)}
-
         def make(o: Any) -> DifferentiableFunction[P, R]:
-            given = {"site": o.site, **options}
-            if o.mechanism.first_general is not None:
-                given["derivatives"] = {**derivatives, **(any_node or {})}
-            return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given)
+            chosen = derivatives if o.mechanism.first_general is None else {**derivatives, **(any_node or {})}
+            given = {"site": o.site, "guard": guard, "derivatives": chosen, "gradients": gradients}
+            return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given, **_described(declared))
 
         return _quantity(declared, make)
 
@@ -173,11 +170,9 @@ def frame_quantity(
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
     def declare(declared: Declared[P, R]) -> Quantity[FrameFunction[P, R]]:
-        options = _described(declared)
-
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
-            given = {"site": o.site, "frames": names, **options}
+            given = {"site": o.site, "frames": names, **_described(declared)}
             chosen = by_reference if any_node is None or o.mechanism.first_general is None else any_node
             return FrameFunction(declared.__name__, o.mechanism, chosen, **given)
 
@@ -190,6 +185,7 @@ def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:
     return Quantity(make, declared.__name__, declared.__doc__)
 
 
+@cache
 def _described(declared: Callable[..., Any]) -> dict[str, Any]:
     signature = inspect.signature(declared)
     _, *parameters = signature.parameters.values()

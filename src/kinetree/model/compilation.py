@@ -9,17 +9,18 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kinetree.engines.native import cache, threads
 from kinetree.errors import KinetreeError
+
+if TYPE_CHECKING:
+    import subprocess
 
 _log = logging.getLogger("kinetree")
 
@@ -92,6 +93,9 @@ def _others(robot: Any, names: Sequence[str]) -> Iterator[None]:
 
 
 def _process(robot: Any, names: Sequence[str]) -> subprocess.Popen[bytes]:
+    import subprocess  # both take a while to import
+    import tempfile
+
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with tempfile.TemporaryFile() as file:
         pickle.dump((robot, tuple(names)), file)

@@ -25,7 +25,6 @@ import os
 import stat
 import struct
 import sys
-import tempfile
 import time
 import warnings
 from functools import lru_cache
@@ -200,6 +199,8 @@ def _write(directory: Path, name: str, metadata: dict[str, Any], code: bytes) ->
     body = _LENGTH.pack(len(described)) + described + code
     if _HEADER + len(body) > ENTRY_BYTES:
         return
+    import tempfile  # takes a while to import
+
     # other processes see either no file or a complete one
     descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=_PART)
     try:
