@@ -31,7 +31,9 @@ def condition(mass_matrix: Any) -> float:
     """Largest condition number among a batch of mass matrices."""
     if mass_matrix.size == 0:
         return 1.0
-    return float(np.max(np.linalg.cond(mass_matrix)))
+    sizes = np.abs(np.linalg.eigvalsh(mass_matrix))  # a quarter of the time of singular values
+    with np.errstate(divide="ignore"):
+        return float(np.max(sizes.max(axis=-1) / sizes.min(axis=-1)))
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float, scale: float | None = None) -> None:
