@@ -34,6 +34,7 @@ class Job(Generic[T]):
                 self._error = error
             finally:
                 self._unfinished.release()
+                del self._task  # with what it refers to, often the owner of this job
 
     @property
     def finished(self) -> bool:
