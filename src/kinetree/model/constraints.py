@@ -143,7 +143,7 @@ class Constraints:
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
             f_ext: As for `robot.forward_dynamics`.
         """
-        if wanted is None and stabilization is None and f_ext is None and self._takes(q, v, tau) and self.regular:
+        if wanted is None and stabilization is None and f_ext is None and self._takes(q, v, tau):
             a, force, spread = (vars(self).get("_alone") or made_for(self, "_alone", q, v))(q, v, tau)
             if spread.item() < 1.0:
                 return ConstrainedDynamics(a, force)
@@ -175,14 +175,19 @@ class Constraints:
     @cached_property
     def _alone(self) -> Compiled:
         """Accelerations, λ and `spread` of the law, as a function of q, v and τ."""
-        dynamics, law, nv = self.robot.forward_dynamics.bound(), self.law.kernel(), self.robot.nv
+        dynamics, nv = self.robot.forward_dynamics.bound(), self.robot.nv
         inputs = [Operand("q", (self.robot.nq,)), Operand("v", (nv,)), Operand("tau", (nv,))]
         outputs = [Operand("acceleration", (nv,)), Operand("force", (self.rows,)), Operand("spread", ())]
         steps = native.Sequence("constraints", inputs, outputs)
         (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
-        free, constants = steps.call(dynamics, q, v, tau), (self._target, self._rest, self._rest, *self.law.weights)
-        full, *_ = steps.call(law, q, v, free, *constants, into=(None, force, None, spread))
-        steps.call(dynamics, q, v, full, into=(a,))
+        free = steps.call(dynamics, q, v, tau)
+        if self.regular:
+            constants = self._target, self._rest, self._rest, *self.law.weights
+            full, *_ = steps.call(self.law.kernel(), q, v, free, *constants, into=(None, force, None, spread))
+            steps.call(dynamics, q, v, full, into=(a,))
+        else:
+            steps.call(self.solver.accelerations, q, v, free, *self._nothing, into=(a, force))
+            steps.copy(steps.constant(0.0), spread)
         return steps.finish()
 
     def error(self, q: Any) -> Array:
@@ -302,7 +307,8 @@ def constrained_dynamics(
 ) -> ConstrainedDynamics:
     """See `Model.constrained_dynamics`."""
     given = {"q": q, "v": v, "tau": tau, "f_ext": f_ext}
-    if any(map(arguments.is_lazy, given.values())):
+    plain = f_ext is None and type(q) is type(v) is type(tau) is np.ndarray
+    if not plain and any(map(arguments.is_lazy, given.values())):
         from kinetree.engines import dask
 
         read, ranks = read_constraints(constraints), {"q": 1, "v": 1, "tau": 1}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import made_for
 from kinetree.operational_space import singular
 from kinetree.operational_space.recursions import Recursions
-from kinetree.operational_space.singular import Spectrum
+from kinetree.operational_space.singular import Eigenvalues, Spectrum
 from kinetree.spatial.value import Array
 
 
@@ -82,15 +81,18 @@ class Core:
             q: (…, nq).
             places: As for `inertia`.
         """
-        if self.policy != "raise" and self.rows and self.recursions.engine == "native":
-            result: Array = made_for(self, "_by_eigenvalues", q)(q)
+        if self.policy != "raise" and self.eigenvalues is not None:
+            result: Array = made_for(self.eigenvalues, "inertia", q)(q)
             return result
         return self.inertia(self.spectrum_of(self.recursions.inverse_inertia(q)), places)
 
     @cached_property
-    def _by_eigenvalues(self) -> Compiled:
+    def eigenvalues(self) -> Eigenvalues | None:
+        """Compiled functions of the eigenvalues of Λ⁻¹ without contacts, on the native engine."""
+        if not self.rows or self.recursions.engine != "native":
+            return None
         bound = self.recursions.inverse_inertia.bound()
-        return singular.inertia_by_eigenvalues(bound, self._means, self.reach, self.cut, self.policy)
+        return Eigenvalues(bound, self._means, self.reach, self.cut, self.policy)
 
     def spectrum_of(self, A: Array) -> Spectrum:
         """Eigendecomposition of the weighted Λ⁻¹ without contacts.

@@ -19,6 +19,7 @@ from kinetree.algorithms.operational_space.dense import opposing_force
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
+from kinetree.engines.native.expected import made_for
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.singular import over_rows
@@ -266,11 +267,16 @@ class Condition(_Spectral):
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         super().__init__(tasks, core, name, core.recursions.inverse_inertia_for(name))
+        self._one = (core.recursions.robot.mechanism.nq,)
 
     def _found(self, *inputs: Any) -> Any:
         (q,) = inputs
         self._reach(q)
-        found = self.core.spectrum_of(self._kernel(q)).condition
+        of = self.core.eigenvalues
+        if of is not None and type(q) is ndarray and q.shape == self._one:
+            found = made_for(of, "condition", q)(q)
+        else:
+            found = self.core.spectrum_of(self._kernel(q)).condition
         # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
         finite = np.isfinite(q)
         if not finite.all():

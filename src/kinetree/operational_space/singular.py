@@ -18,7 +18,7 @@ All policies invert the other directions exactly.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from kinetree.algorithms.operational_space.solve import solve_symmetric
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
+from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
 from kinetree.operational_space.products import times
 from kinetree.recursion.algorithm import Algorithm
@@ -122,8 +122,8 @@ def decomposition(rows: int) -> Compiled:
     return sequence.finish()
 
 
-def inertia_by_eigenvalues(inverse_inertia: Compiled, mean: Array, reach: Array, cut: float, policy: str) -> Compiled:
-    """Λ of q under a policy other than "raise", without contacts, as one compiled function.
+class Eigenvalues:
+    """Functions of q that need the eigenvalues of Λ⁻¹ in every sample, without contacts, each recorded on first use.
 
     Args:
         inverse_inertia: Λ⁻¹ of q.
@@ -132,14 +132,33 @@ def inertia_by_eigenvalues(inverse_inertia: Compiled, mean: Array, reach: Array,
         cut: As of `spectrum`.
         policy: One of `POLICIES`.
     """
-    rows = len(reach)
-    steps = Sequence("inertia", inverse_inertia.binding.inputs, [Operand("inertia", (rows, rows))])
-    A, own = steps.call(inverse_inertia, *steps.inputs), steps.space(rows)
-    for i in range(rows):
-        steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
-    values, vectors, roots, edge, *_ = steps.call(decomposition(rows), A, own, mean, reach, cut)
-    steps.call(over_rows(invert, rows), values, vectors, roots, edge, _softness(policy), into=steps.outputs)
-    return steps.finish()
+
+    def __init__(self, inverse_inertia: Compiled, mean: Array, reach: Array, cut: float, policy: str) -> None:
+        self._mobility, self._weights = inverse_inertia, (mean, reach, cut)
+        self._policy, self._rows = policy, len(reach)
+
+    @cached_property
+    def inertia(self) -> Compiled:
+        """Λ under a policy other than "raise", (r, r)."""
+        steps, (values, vectors, roots, edge, *_) = self._begun(Operand("inertia", (self._rows, self._rows)))
+        given = values, vectors, roots, edge, _softness(self._policy)
+        steps.call(over_rows(invert, self._rows), *given, into=steps.outputs)
+        return steps.finish()
+
+    @cached_property
+    def condition(self) -> Compiled:
+        """Condition number of the weighted Λ⁻¹, ()."""
+        steps, (*_, condition) = self._begun(Operand("condition", ()))
+        steps.copy(condition, steps.outputs[0])
+        return steps.finish()
+
+    def _begun(self, output: Operand) -> tuple[Sequence, list[Place]]:
+        """A sequence with the parts of `Spectrum`."""
+        steps, rows = Sequence(output.name, self._mobility.binding.inputs, [output]), self._rows
+        A, own = steps.call(self._mobility, *steps.inputs), steps.space(rows)
+        for i in range(rows):
+            steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
+        return steps, steps.call(decomposition(rows), A, own, *self._weights)
 
 
 def jacobi(A: Array) -> tuple[Array, Array]:
