@@ -326,6 +326,12 @@ def test_what_floats_already_floats() -> None:
         kt.load(MODELS["hinges"], floating_base=True)
 
 
+def test_nodes_are_made_when_a_function_needs_them_unless_numbers_might_overflow() -> None:
+    text = file('<body name="b" pos="1 0 0"><joint/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/></body>')
+    assert "_assembled" not in vars(kt.load(text))
+    assert "_assembled" in vars(kt.load(text.replace('mass="1"', 'mass="1e70"')))
+
+
 def test_an_empty_world() -> None:
     robot = kt.load('<mujoco><worldbody><site name="here" pos="1 2 3"/></worldbody></mujoco>')
     assert robot.nv == 0
