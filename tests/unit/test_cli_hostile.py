@@ -302,7 +302,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("module", ["numpy", "llvmlite", "kinetree.model.model", "kinetree.zoo", "typer", "rich"])
+@pytest.mark.parametrize("module", ["numpy", "llvmlite", "kinetree.model.model", "kinetree.loading", "typer", "rich"])
 def test_interrupted_while_it_is_imported(module: str, tmp_path: Path) -> None:
     script = tmp_path / "kinetree"
     script.write_text(SCRIPT.format(module=module))
@@ -313,7 +313,7 @@ def test_interrupted_while_it_is_imported(module: str, tmp_path: Path) -> None:
 def test_an_interrupted_import_of_the_library_is_left_alone(tmp_path: Path) -> None:
     """Only the command hides where it was."""
     script = tmp_path / "controller.py"
-    script.write_text(SCRIPT.format(module="kinetree.zoo"))
+    script.write_text(SCRIPT.format(module="kinetree.loading"))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr
