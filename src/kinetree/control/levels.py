@@ -40,13 +40,23 @@ class Levels:
         self._known: dict[int, list[Level]] = {}
         self._solvers: dict[int, Compiled] = {}
 
+    def begin(self) -> None:
+        """Let other threads begin with the kernels that determine the cuts."""
+        if self._cut == "auto":
+            with expecting((self._start,), (1,)):
+                solver(self._uncut(np.zeros(len(self._tasks.core.recursions.groups))))
+
+    def _uncut(self, reach: Array) -> list[Level]:
+        """The levels with the least cuts, for a given reach of all rows."""
+        return self._blocks([_LEAST_CUT] * len(self._rows), "truncated", 0, reach)
+
     @cached_property
     def cuts(self) -> tuple[float, ...]:
         """`cut` of each level of goals."""
         if self._cut != "auto":
             return (float(self._cut),) * len(self._rows)
         A = self._tasks.inverse_inertia(self._start)
-        levels = self._blocks([_LEAST_CUT] * len(self._rows), "truncated", 0)
+        levels = self._uncut(self._tasks.core.recursions.reach)
         with expecting((self._start,), (1,)):
             _, every = solver(levels)(A, np.zeros(len(A)))
         cuts = []
@@ -68,7 +78,7 @@ class Levels:
             limits: Number of joints at their limits.
         """
         if limits not in self._known:
-            self._known[limits] = self._blocks(self.cuts, self._policy, limits)
+            self._known[limits] = self._blocks(self.cuts, self._policy, limits, self._tasks.core.recursions.reach)
         return self._known[limits]
 
     def solve(self, A: Array, residual: Array, limits: int = 0) -> tuple[Array, Array]:
@@ -101,9 +111,8 @@ class Levels:
             found[level.rows] = 1.0 / cut, 0.0
         return found
 
-    def _blocks(self, cuts: Sequence[float], policy: str, limits: int) -> list[Level]:
-        core = self._tasks.core
-        groups, reach = core.recursions.groups, core.recursions.reach
+    def _blocks(self, cuts: Sequence[float], policy: str, limits: int, reach: Array) -> list[Level]:
+        groups = self._tasks.core.recursions.groups
         found: list[Level] = []
         start = 0
 

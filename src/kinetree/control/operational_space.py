@@ -163,8 +163,9 @@ class OperationalSpace(Remade):
         return self._law
 
     def _begin(self, moving: bool = False) -> None:
-        """Let other threads begin with the law's kernel, while its cuts are determined."""
+        """Let other threads begin with the law's kernel and those of its cuts, while the latter are determined."""
         if "_law" not in vars(self):
+            self._hierarchy.begin()
             self._tasks.core.recursions.control_step(self._error, moving).bound()
 
     @cached_property

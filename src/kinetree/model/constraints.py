@@ -148,10 +148,7 @@ class Constraints:
             if spread.item() < 1.0:
                 return ConstrainedDynamics(a, force)
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
-        if not self._begun and self.regular:
-            self.robot.forward_dynamics.begin(q, v, tau)
-            self.law.begin(q, v)
-            self._begun = True
+        self._begin(q, v)
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
@@ -190,6 +187,13 @@ class Constraints:
             steps.copy(steps.constant(0.0), spread)
         return steps.finish()
 
+    def _begin(self, q: Any, v: Any) -> None:
+        """Let other threads begin with all kernels before a first call needs them one by one."""
+        if not self._begun and self.regular:
+            self.robot.forward_dynamics.begin(q, v, v)
+            self.law.begin(q, v)
+            self._begun = True
+
     def error(self, q: Any) -> Array:
         """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
 
@@ -216,6 +220,7 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
+        self._begin(q, v)
         robot, zero = self.robot, self._still
         for _ in range(rounds):
             if not self.regular:
@@ -231,6 +236,7 @@ class Constraints:
         if not self.regular:
             projected: Array = made_for(self.solver, "velocity", q, v)(q, v)
             return projected
+        self._begin(q, v)
         zero = self._still
         tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)

@@ -216,12 +216,12 @@ class Compilation:
             with _sharing:
                 found[text] = _compiling.get((text, target)) or Module(text, target)
                 _compiling[text, target] = found[text]
-        self._modules = [found[text] for text in texts]
+        self._modules, self._longest_first = [found[text] for text in texts], [one.job for one in found.values()]
         for module in self._modules:
             module.then(self._completed)
         if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is claimed
-            for module in self._modules:
-                module.job.run()
+            for job in self._longest_first:
+                job.run()
 
     def _completed(self) -> None:
         with self._lock:
@@ -233,7 +233,8 @@ class Compilation:
 
     def objects(self) -> list[bytes]:
         """The object files, in the order of the modules."""
-        return threads.finish([module.job for module in self._modules])
+        threads.finish(self._longest_first)
+        return [module.job.result() for module in self._modules]
 
 
 class Library:
