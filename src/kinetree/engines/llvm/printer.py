@@ -3,7 +3,7 @@
 A lane is a sample: at width W, every scalar of the program is a `<W x double>`, or a `<W x float>` in single precision,
 and memory is interleaved, with element e of lane l at e·W + l. Constants are shared by all lanes. For a single sample
 (W = 1), loops with independent indices handle several indices at once: consecutive elements are loaded and stored as
-vectors, the last group under a mask.
+vectors, the last group under a mask; on processors with mask registers all groups, so that there is one body.
 
 Long loops of long programs, and parts of straight-line code, become modules of their own. These can be compiled at the
 same time, and even one after the other in less time, since LLVM's grows faster than the length of a function. Kernels
@@ -34,6 +34,8 @@ _PURE = ("constants", "gravity", "input")
 _SHARED = ("constants", "gravity")
 #: Items of a loop that becomes a module, and of programs with such loops. Calls would slow down shorter programs.
 _LONG_LOOP, _LONG = 400, 3000
+#: Bytes of vectors from which on processors have registers for masks.
+_MASKS = 64
 
 
 @dataclass
@@ -376,7 +378,11 @@ class Emitter:
         if not loop.independent or self.width > 1 or self.columns == 1:
             self.repeat(loop, start, stop, scope)
             return
-        count = self.columns
+        count, before = self.columns, f.mark()
+        if count * self.bytes >= _MASKS:  # a mask costs nothing there, and the body is printed once
+            with f.loop(start, stop, count) as index:
+                self.masked(loop, scope, index, stop, before)
+            return
         whole = f.let(f"and i64 {f.let(f'sub i64 {stop}, {start}')}, {-count}")
         middle = f.let(f"add i64 {start}, {whole}")
         before = f.mark()
@@ -384,10 +390,24 @@ class Emitter:
             names: dict[Any, str] = {id(loop.index): index}
             self.block(loop.body, Scope(count, scope, _Lanes(count, index), names, before))
         with f.when(f.let(f"icmp slt i64 {middle}, {stop}")):
-            left = self.splat(f.let(f"sub i64 {stop}, {middle}"), count, "i64")
-            mask = f.let(f"icmp slt <{count} x i64> {_counting(count)}, {left}")
-            names = {id(loop.index): middle}
-            self.block(loop.body, Scope(count, scope, _Lanes(count, middle, mask), names, f.mark()))
+            self.masked(loop, scope, middle, stop)
+
+    def masked(self, loop: For, scope: Scope, first: str, stop: str, before: int | None = None) -> None:
+        """A group of indices of a loop, of which there may be fewer than lanes.
+
+        Args:
+            loop: The loop.
+            scope: Where it is.
+            first: The first index.
+            stop: The end of all indices.
+            before: Where values can be broadcast, if not here.
+        """
+        f, count = self.f, self.columns
+        left = self.splat(f.let(f"sub i64 {stop}, {first}"), count, "i64")
+        mask = f.let(f"icmp slt <{count} x i64> {_counting(count)}, {left}")
+        names: dict[Any, str] = {id(loop.index): first}
+        place = f.mark() if before is None else before
+        self.block(loop.body, Scope(count, scope, _Lanes(count, first, mask), names, place))
 
     def repeat(self, loop: For, start: str, stop: str, scope: Scope) -> None:
         """Run a loop's body for one number after another."""
