@@ -170,3 +170,29 @@ def test_representation() -> None:
     assert repr(arm) == "<OperationalSpace of humanoid24: left_hand > center_of_mass>"
     assert repr(simulation.Simulator(ROBOT)) == "<Simulator of humanoid24: midpoint, 0.001 s>"
     assert copy.copy(arm).goals == arm.goals
+
+
+def test_goals_stay_where_they_were_at_the_start() -> None:
+    """Their poses are computed only when a goal has no target; changing the array `at` afterwards changes nothing."""
+    at = ROBOT.random_configuration(1)
+    levels = ["left_hand"], [control.Goal(kt.Task("right_hand", "position"))]
+    start = {name: ROBOT.pose(at, name) for name in ("left_hand", "right_hand")}
+    reference = controller(*levels, at=at.copy())
+    expected = reference(Q, V).tau
+    for given in (
+        {},
+        {"left_hand": start["left_hand"]},
+        start,
+        {"left_hand": start["left_hand"], "right_hand": start["right_hand"][:3, 3]},
+        {"left_hand": start["left_hand"][:3, 3], "right_hand": control.Target(start["right_hand"])},
+    ):
+        given_at = at.copy()
+        made = controller(*levels, at=given_at)
+        given_at[:] = 0.0
+        np.testing.assert_array_equal(made(Q, V, given).tau, expected)
+        poses = np.array(list(start.values()))
+        np.testing.assert_array_equal(made.torques(Q, V, poses), made.torques(Q, V))
+    lazy = controller(*levels, at=at)
+    lazy.torques(Q, V, poses)
+    lazy(Q, V, start)
+    assert "_target" not in vars(lazy._targets)

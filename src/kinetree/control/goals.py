@@ -244,7 +244,7 @@ def start_of(robot: Model, posture: Posture | None, at: Any, what: str) -> Array
     q = arguments.numbers(what, "at", at)
     if q.shape != (robot.nq,) or not np.isfinite(q).all():
         raise InputError(f"at is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")
-    return np.asarray(q, dtype=np.float64)
+    return np.array(q, dtype=np.float64)
 
 
 def chosen_error(name: Any, goals: Sequence[Goal | Force]) -> str:

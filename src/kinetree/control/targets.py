@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,10 +87,12 @@ class Targets:
                 poses.append(np.eye(4))
             count = len(task.rows)
             self._places[goal.name] = _Place(goal, len(poses), slice(rows, rows + count), list(task.rows))
-            poses.append(_pose(robot, task, start))
+            poses.append(np.eye(4))
             gains.append(goal.gains)
             rows += count
-        self._target, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
+        self._robot, self._start = robot, start
+        #: Targets of everything but goals.
+        self._fixed, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
         self._first = constraints.rows if constraints else 0
         self._parts = {
             name: slice(place.rows.start - self._first, place.rows.stop - self._first)
@@ -97,11 +100,23 @@ class Targets:
         }
         self._sites = [place.site for place in self._places.values()]
         self._forced = any(isinstance(goal, Force) for goal in goals)
-        self._still = Wanted(self._target, self._feed, self._gains, None, None, ())
-        for constant in (self._target, self._feed, self._gains):
+        for constant in (self._fixed, self._feed, self._gains):
             constant.setflags(write=False)
         #: `feed` without the rows of constraints.
         self.feed_of_goals = self._feed[self._first :]
+
+    @cached_property
+    def _target(self) -> Array:
+        """Targets of everything, those of goals as at the start: computed when a goal without a target needs them."""
+        found: Array = self._fixed.copy()
+        for place in self._places.values():
+            found[place.site] = _pose(self._robot, place.goal.task, self._start)
+        found.setflags(write=False)
+        return found
+
+    @cached_property
+    def _still(self) -> Wanted:
+        return Wanted(self._target, self._feed, self._gains, None, None, ())
 
     def read(self, targets: Mapping[str, Any] | None, state: ControllerState | None, dt: Any) -> Wanted:
         """Inputs of the control law. Poses are not checked here: see `require_poses`.
@@ -150,7 +165,7 @@ class Targets:
 
     def _plain(self, targets: dict[str, Any]) -> Wanted | None:
         """The same for single poses and positions in arrays of float64. None for all others."""
-        pose = self._target.copy()
+        pose = (self._fixed if len(targets) == len(self._places) else self._target).copy()
         for name, value in targets.items():
             place = self._places.get(name)
             if place is None or type(value) is not np.ndarray or value.dtype != _FLOAT64:
@@ -158,6 +173,7 @@ class Targets:
             if value.shape == (4, 4):
                 pose[place.site] = value
             elif value.shape == (3,):
+                pose[place.site, :3, :3] = self._target[place.site, :3, :3]
                 pose[place.site, :3, 3] = value
             else:
                 return None
@@ -167,19 +183,21 @@ class Targets:
         """Whether these are the poses of all goals, (g, 4, 4), as the law takes them: no goal is a relative one."""
         count = len(self._sites)
         plain = type(poses) is np.ndarray and poses.dtype == _FLOAT64 and poses.shape == (count, 4, 4)
-        return plain and self._sites[-1] - self._sites[0] == count - 1 and self._sites[-1] == len(self._target) - 1
+        return plain and self._sites[-1] - self._sites[0] == count - 1 and self._sites[-1] == len(self._fixed) - 1
 
     def arrays(self, poses: Any, feed: Any) -> Wanted:
         """Inputs of the control law from poses and feed-forward of all goals, in their order."""
-        target, rates = self._target, self._feed
+        rates = self._feed
         batch: tuple[int, ...] = ()
-        if poses is not None:
+        if poses is None:
+            target = self._target
+        else:
             given = np.asarray(arguments.numbers("control", "poses", poses), dtype=np.float64)
             arguments.require_shape("control: poses", given.shape, (len(self._sites), 4, 4))
             batch = given.shape[:-3]
             target = given
-            if len(self._sites) < len(self._target):
-                target = np.array(np.broadcast_to(self._target, (*batch, *self._target.shape)))
+            if len(self._sites) < len(self._fixed):
+                target = np.array(np.broadcast_to(self._fixed, (*batch, *self._fixed.shape)))
                 target[..., self._sites, :, :] = given
         if feed is not None:
             given = np.asarray(arguments.numbers("control", "feed", feed), dtype=np.float64)
@@ -208,7 +226,7 @@ class Targets:
     @property
     def complete(self) -> bool:
         """Whether every frame of the law is that of a goal: no constraints, no near frames of relative tasks."""
-        return len(self._sites) == len(self._target)
+        return len(self._sites) == len(self._fixed)
 
     @property
     def feed(self) -> Array:

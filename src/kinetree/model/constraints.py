@@ -149,13 +149,14 @@ class Constraints:
                 return ConstrainedDynamics(a, force)
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         self._begin(q, v)
+        solved = None if self.regular else made_for(self.solver, "accelerations", q, v)
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
-        if not self.regular:
+        if solved is not None:
             wanted = self._nothing[0] if wanted is None else wanted
             gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-            return ConstrainedDynamics(*made_for(self.solver, "accelerations", q, v)(q, v, free, wanted, gains))
+            return ConstrainedDynamics(*solved(q, v, free, wanted, gains))
         feed = self._rest
         if wanted is not None:
             feed = np.zeros((*np.shape(wanted), 2))
@@ -189,9 +190,10 @@ class Constraints:
 
     def _begin(self, q: Any, v: Any) -> None:
         """Let other threads begin with all kernels before a first call needs them one by one."""
-        if not self._begun and self.regular:
+        if not self._begun:
             self.robot.forward_dynamics.begin(q, v, v)
-            self.law.begin(q, v)
+            if self.regular:
+                self.law.begin(q, v)
             self._begun = True
 
     def error(self, q: Any) -> Array:
@@ -220,7 +222,8 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
-        self._begin(q, v)
+        if self.regular:
+            self._begin(q, v)
         robot, zero = self.robot, self._still
         for _ in range(rounds):
             if not self.regular:
