@@ -289,3 +289,38 @@ def test_a_robot_that_cannot_move_has_every_quantity(contacts: tuple[Any, ...], 
     for name, size in sizes.items():
         assert np.shape(getattr(state, name)) == (*shape, *size), name
     assert (np.asarray(state.rank) == 0).all()
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_more_rows_than_degrees_of_freedom(policy: str, engine: str) -> None:
+    """Every sample is singular, so Λ comes from eigenvalues, without the kernel for regular ones; bits are the same."""
+    robot = kt.zoo.chain(7)
+    tasks = robot.tasks([robot.frames[-1], robot.frames[2]], singular=policy).engine(engine)
+    q = robot.random_configuration(3, (2, 3))
+    if policy == "raise":
+        with pytest.raises(SingularTaskError) as raised:
+            tasks.inertia(q)
+        assert raised.value.samples == tuple(np.ndindex(2, 3))
+        with pytest.raises(SingularTaskError):
+            tasks.inertia(q[0, 0])
+    else:
+        found = tasks.inertia(q)
+        expected = tasks.inertia._into(q, (np.empty((2, 3, 12, 12)),))[0]
+        np.testing.assert_array_equal(found, expected)
+        alone, into = tasks.inertia(q[1, 2]), np.full((2, 3, 12, 12), np.nan)
+        np.testing.assert_array_equal(alone, found[1, 2])
+        assert tasks.inertia(q, out=into) is into
+        np.testing.assert_array_equal(into, found)
+        A = tasks.inverse_inertia(q)
+        np.testing.assert_allclose(A @ found @ A, A, atol=1e-6 * float(np.abs(A).max()))
+    with pytest.raises(kt.errors.InputError, match=r"inertia: q has shape \(3,\)"):
+        tasks.inertia(q[0, 0, :3])
+
+
+def test_kernels_for_regular_samples_are_not_compiled_in_vain() -> None:
+    robot = kt.zoo.chain(7)
+    tasks = robot.tasks([robot.frames[-1], robot.frames[2]])
+    tasks.inertia(robot.neutral())
+    assert not tasks.inertia._kernel._bound
+    assert tasks.inertia.count().multiplications > 0

@@ -46,6 +46,11 @@ class Core:
         """Means and reach, which weight the rows of contacts."""
         return singular.means(self.recursions.groups[: self.held]), self.recursions.reach[: self.held]
 
+    @cached_property
+    def excessive(self) -> bool:
+        """Whether there are more rows than degrees of freedom, so that every sample is singular."""
+        return self.rows > self.recursions.robot.mechanism.nv
+
     @property
     def trusted(self) -> float:
         """The value of `spread` below which no direction is singular."""

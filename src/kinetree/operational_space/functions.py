@@ -2,7 +2,7 @@
 
 For samples far from singular, Λ, or Λ with J̄ and N, is the result of one kernel. For each sample the kernel also
 returns a measure of how close to singular it is (`spread`, see `kinetree.algorithms.operational_space.inversion`).
-Samples that are too close are recomputed from eigenvalues.
+Samples that are too close are recomputed from eigenvalues. If there are more rows than degrees of freedom, all are.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import numpy as np
 from numpy import ndarray
 
 from kinetree.algorithms.operational_space.dense import opposing_force
+from kinetree.algorithms.operational_space.eigen import invert
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
-from kinetree.engines.native.expected import made_for
+from kinetree.engines.native.expected import expecting, made_for
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
-from kinetree.operational_space.singular import over_rows
+from kinetree.operational_space.singular import decomposition, over_rows
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
@@ -157,6 +158,9 @@ class Inertia(Regular):
         if type(q) is not ndarray and arguments.is_lazy(q):
             lazy: Array = self._lazily(out, q=q)
             return lazy
+        if self.core.excessive:
+            inertia = self._put(self._singular(q), out)
+            return inertia
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
@@ -169,6 +173,23 @@ class Inertia(Regular):
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         return (self.core.inertia_by_eigenvalues(q, places),)
+
+    def _singular(self, q: Any) -> Array:
+        """The same where all samples are singular."""
+        q = arguments.numbers(self.name, "q", q)
+        size = self.core.recursions.robot.model.nq
+        arguments.require_shape(f"{self.name}: q", q.shape, (size,))
+        if self._known_reach is None:
+            self.core.recursions.inverse_inertia.begin(q)
+            with expecting((q,), (1,)):
+                decomposition(self.core.rows)
+                over_rows(invert, self.core.rows)
+            self._known_reach = self.core.reach
+        places = np.argwhere(np.ones(q.shape[:-1], dtype=bool)) if q.ndim > 1 else None
+        return self.core.inertia_by_eigenvalues(np.asarray(q, dtype=np.float64), places)
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self.core.recursions.inverse_inertia,) if self.core.excessive else super()._kernels()
 
 
 class Dynamics(Regular):
