@@ -180,8 +180,9 @@ class Constraints:
         (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
         free = steps.call(dynamics, q, v, tau)
         if self.regular:
+            law = self.law.kernel()  # other threads begin with it while reach is computed
             constants = self._target, self._rest, self._rest, *self.law.weights
-            full, *_ = steps.call(self.law.kernel(), q, v, free, *constants, into=(None, force, None, spread))
+            full, *_ = steps.call(law, q, v, free, *constants, into=(None, force, None, spread))
             steps.call(dynamics, q, v, full, into=(a,))
         else:
             steps.call(self.solver.accelerations, q, v, free, *self._nothing, into=(a, force))
