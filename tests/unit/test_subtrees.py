@@ -12,7 +12,7 @@ from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.engines import groups, subtrees
 from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.engines.subtrees import OutAndBack, ranges
+from kinetree.engines.subtrees import OutAndBack, ranges, tables
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.motion import Motion
@@ -41,7 +41,7 @@ def test_every_node_in_its_turn(seed: int, small: None) -> None:
     topology = random_topology(rng, int(rng.integers(1, 200)), rng.uniform(0, 1), rng.uniform(0, 0.5))
     out: list[int] = []
     back: list[int] = []
-    for first, end, start, stop in ranges(ends_of(topology), 39).tolist():
+    for first, end, start, stop in ranges(ends_of(topology), 0).tolist():
         out += range(first, end)
         # what comes back has been out, with all that it carries
         assert set(range(start, topology.subtree_end(stop - 1) if stop else 0)) <= set(out)
@@ -53,7 +53,8 @@ def test_every_node_in_its_turn(seed: int, small: None) -> None:
 
 
 def test_robots_of_ordinary_size_are_one_range() -> None:
-    assert ranges(ends_of(kt.zoo.humanoid24().mechanism.topology), 39).tolist() == [[0, 24, 0, 24]]
+    for table in tables(ends_of(kt.zoo.humanoid24().mechanism.topology), 39):
+        assert table.tolist() == [[0, 24, 0, 24]]
 
 
 def test_subtrees_that_fit_the_cache_are_swept_together() -> None:
@@ -66,15 +67,14 @@ def test_subtrees_that_fit_the_cache_are_swept_together() -> None:
         order.append(node)
         pending += [child for child in (2 * node + 2, 2 * node + 1) if child < 4095]
     topology = Topology(tuple(WORLD if node == 0 else number[parents[node]] for node in order))
-    found = ranges(ends_of(topology), 39)
-    together = found[:, 1] - found[:, 0] == found[:, 3] - found[:, 2]
-    sizes = (found[:, 1] - found[:, 0])[together]
-    assert sizes.tolist() == [127] * 32
-    assert 127 * 39 * 64 < 400_000
+    for found, size, number in zip(tables(ends_of(topology), 39), (2047, 255), (8, 64)):
+        together = found[:, 1] - found[:, 0] == found[:, 3] - found[:, 2]
+        assert (found[:, 1] - found[:, 0])[together].tolist() == [size] * (4096 // (size + 1))
+        assert size * 39 * number < 640_000
 
 
 def test_a_long_chain_is_swept_at_once() -> None:
-    assert ranges([1000] * 1000, 39).tolist() == [[0, 840, 0, 0], [840, 1000, 840, 1000], [0, 0, 0, 840]]
+    assert ranges([1000] * 1000, 160).tolist() == [[0, 840, 0, 0], [840, 1000, 840, 1000], [0, 0, 0, 840]]
 
 
 @pytest.mark.parametrize("recursion", [forward_dynamics, inverse_dynamics])

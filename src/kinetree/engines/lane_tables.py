@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ def _frame_rows(sites: Sequence[Site], members: list[Group], metadata: dict[str,
 
 def head_names(names: list[str]) -> list[str]:
     """Names of the numbers at the head of the tables, given those of a kernel for one node at a time."""
-    return [*(name for name in names if name not in ("node lanes", *ANGLES, *SUBTREES)), "rounds", "slots"]
+    return [*(name for name in names if name not in ("node lanes", *ANGLES, *chain(*SUBTREES))), "rounds", "slots"]
 
 
 def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:

@@ -269,8 +269,10 @@ class Tables:
         angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
         position += len(angles)
         ranges = self._ranges()
-        starts[subtrees.RANGES], starts[subtrees.COUNT] = position, len(ranges)
-        starts["node lanes"] = position + ranges.size
+        for (start, count), table in zip(subtrees.SUBTREES, ranges):
+            starts[start], starts[count] = position, len(table)
+            position += table.size
+        starts["node lanes"] = position
         workspace = self.records
         for i in range(len(self.metadata["arrays"])):
             starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
@@ -278,17 +280,17 @@ class Tables:
         starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
         workspace += 2 * len(angles)
         head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
-        cells = [table.reshape(-1) for table in (*tables.values(), angles, ranges)]
+        cells = [table.reshape(-1) for table in (*tables.values(), angles, *ranges)]
         return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
 
-    def _ranges(self) -> Array:
+    def _ranges(self) -> list[Array]:
         """The ranges of nodes that are swept out and back; see `kinetree.engines.subtrees`."""
         setup, records = self.setup, self.metadata["records"]
-        if subtrees.RANGES not in self.metadata["head"]:
-            return np.zeros((0, subtrees.COLUMNS), dtype=np.int64)
-        if len(setup.nodes) < len(setup.mechanism.kinds):
-            return np.array([[0, len(setup.nodes), 0, len(setup.nodes)]], dtype=np.int64)
-        return subtrees.ranges(list(map(setup.topology.subtree_end, setup.nodes)), max(records.values()))
+        if subtrees.SINGLE[0] not in self.metadata["head"]:
+            return []
+        if len(setup.nodes) < len(setup.mechanism.kinds):  # no subtrees, but all at once
+            return subtrees.tables([len(setup.nodes)] * len(setup.nodes), 0)
+        return subtrees.tables(list(map(setup.topology.subtree_end, setup.nodes)), max(records.values()))
 
     def _angles(self) -> Array:
         """Where in its input the angle of each node is, up to the last that has one; see `kinetree.engines.angles`."""

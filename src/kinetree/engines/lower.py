@@ -80,7 +80,7 @@ class Lowered:
             *(f"input {i}" for i in range(self.inputs)),
             "gravity",
             *(ANGLES if self.angles else ()),
-            *(SUBTREES if self.turns else ()),
+            *(name for names in (SUBTREES if self.turns else ()) for name in names),
             "node lanes",
         ]
 

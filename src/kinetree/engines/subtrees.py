@@ -19,12 +19,16 @@ from kinetree.spatial.value import Array
 
 #: The cell with the record of a node's parent.
 _PARENT = TABLE, "1.record"
-#: Numbers at the head of the tables: where the table of ranges starts, and how many rows it has.
-RANGES, COUNT = SUBTREES = ("ranges", "range count")
+#: Numbers at the head of the tables: where the table of ranges starts, and how many rows it has; for single samples,
+#: then for batches, which need more memory for a node.
+SUBTREES = SINGLE, BATCH = ("single ranges", "single range count"), ("batch ranges", "batch range count")
 #: Columns of that table: the first row and the end of a sweep outwards, and of the one back.
 COLUMNS = 4
-#: Scratch memory of the nodes that are swept together [bytes], for eight samples at once: a part of a core's own cache.
-_TOGETHER = 400_000
+#: Scratch memory of the nodes that are swept together [bytes]: a large part of a core's own cache. Less would be
+#: slower, since the processor fetches memory ahead only after the first nodes of a range.
+_TOGETHER = 640_000
+#: Scratch memory of a number [bytes], for a single sample and for a batch: one vector.
+_BYTES = 8, 64
 #: Smaller subtrees are swept with the nodes that carry them, because a loop takes time to start.
 _FEWEST = 16
 
@@ -72,14 +76,24 @@ def _of_parents(loop: For) -> Iterator[tuple[tuple[bool, int], bool]]:
             yield (access.base is None, access.offset), isinstance(item, Store)
 
 
-def ranges(ends: Sequence[int], record: int) -> Array:
-    """The ranges of rows to sweep outwards and back, in this order, (n, 4).
+def tables(ends: Sequence[int], record: int) -> list[Array]:
+    """The tables of ranges for single samples and for batches.
 
     Args:
         ends: For each node, the end of its subtree.
         record: Length of the longest record, in numbers.
     """
-    count, most = len(ends), max(_TOGETHER // (64 * max(record, 1)), 2 * _FEWEST)
+    return [ranges(ends, _TOGETHER // (each * max(record, 1))) for each in _BYTES]
+
+
+def ranges(ends: Sequence[int], most: int) -> Array:
+    """The ranges of rows to sweep outwards and back, in this order, (n, 4).
+
+    Args:
+        ends: For each node, the end of its subtree.
+        most: Number of nodes that are swept together, if they are subtrees.
+    """
+    count, most = len(ends), max(most, 2 * _FEWEST)
     if count <= most:
         return np.array([[0, count, 0, count]], dtype=np.int64)
     found: list[tuple[int, int, bool]] = []  # ranges, and whether they are whole subtrees

@@ -22,8 +22,7 @@ from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, 
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
-from kinetree.engines.subtrees import COLUMNS, RANGES, OutAndBack
-from kinetree.engines.subtrees import COUNT as RANGE_COUNT
+from kinetree.engines.subtrees import BATCH, COLUMNS, SINGLE, OutAndBack
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
@@ -424,12 +423,13 @@ class Emitter:
 
     def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
         """Two loops over nodes, range by range."""
-        f, ranges = self.f, self.start(self.own.tables, RANGES, "i64")
-        with f.loop(0, self.number(RANGE_COUNT)) as number:
+        start, count = SINGLE if self.width == 1 else BATCH
+        f, ranges = self.f, self.start(self.own.tables, start, "i64")
+        with f.loop(0, self.number(count)) as number:
             row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
-            first, end, start, stop = (self.word(row, column) for column in range(COLUMNS))
-            self.repeat(turns.outward, first, end, scope)
-            self.back(turns.inward, start, stop, scope)
+            out, end, back, stop = (self.word(row, column) for column in range(COLUMNS))
+            self.repeat(turns.outward, out, end, scope)
+            self.back(turns.inward, back, stop, scope)
 
     def back(self, loop: For, start: str, stop: str, scope: Scope) -> None:
         """A part of a loop whose other parts come before and after it."""
