@@ -100,6 +100,7 @@ class Constraints:
         stops = np.cumsum([next(lengths) if one is None else one.count for one in sets]).tolist()
         self.slices = tuple(map(slice, [0, *stops[:-1]], stops))
         self.rows = int(stops[-1])
+        self._parts = tuple(zip(self.names, self.slices, strict=True))
         self._others = [(part, one) for part, one in zip(self.slices, sets, strict=True) if one is not None]
         parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
@@ -308,8 +309,8 @@ class Constraints:
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all rows, (…, c), by constraint name."""
         if rows.ndim == 1:  # single samples skip what an ellipsis costs
-            return {name: rows[part] for name, part in zip(self.names, self.slices, strict=True)}
-        return {name: rows[..., part] for name, part in zip(self.names, self.slices, strict=True)}
+            return {name: rows[part] for name, part in self._parts}
+        return {name: rows[..., part] for name, part in self._parts}
 
 
 def constrained_dynamics(

@@ -216,12 +216,16 @@ class Coordinates:
     def _from_dict(values: Mapping[str, Any], rest: Array, places: Mapping[str, slice]) -> Array:
         if not isinstance(values, Mapping):
             raise InputError(f"pass a mapping of joint names to numbers, such as {{'hip': 0.1}}; got {values!r}")
-        parts, batches, types = [], {}, {rest.dtype}
+        parts: list[tuple[Any, Any]] = []
+        batches, types = {}, {rest.dtype}
         for name, value in values.items():
             if name not in places:
                 raise UnknownNameError("joint", name, tuple(places))
             start, stop = places[name].start, places[name].stop
             alone = stop - start == 1
+            if alone and type(value) is float:  # needs no array of its own
+                parts.append(((..., start), value))
+                continue
             part = numbers(name, value) if alone else checked(name, value, stop - start)
             parts.append(((..., start if alone else places[name]), part))
             batches[name] = part.shape if alone else part.shape[:-1]
