@@ -181,14 +181,15 @@ def test_lazy_results_can_be_pickled_and_named() -> None:
 
 
 def test_blocks_run_in_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    real = threads.get_threads
-    monkeypatch.setattr(threads, "get_threads", lambda: seen.append(real()) or seen[-1])
-    model = kt.zoo.double_pendulum()
-    model.mass_matrix(da.zeros((4000, 2), chunks=2000)).compute(scheduler="threads")
-    assert seen
-    assert set(seen) == {1}
-    assert real() == threads._default_count()
+    spread: list[int] = []
+    real = threads.run
+    monkeypatch.setattr(threads, "run", lambda tasks: spread.append(len(tasks)) or real(tasks))
+    monkeypatch.setattr(threads, "_count", 2)
+    model, samples = kt.zoo.double_pendulum(), threads.NUMBERS_PER_THREAD
+    model.mass_matrix(da.zeros((2 * samples, 2), chunks=samples)).compute(scheduler="threads")
+    assert spread == []
+    model.mass_matrix(np.zeros((samples, 2)))  # as large as one of these blocks
+    assert spread == [2]
 
 
 def test_data_arrays_are_matched_by_name() -> None:
