@@ -31,8 +31,9 @@ def from_nothing(program: Program) -> Program:
     """
     for item in program.top.items:
         if isinstance(item, Loop) and is_sweep(item, "inward"):
+            uses = _uses(program, item)
             for component in _sums(item):
-                starts = _starts(program, item, component)
+                starts = _starts(uses.get(component, []))
                 if starts is not None:
                     _rewrite(item, component, starts)
     return program
@@ -61,22 +62,39 @@ def _sums(loop: Loop) -> list[_Component]:
     return list(added)
 
 
-def _starts(program: Program, loop: Loop, component: _Component) -> list[_Start] | None:
-    """The stores with which sums start; None if these are not constants, or if anything else uses the sums."""
-    found: list[_Start] = []
-    seen = False
+class _Use(NamedTuple):
+    """A load or store of a component, and whether a sweep outward does it before the sums are formed."""
+
+    block: Block
+    item: Item
+    is_early: bool
+
+
+def _uses(program: Program, loop: Loop) -> dict[_Component, list[_Use]]:
+    """Loads and stores of all components outside a sweep."""
+    found: dict[_Component, list[_Use]] = {}
+    is_before = True
     for outermost in program.top.items:
-        seen = seen or outermost is loop
+        if outermost is loop:
+            is_before = False
+            continue
+        is_early = is_before and is_sweep(outermost, "outward")
         for block, item in _inside(program.top, outermost):
             place: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
-            if not isinstance(place, Field) or (place.name, place.component) != component:
-                continue
-            if outermost is loop:
-                continue
-            constant = _constant(item.value, place.role) if isinstance(item, Store) else None
-            if not isinstance(item, Store) or constant is None or seen or not is_sweep(outermost, "outward"):
-                return None
-            found.append(_Start(block, item, place.role.classes[0], constant))
+            if isinstance(place, Field):
+                found.setdefault((place.name, place.component), []).append(_Use(block, item, is_early))
+    return found
+
+
+def _starts(uses: list[_Use]) -> list[_Start] | None:
+    """The stores with which sums start; None if these are not constants, or if anything else uses the sums."""
+    found: list[_Start] = []
+    for block, item, is_early in uses:
+        place: Any = item.place if isinstance(item, Store) else None
+        constant = _constant(item.value, place.role) if isinstance(item, Store) else None
+        if not isinstance(item, Store) or constant is None or not is_early:
+            return None
+        found.append(_Start(block, item, place.role.classes[0], constant))
     constants: dict[str, _Constant] = {}
     same = all(constants.setdefault(start.kind, start.constant) == start.constant for start in found)
     return found if found and same else None

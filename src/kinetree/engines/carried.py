@@ -140,8 +140,9 @@ def _starts(before: Sequence[Item]) -> dict[_Component, set[str]]:
     found: dict[_Component, set[str]] = {}
     other = {component for component, _, _ in _loads(_all(before))}
     for item in before:
+        is_outward = is_sweep(item, "outward")
         for component, role, store in _stores(_all([item])):
-            if is_sweep(item, "outward") and _is_nothing(store.value):
+            if is_outward and _is_nothing(store.value):
                 found.setdefault(component, set()).update(role.classes)
             else:
                 other.add(component)
