@@ -16,7 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
-from kinetree.engines.carried import SIBLINGS, siblings
+from kinetree.engines.carried import SIBLINGS, carried, siblings
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
@@ -67,7 +67,8 @@ class Layout:
             elif isinstance(place, ArrayEntry):
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
-        offsets = _offsets(lives, {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS})
+        sums = {component for one in carried(program).values() for component in one.sums}
+        offsets = _offsets(lives, {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}, sums)
         records = dict.fromkeys((WORLD_CLASS, *(kind.name for kind, _ in variants.nodes)), 0)
         for key, own in lives.items():
             for c in own:
@@ -86,20 +87,24 @@ class _Life(NamedTuple):
         return self.first <= other.last and other.first <= self.last
 
 
-def _offsets(lives: dict[tuple[str, int], dict[str, _Life]], inner: set[str]) -> dict[tuple[str, int], int]:
+def _offsets(
+    lives: dict[tuple[str, int], dict[str, _Life]], inner: set[str], sums: set[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
     """Offsets of fields in records.
 
     Those of more classes come first, because they are in the records of all; of these, those that are in use longest,
-    so that the last loops find theirs together. Given the order of last use, the first offset that is free leaves no
+    so that the last loops find theirs together; of these, sums that nodes with one child pass on in registers come
+    last, so that chains do not touch their memory. Given the order of last use, the first offset that is free leaves no
     memory unused.
 
     Args:
         lives: For each component of a field, its life in each class of nodes that has it.
         inner: Classes of nodes that have parents other than the world. There may be many of them.
+        sums: Components that are sums from nothing.
     """
 
-    def place(key: tuple[str, int]) -> tuple[int, int]:
-        return -sum(c in inner for c in lives[key]), -max(life.last for life in lives[key].values())
+    def place(key: tuple[str, int]) -> tuple[int, int, bool]:
+        return -sum(c in inner for c in lives[key]), -max(life.last for life in lives[key].values()), key in sums
 
     found: dict[tuple[str, int], int] = {}
     taken: dict[tuple[str, int], list[_Life]] = {}  # in a class, at an offset
