@@ -237,22 +237,7 @@ def transpose(f: FunctionWriter, rows: list[str], scalar: Format = FLOAT64) -> l
     transposed; each step is one instruction on x86.
     """
     width = len(rows)
-    vector, piece = scalar.vector(width), min(width, 16 // scalar.bytes)
-
-    def shuffle(a: str, b: str, picks: list[int]) -> str:
-        mask = ", ".join(f"i32 {pick}" for pick in picks)
-        return f.let(f"shufflevector {vector} {a}, {vector} {b}, <{width} x i32> <{mask}>")
-
-    def interleaved(rows: list[str], rounds: int) -> list[str]:
-        # each round interleaves the rows of the first half with those of the second, within pieces
-        if rounds == 1:
-            return rows
-        mixed = []
-        for a, b in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
-            for start in (0, piece // 2):
-                columns = [p + start + d for p in range(0, width, piece) for d in range(piece // 2)]
-                mixed.append(shuffle(a, b, [pick for c in columns for pick in (c, width + c)]))
-        return interleaved(mixed, rounds // 2)
+    piece = min(width, piece_of(scalar))
 
     def pieces(rows: list[str]) -> list[str]:
         # row i of the result holds piece i of every row
@@ -262,12 +247,60 @@ def transpose(f: FunctionWriter, rows: list[str], scalar: Format = FLOAT64) -> l
         other = [pick + piece for pick in half]
         firsts, seconds = [], []
         for a, b in zip(rows[::2], rows[1::2], strict=True):
-            firsts.append(shuffle(a, b, half + [width + pick for pick in half]))
-            seconds.append(shuffle(a, b, other + [width + pick for pick in other]))
+            firsts.append(_shuffle(f, scalar, width, a, b, half + [width + pick for pick in half]))
+            seconds.append(_shuffle(f, scalar, width, a, b, other + [width + pick for pick in other]))
         return _interleave(pieces(firsts), pieces(seconds))
 
-    groups = [interleaved(rows[start : start + piece], piece) for start in range(0, width, piece)]
+    groups = [transpose_pieces(f, rows[start : start + piece], width, scalar) for start in range(0, width, piece)]
     return _interleave(*(pieces([group[j] for group in groups]) for j in range(piece)))
+
+
+def piece_of(scalar: Format) -> int:
+    """How many numbers are in 128 bits."""
+    return 16 // scalar.bytes
+
+
+def transpose_pieces(f: FunctionWriter, rows: list[str], width: int, scalar: Format = FLOAT64) -> list[str]:
+    """Transpose the squares that the 128-bit pieces of as many vectors as a piece has numbers form.
+
+    Args:
+        f: The function.
+        rows: The vectors.
+        width: Their length.
+        scalar: The format of their numbers.
+    """
+    piece = len(rows)
+    rounds = piece
+    while rounds > 1:
+        # each round interleaves the rows of the first half with those of the second, within pieces
+        mixed = []
+        for a, b in zip(rows[: piece // 2], rows[piece // 2 :], strict=True):
+            for start in (0, piece // 2):
+                columns = [p + start + d for p in range(0, width, piece) for d in range(piece // 2)]
+                mixed.append(_shuffle(f, scalar, width, a, b, [pick for c in columns for pick in (c, width + c)]))
+        rows, rounds = mixed, rounds // 2
+    return rows
+
+
+def _shuffle(f: FunctionWriter, scalar: Format, width: int, a: str, b: str, picks: list[int]) -> str:
+    vector, mask = scalar.vector(width), ", ".join(f"i32 {pick}" for pick in picks)
+    return f.let(f"shufflevector {vector} {a}, {vector} {b}, <{len(picks)} x i32> <{mask}>")
+
+
+def joined(f: FunctionWriter, parts: list[str], scalar: Format) -> str:
+    """One vector of several 128-bit pieces."""
+    width = piece_of(scalar)
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts, width = [_shuffle(f, scalar, width, a, b, list(range(2 * width))) for a, b in pairs], 2 * width
+    return parts[0]
+
+
+def pieces_of(f: FunctionWriter, vector: str, width: int, scalar: Format) -> list[str]:
+    """The 128-bit pieces of a vector."""
+    piece = piece_of(scalar)
+    starts = range(0, width, piece)
+    return [_shuffle(f, scalar, width, vector, "poison", list(range(start, start + piece))) for start in starts]
 
 
 def _interleave(*lists: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.target import Target
-from kinetree.engines.llvm.writer import FunctionWriter, transpose
+from kinetree.engines.llvm.writer import FunctionWriter, joined, piece_of, pieces_of, transpose, transpose_pieces
 from kinetree.engines.native.arithmetic import arithmetic_text
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.pool import pool_text
@@ -59,9 +59,10 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
     if width > 1:
         parts += [_fetch(width, scalar), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
     masked = width if width > 1 else block
-    lanes, suffix = scalar.vector(masked), scalar.suffix(masked)
-    parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, <{masked} x i1>, {lanes})")
-    parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, <{masked} x i1>)")
+    for length in sorted({masked, min(masked, piece_of(scalar))}):
+        lanes, suffix, mask = scalar.vector(length), scalar.suffix(length), f"<{length} x i1>"
+        parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, {mask}, {lanes})")
+        parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, {mask})")
     return "\n".join(parts)
 
 
@@ -168,15 +169,27 @@ def _take(width: int, block: int, scalar: Format) -> str:
                 slot = f.at("%area", f.let(f"add i64 {element}, {k}"), lanes)
                 f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
         rest = f.let(f"sub i64 {core.size}, {whole}")
-        with f.when(f.let(f"icmp ne i64 {rest}, 0")):
+
+        def take_rest(length: int) -> list[str]:
             # rows beyond the operand are garbage, in memory that the next operand overwrites or in the padding
-            mask = _mask(f, width, rest, scalar)
-            load = f"call {lanes} @llvm.masked.load.{scalar.suffix(width)}.p0"
-            options = f"i32 {size_of}, <{width} x i1> {mask}, {lanes} zeroinitializer"
-            rows = [f.let(f"{load}(ptr {f.at(p, whole, number_type)}, {options})") for p in pointers]
-            for k, column in enumerate(transpose(f, rows, scalar)[:-1]):
+            short, mask = scalar.vector(length), _mask(f, length, rest, scalar)
+            load = f"call {short} @llvm.masked.load.{scalar.suffix(length)}.p0"
+            options = f"i32 {size_of}, <{length} x i1> {mask}, {short} zeroinitializer"
+            return [f.let(f"{load}(ptr {f.at(p, whole, number_type)}, {options})") for p in pointers]
+
+        def store_columns(columns: list[str]) -> None:
+            for k, column in enumerate(columns):
                 slot = f.at("%area", f.let(f"add i64 {whole}, {k}"), lanes)
                 f.do(f"store {lanes} {column}, ptr {slot}, align {align}")
+
+        piece = piece_of(scalar)
+        with f.returning_when(f.let(f"icmp ugt i64 {rest}, {piece if piece < width else 0}")):
+            store_columns(transpose(f, take_rest(width), scalar)[:-1])
+        if piece < width:
+            with f.when(f.let(f"icmp ne i64 {rest}, 0")):
+                rows = take_rest(piece)
+                together = [joined(f, rows[k::piece], scalar) for k in range(piece)]
+                store_columns(transpose_pieces(f, together, width, scalar))
     with core.each() as (number, offset):
         vector = "poison"
         for lane, pointer in enumerate(pointers):
@@ -201,20 +214,33 @@ def _put(width: int, scalar: Format) -> str:
     with f.returning_when(core.contiguous()):
         whole = f.let(f"and i64 {core.size}, {-width}")
 
+        def columns(element: str, count: int) -> list[str]:
+            slots = [f.at("%area", f.let(f"add i64 {element}, {k}"), lanes) for k in range(count)]
+            return [f.let(f"load {lanes}, ptr {slot}, align {align}") for slot in slots]
+
         def rows(element: str) -> list[str]:
-            slots = [f.at("%area", f.let(f"add i64 {element}, {k}"), lanes) for k in range(width)]
-            return transpose(f, [f.let(f"load {lanes}, ptr {slot}, align {align}") for slot in slots], scalar)
+            return transpose(f, columns(element, width), scalar)
 
         with f.loop(0, whole, width) as element:
             for pointer, row in zip(pointers, rows(element), strict=True):
                 f.do(f"store {lanes} {row}, ptr {f.at(pointer, element, number_type)}, align {size_of}")
         rest = f.let(f"sub i64 {core.size}, {whole}")
-        with f.when(f.let(f"icmp ne i64 {rest}, 0")):
-            mask = _mask(f, width, rest, scalar)
-            for pointer, row in zip(pointers, rows(whole), strict=True):
+
+        def put_rest(length: int, found: list[str]) -> None:
+            short, mask = scalar.vector(length), _mask(f, length, rest, scalar)
+            store = f"call void @llvm.masked.store.{scalar.suffix(length)}.p0"
+            for pointer, row in zip(pointers, found, strict=True):
                 target = f.at(pointer, whole, number_type)
-                store = f"call void @llvm.masked.store.{scalar.suffix(width)}.p0"
-                f.do(f"{store}({lanes} {row}, ptr {target}, i32 {size_of}, <{width} x i1> {mask})")
+                f.do(f"{store}({short} {row}, ptr {target}, i32 {size_of}, <{length} x i1> {mask})")
+
+        piece = piece_of(scalar)
+        with f.returning_when(f.let(f"icmp ugt i64 {rest}, {piece if piece < width else 0}")):
+            put_rest(width, rows(whole))
+        if piece < width:
+            with f.when(f.let(f"icmp ne i64 {rest}, 0")):
+                together = transpose_pieces(f, columns(whole, piece), width, scalar)
+                apart = [pieces_of(f, vector, width, scalar) for vector in together]
+                put_rest(piece, [row for rows_of_piece in zip(*apart, strict=True) for row in rows_of_piece])
     with core.each() as (number, offset):
         vector = f.let(f"load {lanes}, ptr {f.at('%area', number, lanes)}, align {align}")
         for lane, pointer in enumerate(pointers):
