@@ -326,6 +326,12 @@ def test_what_floats_already_floats() -> None:
         kt.load(MODELS["hinges"], floating_base=True)
 
 
+def test_masses_and_lengths_whose_products_overflow() -> None:
+    far = '<body pos="9e99 0 0"><geom type="sphere" size="1e40" density="1"/></body>'
+    with pytest.raises(LoadError, match="its numbers are too large; correct them"):
+        kt.load(file(f'<body name="b"><joint/><geom type="sphere" size="1"/>{far}</body>'))
+
+
 def test_nodes_are_made_when_a_function_needs_them_unless_numbers_might_overflow() -> None:
     text = file('<body name="b" pos="1 0 0"><joint/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/></body>')
     assert "_assembled" not in vars(kt.load(text))
