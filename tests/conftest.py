@@ -1,4 +1,4 @@
-"""What all tests share: one BLAS thread, a JAX that compiles quickly, and a garbage collector that is seldom needed."""
+"""What all tests share: one BLAS thread, and a garbage collector that is seldom needed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ import signal
 # Before NumPy is imported: test workers share the cores, and BLAS results must not depend on how many there are.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-
-# Optimising what XLA generates around calls of kernels takes a quarter of the time of the bridge's tests, which check
-# the calls.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # A run in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
