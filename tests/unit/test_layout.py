@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
@@ -11,11 +12,14 @@ from benchmarks.sizes import builder
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
+from kinetree.engines.carried import carried
 from kinetree.engines.ir import Field, Op, Store, walk
 from kinetree.engines.layout import Layout
 from kinetree.engines.pipeline import simplified, variants_of
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.variants import Variants
+from kinetree.recursion.variants import WORLD_CLASS, Variants
+from tests.unit.test_general_nodes import with_a_bead
 
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}
 
@@ -50,6 +54,24 @@ def test_fields_in_use_at_the_same_time_have_memory_of_their_own(algorithm: Algo
             shared += 1
     assert shared > 0
     assert all(layout.fields[key] < layout.records[key[0]] for key in spans)
+
+
+@pytest.mark.parametrize("make", [ROBOTS["every kind"], with_a_bead])
+@pytest.mark.parametrize("algorithm", [forward_dynamics, mass_matrix_solve])
+def test_offsets_of_what_sweeps_carry_mean_nothing_else_there(
+    algorithm: Algorithm, make: Callable[[], kt.Model]
+) -> None:
+    variants = variants_of(algorithm, make().mechanism, ())
+    program = simplified(algorithm, variants)
+    fields = Layout.of(program, variants).fields
+    sweeps = carried(program)
+    assert sweeps
+    for loop, one in sweeps.items():
+        time = program.top.items.index(loop)
+        offsets = {fields[key] for key in fields if key[1:] in one.values}
+        spans = {key: (min(times), max(times)) for key, times in uses(algorithm, variants).items()}
+        used = [key for key, (first, last) in spans.items() if first <= time <= last and key[0] != WORLD_CLASS]
+        assert all(key[1:] in one.values for key in used if fields[key] in offsets)
 
 
 def test_a_field_has_the_same_place_in_nodes_of_all_kinds() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
-from kinetree.engines.carried import SIBLINGS, carried, siblings
+from kinetree.engines.carried import SIBLINGS, Carried, carried, siblings
 from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
@@ -67,8 +67,10 @@ class Layout:
             elif isinstance(place, ArrayEntry):
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
-        sums = {component for one in carried(program).values() for component in one.sums}
-        offsets = _offsets(lives, {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}, sums)
+        inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
+        passed = carried(program)
+        sums = {component for one in passed.values() for component in one.sums}
+        offsets = _offsets(_guarded(lives, program, passed), inner, sums)
         records = dict.fromkeys((WORLD_CLASS, *(kind.name for kind, _ in variants.nodes)), 0)
         for key, own in lives.items():
             for c in own:
@@ -82,9 +84,30 @@ class _Life(NamedTuple):
     first: int
     last: int
 
+    def including(self, time: int) -> _Life:
+        """The same, in use in one more loop."""
+        return _Life(min(self.first, time), max(self.last, time))
+
     def meets(self, other: _Life) -> bool:
         """Whether both are in use in the same loop."""
         return self.first <= other.last and other.first <= self.last
+
+
+def _guarded(
+    lives: dict[tuple[str, int], dict[str, _Life]], program: Program, passed: dict[Loop, Carried]
+) -> dict[tuple[str, int], dict[str, _Life]]:
+    """Lives in which what a sweep carries is in use in all classes of nodes, even in those that do not have it.
+
+    The sweep knows it by its offset, which must mean nothing else there.
+    """
+    guarded = {key: dict(own) for key, own in lives.items()}
+    classes = sorted({c for own in lives.values() for c in own} - {WORLD_CLASS})
+    for loop, one in passed.items():
+        time = program.top.items.index(loop)
+        for key in one.values:
+            own = guarded[key]
+            own.update((c, own[c].including(time) if c in own else _Life(time, time)) for c in classes)
+    return guarded
 
 
 def _offsets(
