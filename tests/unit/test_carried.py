@@ -145,6 +145,30 @@ def differences(tree: Any, v: Any, seen: Any) -> None:
 
 
 @declare
+def so_far(tree: Any, v: Any, seen: Any) -> None:
+    """What a node finds that its siblings have added before it."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        before = parent.total
+        seen[k] = v[k] * (k.total[0] - before[0])
+        parent.total += k.total
+
+
+@declare
+def with_own(tree: Any, v: Any, seen: Any) -> None:
+    """What a node finds that its siblings have added, itself included."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.scatter():
+        k.total = k.M.data[:1]
+    for k, parent in tree.gather():
+        own = k.total
+        parent.total += own
+        seen[k] = v[k] * (own[0] - parent.total[0])
+
+
+@declare
 def handed_out(tree: Any, v: Any, seen: Any) -> None:
     """Numbers from the base to the tips."""
     tree.world.total = np.zeros(1)
@@ -156,7 +180,7 @@ def handed_out(tree: Any, v: Any, seen: Any) -> None:
 @pytest.mark.parametrize("name", ROBOTS)
 @pytest.mark.parametrize(
     "one",
-    [masses, plain_masses, read_later, products, differences, handed_out],
+    [masses, plain_masses, read_later, products, differences, so_far, with_own, handed_out],
     ids=lambda one: str(one.name),
 )
 def test_engines_agree(one: Algorithm, name: str) -> None:

@@ -99,8 +99,21 @@ def handed_back(tree: Any, q: Any, x: Any) -> None:
         parent.V += k.V
 
 
-def test_sweeps_that_depend_on_each_other_do_not_take_turns() -> None:
-    assert turns_of(handed_back, kt.zoo.chain(3)) is None
+@algorithm(q=("q",), x=("v",), outputs=("x",))
+def world_in_between(tree: Any, q: Any, x: Any) -> None:
+    """Between the sweeps, the world changes what the way out reads from it."""
+    tree.world.V = Motion.zero()
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        k.V = k.X @ parent.V + k.H @ q[k]
+    tree.world.V = Motion(np.ones(6))
+    for k, parent in tree.gather():
+        x[k] = k.H.T @ (k.M @ (k.V + k.X @ parent.V))
+
+
+@pytest.mark.parametrize("recursion", [handed_back, world_in_between])
+def test_sweeps_that_depend_on_each_other_do_not_take_turns(recursion: Algorithm) -> None:
+    assert turns_of(recursion, kt.zoo.chain(3)) is None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
