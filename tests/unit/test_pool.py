@@ -7,12 +7,14 @@ import itertools
 import resource
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
 from kinetree.engines.native import pool
+from kinetree.engines.native.compiled import Compiled
 
 SHAPE = (200, 200)
 
@@ -137,3 +139,29 @@ def test_scratch_in_huge_pages_gives_the_same_bits() -> None:
     alone = chains(1).forward_dynamics(v, v, v)
     together = chains(15).forward_dynamics(*[np.tile(v, 15)] * 3)
     assert np.array_equal(together, np.tile(alone, 15))
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics_derivatives"])
+def test_batches_whose_results_are_kept_take_the_short_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    robot, rng = kt.zoo.humanoid24(), np.random.default_rng(0)
+    q, v, a = robot.random_configuration(rng, (200,)), *rng.normal(size=(2, 200, robot.nv))
+    inputs = (q,) if name == "mass_matrix" else (q, v, a)
+    function = getattr(robot, name)
+    alone = [function(*sample) for sample in zip(*inputs, strict=True)]
+    function(*inputs)  # compiles
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("arguments are checked in Python")
+
+    monkeypatch.setattr(Compiled, "_general", refuse)
+    found = function(*inputs)
+    assert type(found) is type(alone[0])
+    np.testing.assert_array_equal(np.asarray(found), np.moveaxis(np.array(alone), 0, -3))
+
+
+def test_a_number_is_not_a_batch() -> None:
+    robot = kt.zoo.double_pendulum()
+    q, v, tau = np.zeros((3, 40_000, 2))
+    dt = np.array(1e-3)  # no axes
+    together = robot.step(q, v, tau, dt)
+    np.testing.assert_array_equal(together[0][0], robot.step(q[0], v[0], tau[0], dt)[0])

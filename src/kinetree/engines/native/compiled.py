@@ -73,7 +73,26 @@ class Compiled(Gate):
             else:
                 results = self._single(*inputs)
                 return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
+        # batches too, once their results have been taken from the pool
+        if out is None and (samples := self._samples(inputs)):
+            pooled = self._results(None, (samples,))
+            self(*inputs, out=pooled if len(pooled) > 1 else pooled[0])
+            return self.binding.bundled(pooled)
         return self._general(inputs, out)
+
+    def _samples(self, inputs: tuple[Any, ...]) -> int:
+        """The length of the batch if all inputs are arrays of the kernel's type with one batch axis, else 0."""
+        samples = 0
+        if len(inputs) != len(self._shapes):
+            return 0
+        for array, shape in zip(inputs, self._shapes, strict=False):
+            if type(array) is not np.ndarray or array.dtype is not self._dtype:
+                return 0
+            count, *core = array.shape or (0,)
+            if tuple(core) != shape or samples not in (0, count):
+                return 0
+            samples = count
+        return samples
 
     def compile(self) -> None:
         """Compile everything that later calls may need."""
