@@ -73,8 +73,9 @@ class Compiled(Gate):
             else:
                 results = self._single(*inputs)
                 return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
-        # batches too, once their results have been taken from the pool
-        if out is None and (samples := self._samples(inputs)):
+        # batches for one thread too, once their results have been taken from the pool
+        samples = self._samples(inputs) if out is None else 0
+        if 0 < samples * self.binding.footprint < threads.NUMBERS_PER_THREAD:
             pooled = self._results(None, (samples,))
             self(*inputs, out=pooled if len(pooled) > 1 else pooled[0])
             return self.binding.bundled(pooled)
