@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from kinetree.engines.carried import NOTHING, SIBLINGS, Carried, Sibling, term
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
-from kinetree.engines.llvm.printer import Emitter, Scope
+from kinetree.engines.llvm.memory import Scope
+from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lower import Lowered
 
 

@@ -13,7 +13,8 @@ from kinetree.engines.groups import LANES
 from kinetree.engines.ir import Access, Block, For, Op, Store
 from kinetree.engines.lane_tables import ROUND_WORDS, Parents, column_places, head_names
 from kinetree.engines.llvm.carrying import Given, Passes
-from kinetree.engines.llvm.printer import Emitter, Scope
+from kinetree.engines.llvm.memory import Scope
+from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lower import Lowered
 from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
 

@@ -12,91 +12,27 @@ that have a loop in common share its module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 from kinetree.engines.angles import COUNT, KEPT, POSITIONS
 from kinetree.engines.formats import Format
-from kinetree.engines.ir import INTEGERS, Access, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
+from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
+from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lower import Lowered
 from kinetree.engines.subtrees import BATCH, COLUMNS, SINGLE, OutAndBack
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INTEGER = {"iadd": "add i64", "imul": "mul i64"}
 _CALLED = {"sqrt": 1, "fma": 3}
-#: Read-only memory spaces.
-_PURE = ("constants", "gravity", "input")
-#: Memory spaces that all lanes share.
-_SHARED = ("constants", "gravity")
 #: Items of a loop that becomes a module, and of programs with such loops. Calls would slow down shorter programs.
 _LONG_LOOP, _LONG = 400, 3000
 #: Bytes of vectors from which on processors have registers for masks.
 _MASKS = 64
 
 
-@dataclass
-class _Lanes:
-    """Indices of a loop as lanes: the first index, and the mask of a partial group."""
-
-    count: int
-    first: str
-    mask: str | None = None
-
-    @property
-    def every(self) -> str:
-        return self.mask or "<" + ", ".join(["i1 true"] * self.count) + ">"
-
-
-@dataclass
-class Scope:
-    """The scope of a block: the width of its values and the names defined there."""
-
-    width: int
-    outer: Scope | None = None
-    lanes: _Lanes | None = None
-    names: dict[Any, str] = field(default_factory=dict)
-    #: Line before the loop of this scope, where values of outer scopes can be broadcast to lanes.
-    before: int = 0
-
-    def find(self, key: Any) -> str | None:
-        """A name defined here or in an outer scope."""
-        return self.names.get(key) or (self.outer.find(key) if self.outer else None)
-
-    def inner(self) -> Scope:
-        """The scope of a block inside."""
-        return Scope(self.width, self)
-
-
-@dataclass
-class _Function:
-    """A function that is being written, and what it refers to.
-
-    Attributes:
-        writer: Its text.
-        tables: The address of the tables.
-        is_part: Whether it is a part of a kernel. It then depends on nothing but its own loop, so that kernels that
-            have the loop in common share its code: it takes outputs and numbers of the tables' head as arguments.
-        numbers: Numbers of the tables' head that it uses.
-        addresses: Memory that it uses, by the name of its number there.
-        outputs: Outputs that it writes or reads.
-        declared: Declarations of what it calls.
-        sincos_widths: Widths at which it computes sines and cosines.
-    """
-
-    writer: FunctionWriter
-    tables: str = "%tables"
-    is_part: bool = False
-    numbers: dict[str, str] = field(default_factory=dict)
-    addresses: dict[str, str] = field(default_factory=dict)
-    outputs: dict[int, str] = field(default_factory=dict)
-    declared: set[str] = field(default_factory=set)
-    sincos_widths: set[int] = field(default_factory=set)
-
-
-class Emitter:
+class Emitter(Memory):
     """Prints the operations of a program.
 
     Args:
@@ -107,8 +43,8 @@ class Emitter:
     """
 
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
-        self.lowered, self.width, self.columns, self.scalar = lowered, width, columns, scalar
-        self.element, self.bytes = scalar.vector(width), scalar.bytes
+        super().__init__(lowered, width, scalar)
+        self.columns = columns
         self.finished: dict[str, str] = {}
         self.long = _length(lowered.program.top) >= _LONG
         #: Sines and cosines that are computed ahead, and the index of the loop of each.
@@ -116,16 +52,9 @@ class Emitter:
         #: Loops that take turns, unless they become modules of their own.
         self.turns = None if self.long else lowered.turns
         self.rows = {id(op): row for op, row in self.ahead.ops} if self.ahead is not None else {}
-        #: Positions in the head of the tables, and the type of the elements of inputs.
-        self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
         outputs = {i: f"%out{i}" for i in range(lowered.outputs)}
-        self.own = _Function(FunctionWriter(self.header("internal void @body", [*map(_written, outputs.values())])))
+        self.own = Written(FunctionWriter(self.header("internal void @body", [*map(_written, outputs.values())])))
         self.own.outputs = outputs
-
-    @property
-    def f(self) -> FunctionWriter:
-        """The writer of the current function."""
-        return self.own.writer
 
     def header(self, start: str, rest: list[str]) -> str:
         """The start of a function's definition.
@@ -138,47 +67,6 @@ class Emitter:
         # LLVM aligns spilled vectors only if it knows from the beginning that the stack is aligned
         aligned = f" alignstack({self.bytes * self.width})" if self.width > 1 else ""
         return f"define {start}({', '.join([*memory, *rest])}) nounwind noinline{aligned}"
-
-    def number(self, name: str) -> str:
-        """A number from the head of the tables; parts are given theirs."""
-        own = self.own
-        if name not in own.numbers:
-            if own.is_part:
-                own.numbers[name] = f"%number{len(own.numbers)}"
-            else:
-                place = own.writer.first(f"getelementptr i64, ptr {own.tables}, i64 {self.head[name]}")
-                own.numbers[name] = own.writer.first(f"load i64, ptr {place}, align 8, !invariant.load !0")
-        return own.numbers[name]
-
-    def start(self, memory: str, name: str, element: str) -> str:
-        """An address whose offset is given in the head of the tables."""
-        found = self.own.addresses
-        if name not in found:
-            found[name] = self.f.first(f"getelementptr {element}, ptr {memory}, i64 {self.number(name)}")
-        return found[name]
-
-    def table(self, name: str) -> str:
-        """The address of a table."""
-        return self.start(self.own.tables, f"table {name}", "i64")
-
-    def space(self, space: tuple[str, int]) -> str:
-        """The address of a memory space."""
-        kind, number = space
-        if kind == "records":
-            return "%ws"
-        if kind == "constants":
-            return "%params"
-        if kind == "gravity":
-            return self.start("%params", "gravity", self.scalar.llvm)
-        if kind == "output":
-            return self.own.outputs.setdefault(number, f"%out{len(self.own.outputs)}")
-        if kind == "input":
-            return self.start("%in", f"input {number}", self.outside_element)
-        return self.start("%ws", f"array {number}", self.element)
-
-    def word(self, pointer: str, index: str | int) -> str:
-        """A number from the tables."""
-        return self.f.let(f"load i64, ptr {self.f.at(pointer, index, 'i64')}, align 8, !invariant.load !0")
 
     def modules(self) -> list[str]:
         """The assembly of all modules."""
@@ -243,7 +131,7 @@ class Emitter:
         passed = [op for key, op in used.items() if key not in inside and op.code not in ("const", "int")]
         types = ["i64" if op.code in INTEGERS else self.element for op in passed]
         values = [f"{t} {scope.find(id(op))}" for t, op in zip(types, passed, strict=True)]
-        outer, own = self.own, _Function(FunctionWriter(""), is_part=True)
+        outer, own = self.own, Written(FunctionWriter(""), is_part=True)
 
         self.own = own
         self.block(block, Scope(self.width, names={id(op): f"%given{i}" for i, op in enumerate(passed)}))
@@ -305,7 +193,7 @@ class Emitter:
         with f.loop(0, self.number(COUNT), count) as row:
             places = f.let(f"load {whole}, ptr {f.at(positions, row, 'i64')}, align 8, !invariant.load !0")
             pointers = f"<{count} x ptr> " + f.let(f"getelementptr {one}, ptr {given}, {whole} {places}")
-            every = _Lanes(count, row).every
+            every = Lanes(count, row).every
             angle = f.let(f"call {gather}({pointers}, i32 {self.bytes}, {mask} {every}, {t} zeroinitializer)")
             pair = f.let(f"call {{{t}, {t}}} @sincos_{count}({t} {angle})")
             sine, cosine = (f.let(f"extractvalue {{{t}, {t}}} {pair}, {i}") for i in range(2))
@@ -318,56 +206,10 @@ class Emitter:
         """The address of sines and cosines that are computed ahead."""
         return self.start("%ws", KEPT, self.scalar.llvm)
 
-    def whole(self, op: Op, scope: Scope) -> str:
-        """An integer."""
-        if op.code in ("int", "size"):
-            return str(op.attr) if op.code == "int" else self.number(op.attr)
-        args = [self.integer(a, scope) for a in op.args]
-        if op.code == "cell":
-            name, column = op.attr
-            columns = self.lowered.tables[name]
-            place = args[0] if len(columns) == 1 else self.f.let(f"mul i64 {args[0]}, {len(columns)}")
-            row = self.f.at(self.table(name), place, "i64")
-            return self.word(row, columns.index(column))
-        if op.code == "imax":
-            later = self.f.let(f"icmp sgt i64 {args[0]}, {args[1]}")
-            return self.f.let(f"select i1 {later}, i64 {args[0]}, i64 {args[1]}")
-        return self.f.let(f"{_INTEGER[op.code]} {args[0]}, {args[1]}")
-
     def function(self, code: str, width: int) -> str:
         t, name = self.scalar.vector(width), f"@llvm.{code}.{self.scalar.suffix(width)}"
         self.own.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name
-
-    def integer(self, op: Op, scope: Scope) -> str:
-        """The name of an integer."""
-        name = str(op.attr) if op.code == "int" else scope.find(id(op))
-        if name is None:
-            raise AssertionError(f"{op!r} is used where it is not defined")
-        return name
-
-    def use(self, op: Op, scope: Scope) -> str:
-        """The name of a scalar's value at the width of the scope."""
-        if op.code == "const":
-            return self.scalar.constant(op.attr, scope.width)
-        if id(op) not in scope.names:
-            if scope.outer is None:
-                raise AssertionError(f"{op!r} is used where it is not defined")
-            name = self.use(op, scope.outer)
-            if scope.width != scope.outer.width:
-                with self.f.hoisted(scope.before):
-                    name = self.splat(name, scope.width)
-            scope.names[id(op)] = name
-        return scope.names[id(op)]
-
-    def splat(self, name: str, width: int, element: str | None = None) -> str:
-        """A value broadcast to all lanes; a scalar, unless another type is given."""
-        if width == 1:
-            return name
-        element = element or self.scalar.llvm
-        t = f"<{width} x {element}>"
-        one = self.f.let(f"insertelement {t} poison, {element} {name}, i64 0")
-        return self.f.let(f"shufflevector {t} {one}, {t} poison, <{width} x i32> zeroinitializer")
 
     # Loops
 
@@ -387,7 +229,7 @@ class Emitter:
         before = f.mark()
         with f.loop(start, middle, count) as index:
             names: dict[Any, str] = {id(loop.index): index}
-            self.block(loop.body, Scope(count, scope, _Lanes(count, index), names, before))
+            self.block(loop.body, Scope(count, scope, Lanes(count, index), names, before))
         with f.when(f.let(f"icmp slt i64 {middle}, {stop}")):
             self.masked(loop, scope, middle, stop)
 
@@ -403,10 +245,10 @@ class Emitter:
         """
         f, count = self.f, self.columns
         left = self.splat(f.let(f"sub i64 {stop}, {first}"), count, "i64")
-        mask = f.let(f"icmp slt <{count} x i64> {_counting(count)}, {left}")
+        mask = f.let(f"icmp slt <{count} x i64> {counting(count)}, {left}")
         names: dict[Any, str] = {id(loop.index): first}
         place = f.mark() if before is None else before
-        self.block(loop.body, Scope(count, scope, _Lanes(count, first, mask), names, place))
+        self.block(loop.body, Scope(count, scope, Lanes(count, first, mask), names, place))
 
     def repeat(self, loop: For, start: str, stop: str, scope: Scope) -> None:
         """Run a loop's body for one number after another."""
@@ -435,82 +277,6 @@ class Emitter:
         """A part of a loop whose other parts come before and after it."""
         self.repeat(loop, start, stop, scope)
 
-    # Memory
-
-    def pointer(self, access: Access, scope: Scope) -> str:
-        """The address of a scalar's first lane."""
-        element = self.scalar.llvm if access.space[0] in _SHARED else self.element
-        start = self.space(access.space)
-        if access.base is not None:
-            key = "at", access.space, id(access.base)
-            found = scope.find(key)
-            if found is None:
-                found = scope.names[key] = self.f.at(start, self.integer(access.base, scope), element)
-            start = found
-        return self.f.at(start, access.offset, element)
-
-    def load(self, access: Access, scope: Scope) -> str:
-        """The value at a place, in all lanes."""
-        f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
-        pure = ", !invariant.load !0" if access.space[0] in _PURE else ""
-        if access.space[0] in _SHARED or (lanes and access.stride is None):
-            return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), scope.width)
-        if not lanes:
-            return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes * scope.width}{pure}")
-        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
-        if _straight(access) and lanes.mask is None:
-            return f.let(f"load {t}, ptr {pointer}, align {self.bytes}{pure}")
-        if _straight(access):
-            name = self.intrinsic(f"{t} @llvm.masked.load.{suffix}.p0", f"ptr, i32, {mask}, {t}")
-            return f.let(f"call {name}(ptr {pointer}, i32 {self.bytes}, {mask} {lanes.mask}, {t} zeroinitializer)")
-        name = self.intrinsic(
-            f"{t} @llvm.masked.gather.{suffix}.v{lanes.count}p0",
-            f"<{lanes.count} x ptr>, i32, {mask}, {t}",
-        )
-        pointers = self.spread(access, pointer, lanes, scope)
-        return f.let(f"call {name}({pointers}, i32 {self.bytes}, {mask} {lanes.every}, {t} zeroinitializer)")
-
-    def store(self, access: Any, value: str, scope: Scope) -> None:
-        """Store a value in all lanes."""
-        f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
-        if not lanes:
-            aligned = self.bytes if access.space[0] == "output" else self.bytes * self.width
-            f.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
-            return
-        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
-        if _straight(access) and lanes.mask is None:
-            f.do(f"store {t} {value}, ptr {pointer}, align {self.bytes}")
-        elif _straight(access):
-            name = self.intrinsic(f"void @llvm.masked.store.{suffix}.p0", f"{t}, ptr, i32, {mask}")
-            f.do(f"call {name}({t} {value}, ptr {pointer}, i32 {self.bytes}, {mask} {lanes.mask})")
-        else:
-            name = self.intrinsic(
-                f"void @llvm.masked.scatter.{suffix}.v{lanes.count}p0",
-                f"{t}, <{lanes.count} x ptr>, i32, {mask}",
-            )
-            pointers = self.spread(access, pointer, lanes, scope)
-            f.do(f"call {name}({t} {value}, {pointers}, i32 {self.bytes}, {mask} {lanes.every})")
-
-    def intrinsic(self, name: str, arguments: str) -> str:
-        self.own.declared.add(f"declare {name}({arguments})")
-        return name
-
-    def spread(self, access: Access, pointer: str, lanes: _Lanes, scope: Scope) -> str:
-        """Pointers to the places of consecutive indices."""
-        f, t = self.f, f"<{lanes.count} x i64>"
-        stride = self.integer(access.stride, scope) if access.stride is not None else "0"
-        steps = self.steps(access.table, lanes) if access.table else _counting(lanes.count)
-        offsets = f.let(f"mul {t} {self.splat(stride, lanes.count, 'i64')}, {steps}")
-        return f"<{lanes.count} x ptr> " + f.let(f"getelementptr {self.scalar.llvm}, ptr {pointer}, {t} {offsets}")
-
-    def steps(self, table: str, lanes: _Lanes) -> str:
-        """Distances of the lanes' places from that of the first lane, from a table."""
-        f, t = self.f, f"<{lanes.count} x i64>"
-        first = f.at(self.table(table), lanes.first, "i64")
-        name = self.intrinsic(f"{t} @llvm.masked.load.v{lanes.count}i64.p0", f"ptr, i32, <{lanes.count} x i1>, {t}")
-        places = f.let(f"call {name}(ptr {first}, i32 8, <{lanes.count} x i1> {lanes.every}, {t} zeroinitializer)")
-        return f.let(f"sub {t} {places}, {self.splat(self.word(first, 0), lanes.count, 'i64')}")
-
 
 def _length(block: Block) -> int:
     """The number of items in a block and in those nested in it."""
@@ -522,17 +288,6 @@ def _written(pointer: str) -> str:
     return f"ptr noalias {pointer}"
 
 
-def _straight(access: Access) -> bool:
-    """Whether the places of consecutive indices are contiguous."""
-    stride = access.stride
-    return stride is not None and stride.code == "int" and stride.attr == 1 and not access.table
-
-
 def _boolean(width: int) -> str:
     """The type of a comparison."""
     return "i1" if width == 1 else f"<{width} x i1>"
-
-
-def _counting(width: int) -> str:
-    """0, 1, 2, … as a vector."""
-    return "<" + ", ".join(f"i64 {i}" for i in range(width)) + ">"
