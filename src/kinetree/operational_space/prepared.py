@@ -14,20 +14,12 @@ from kinetree.engines.function import ENGINES
 from kinetree.errors import UnknownNameError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.derivative import InverseInertiaDerivative
-from kinetree.operational_space.functions import (
-    Bias,
-    Condition,
-    Derived,
-    Dynamics,
-    HeldDynamics,
-    Inertia,
-    Rank,
-    Rounded,
-)
+from kinetree.operational_space.functions import Bias, Derived, Dynamics, HeldDynamics, Inertia, Rounded
 from kinetree.operational_space.lazy import lazy
 from kinetree.operational_space.methods import require_method
 from kinetree.operational_space.recursions import Recursions, Robot
 from kinetree.operational_space.singular import require_policy
+from kinetree.operational_space.spectral import Condition, Rank
 from kinetree.operational_space.state import HeldState, TaskState
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.operational_space.tasks import AnyTask, read_tasks, sites_of, task_names

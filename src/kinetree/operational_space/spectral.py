@@ -1,0 +1,85 @@
+"""Rank and condition of tasks, which depend on the eigenvalues of Λ⁻¹."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from kinetree.engines.native.expected import made_for
+from kinetree.operational_space.core import Core
+from kinetree.operational_space.functions import Derived
+from kinetree.operational_space.task_function import TaskFunction
+from kinetree.spatial.value import Array
+
+
+class _Spectral(Derived):
+    """A measure of the eigenvalues of Λ⁻¹ of tasks without contacts, (…).
+
+    Args:
+        tasks: The `Tasks` that it belongs to.
+        core: State shared by the functions of these tasks.
+        name: Its name.
+        kernel: The recursion that every sample needs.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
+        super().__init__(tasks, core, name, ("q",), ())
+        self._kernel = kernel
+        self._known_reach: Array | None = None
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self._kernel,)
+
+    def _reach(self, q: Any) -> Array:
+        if self._known_reach is None:
+            self._kernel.begin(q)
+            self._known_reach = self.core.reach  # while other threads compile
+        return self._known_reach
+
+
+class Condition(_Spectral):
+    """Condition number of the weighted Λ⁻¹ of tasks without contacts, (…)."""
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        super().__init__(tasks, core, name, core.recursions.inverse_inertia_for(name))
+        self._one = (core.recursions.robot.mechanism.nq,)
+
+    def _found(self, *inputs: Any) -> Any:
+        (q,) = inputs
+        self._reach(q)
+        of = self.core.eigenvalues
+        if of is not None and type(q) is ndarray and q.shape == self._one:
+            found = made_for(of, "condition", q)(q)
+        else:
+            found = self.core.spectrum_of(self._kernel(q)).condition
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        finite = np.isfinite(q)
+        if not finite.all():
+            found = np.where(finite.all(axis=-1), found, np.nan)
+        return found[()]
+
+
+class Rank(_Spectral):
+    """Rank of tasks without contacts, (…): all rows of samples far from singular, else from eigenvalues."""
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        super().__init__(tasks, core, name, core.recursions.inertia_for(name))
+        self._trusted = core.trusted
+
+    def _found(self, *inputs: Any) -> Any:
+        (q,) = inputs
+        _, spread = self._kernel(q, self._reach(q))
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        finite = np.isfinite(q)
+        if finite.all() and not spread.ndim and spread.item() < self._trusted:
+            return np.int64(self.core.rows)
+        finite = np.asarray(finite.all(axis=-1))
+        found = np.where(finite, self.core.rows, -1)
+        doubtful = finite & np.logical_not(spread < self._trusted)
+        if doubtful.any():
+            A = self.core.recursions.inverse_inertia(np.asarray(q)[doubtful])
+            found[doubtful] = self.core.spectrum_of(A).rank
+        return found[()]
