@@ -90,15 +90,16 @@ def formats(seconds: float) -> Table:
             robot = kt.load(urdf, mimic="independent")
             path = Path(folder, f"{name}.sdf")
             path.write_text(sdf(robot))
-            _add_format(found, f"{name}, SDF", path, "Pinocchio, URDF", partial(pin.buildModelFromUrdf, urdf), seconds)
+            read = partial(kt.load, path), partial(pin.buildModelFromUrdf, urdf)
+            _add_format(found, f"{name}, SDF", path, "Pinocchio, URDF", *read, seconds)
             path = Path(folder, f"{name}.xml")
             path.write_text(kt.to_mjcf(robot))
-            _add_format(
-                found, f"{name}, MJCF", path, "MuJoCo", partial(mujoco.MjModel.from_xml_path, str(path)), seconds
-            )
+            read = partial(kt.load, path), partial(mujoco.MjModel.from_xml_path, str(path))
+            _add_format(found, f"{name}, MJCF", path, "MuJoCo", *read, seconds)
         path = Path(folder, "arm.urdf.xacro")
         path.write_text(_XACRO)
-        _add_format(found, "arm, xacro", path, "xacro, then Pinocchio", partial(_expanded, path), seconds, xacro={})
+        read = partial(kt.load, path, xacro={}), partial(_expanded, path)
+        _add_format(found, "arm, xacro", path, "xacro, then Pinocchio", *read, seconds)
     return found
 
 
@@ -109,15 +110,17 @@ def _expanded(path: Path) -> object:
 
 
 def _add_format(
-    found: Table, name: str, path: Path, peer: str, read: Callable[[], object], seconds: float, **options: object
+    found: Table,
+    name: str,
+    path: Path,
+    peer: str,
+    own: Callable[[], kt.Model],
+    other: Callable[[], object],
+    seconds: float,
 ) -> None:
     """Add the row of a file; wall-clock times, since xacro runs in a process of its own."""
-    contenders: dict[str, Callable[[], object]] = {
-        "Kinetree": lambda: kt.load(path, **options),  # type: ignore[arg-type]
-        "with nodes": lambda: kt.load(path, **options).mechanism,  # type: ignore[arg-type]
-        "peer": read,
-    }
-    links = len(kt.load(path, **options).bodies)  # type: ignore[arg-type]
+    contenders = {"Kinetree": own, "with nodes": lambda: own().mechanism, "peer": other}
+    links = len(own().bodies)
     times = dict.fromkeys(contenders, math.inf)
     start = time.perf_counter()
     while time.perf_counter() < start + seconds * len(contenders):
@@ -126,9 +129,9 @@ def _add_format(
             began = time.perf_counter()
             load()
             times[contender] = min(times[contender], time.perf_counter() - began)
-    mine, nodes, other = (f"{least * 1e3:.2f} ms" for least in times.values())
+    mine, nodes, theirs = (f"{least * 1e3:.2f} ms" for least in times.values())
     size = f"{path.stat().st_size / 1e3:.0f}"
-    found.add(name, str(links), size, mine, nodes, peer, other, f"{times['peer'] / times['Kinetree']:.2f}×")
+    found.add(name, str(links), size, mine, nodes, peer, theirs, f"{times['peer'] / times['Kinetree']:.2f}×")
 
 
 def _every(seconds: float) -> tuple[Table, list[float]]:
