@@ -87,12 +87,16 @@ def test_bits(one: Algorithm, name: str) -> None:
         assert together.tobytes() == native(*sample).tobytes() == expected.tobytes()
 
 
-@declare
-def masses(tree: Any, v: Any, seen: Any) -> None:
-    """A sum that starts with a constant, in a sweep with a loop inside."""
+def start_with_masses(tree: Any) -> None:
     tree.world.total = np.zeros(1)
     for k, _ in tree.scatter():
         k.total = k.M.data[:1]
+
+
+@declare
+def masses(tree: Any, v: Any, seen: Any) -> None:
+    """A sum that starts with a constant, in a sweep with a loop inside."""
+    start_with_masses(tree)
     for k, parent in tree.gather():
         for c in k.columns():
             seen[c] = k.total[0]  # a loop inside
@@ -102,9 +106,7 @@ def masses(tree: Any, v: Any, seen: Any) -> None:
 @declare
 def plain_masses(tree: Any, v: Any, seen: Any) -> None:
     """The same without."""
-    tree.world.total = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.total = k.M.data[:1]
+    start_with_masses(tree)
     for k, parent in tree.gather():
         seen[k] = v[k] * k.total[0]
         parent.total += k.total
@@ -113,9 +115,7 @@ def plain_masses(tree: Any, v: Any, seen: Any) -> None:
 @declare
 def read_later(tree: Any, v: Any, seen: Any) -> None:
     """A sum that another loop needs, too."""
-    tree.world.total = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.total = k.M.data[:1]
+    start_with_masses(tree)
     for k, parent in tree.gather():
         parent.total += k.total * 0.5
     for k, _ in tree.scatter():
@@ -125,9 +125,7 @@ def read_later(tree: Any, v: Any, seen: Any) -> None:
 @declare
 def products(tree: Any, v: Any, seen: Any) -> None:
     """Terms that are fused with the sum."""
-    tree.world.total = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.total = k.M.data[:1]
+    start_with_masses(tree)
     for k, parent in tree.gather():
         seen[k] = v[k] * k.total[0]
         parent.total += k.total * k.M.data[1:2]
@@ -147,9 +145,7 @@ def differences(tree: Any, v: Any, seen: Any) -> None:
 @declare
 def so_far(tree: Any, v: Any, seen: Any) -> None:
     """What a node finds that its siblings have added before it."""
-    tree.world.total = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.total = k.M.data[:1]
+    start_with_masses(tree)
     for k, parent in tree.gather():
         before = parent.total
         seen[k] = v[k] * (k.total[0] - before[0])
@@ -159,9 +155,7 @@ def so_far(tree: Any, v: Any, seen: Any) -> None:
 @declare
 def with_own(tree: Any, v: Any, seen: Any) -> None:
     """What a node finds that its siblings have added, itself included."""
-    tree.world.total = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.total = k.M.data[:1]
+    start_with_masses(tree)
     for k, parent in tree.gather():
         own = k.total
         parent.total += own

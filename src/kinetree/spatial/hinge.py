@@ -169,16 +169,22 @@ class MotionColumns(Columns):
         return RiccatiStep(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
 
 
-class FreeMotions(MotionColumns):
+class _Free(Columns):
+    """Six columns of which none is left out."""
+
+    __slots__ = ()
+
+    def without(self, vectors: Array, _taken: Array) -> Array:
+        return np.zeros(vectors.shape, dtype=vectors.dtype)
+
+
+class FreeMotions(_Free, MotionColumns):
     """All motions of a rigid body, without armature, seen from another frame: the six columns of a transform.
 
     So the hinge is known without P: G = H⁻ᵀ, and no force or inertia gets past it.
     """
 
     __slots__ = ()
-
-    def without(self, vectors: Array, _taken: Array) -> Array:
-        return np.zeros(vectors.shape, dtype=vectors.dtype)
 
     def hinge(self, P: ArticulatedInertia, _armature: Array) -> RiccatiStep:
         H = self.matrix()
@@ -188,13 +194,10 @@ class FreeMotions(MotionColumns):
         return RiccatiStep(D, FreeForces(G.T.reshape(-1), 6), ArticulatedInertia.zero())
 
 
-class FreeForces(ForceColumns):
+class FreeForces(_Free, ForceColumns):
     """G of `FreeMotions`."""
 
     __slots__ = ()
-
-    def without(self, vectors: Array, _taken: Array) -> Array:
-        return np.zeros(vectors.shape, dtype=vectors.dtype)
 
 
 @cache

@@ -27,9 +27,7 @@ def opposing_force(tree: Tree, inertia: Indexed, acceleration: Indexed, force: I
         force[one] = total[one]
 
 
-@algorithm(
-    base=("v",), jacobian=("rows", "v"), force=("rows",), tau=("v",), outputs=("tau",), any_node=True
-)  # fmt: skip
+@algorithm(base=("v",), jacobian=("rows", "v"), force=("rows",), tau=("v",), outputs=("tau",), any_node=True)
 def with_row_forces(tree: Tree, base: Indexed, jacobian: Indexed, force: Indexed, tau: Indexed) -> None:
     """Joint forces τ + Jᵀ f.
 

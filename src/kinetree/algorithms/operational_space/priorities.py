@@ -72,16 +72,16 @@ def eliminate(tree: Tree, A: Indexed, r: Indexed, G: Indexed, later: Indexed, A_
         for other in tree.task_rows():
             C[other] = 0.0
             B[other] = A[one, other]
-        for between_ in tree.task_rows():
-            entry = share * A[one, between_]
+        for middle in tree.task_rows():
+            entry = share * A[one, middle]
             for other in tree.task_rows():
-                C[other] = C[other] + entry * G[between_, other]
+                C[other] = C[other] + entry * G[middle, other]
         left[one] = r[one]
-        for between_ in tree.task_rows():
-            entry = C[between_]
-            left[one] = left[one] - entry * r[between_]
+        for middle in tree.task_rows():
+            entry = C[middle]
+            left[one] = left[one] - entry * r[middle]
             for other in tree.task_rows():
-                B[other] = B[other] - entry * A[between_, other] * later[other]
+                B[other] = B[other] - entry * A[middle, other] * later[other]
         for other in tree.task_rows():
             A_left[one, other] = B[other]
     for one in tree.task_rows():
