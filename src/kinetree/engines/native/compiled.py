@@ -82,17 +82,20 @@ class Compiled(Gate):
         return self._general(inputs, out)
 
     def _samples(self, inputs: tuple[Any, ...]) -> int:
-        """The length of the batch if all inputs are arrays of the kernel's type with one batch axis, else 0."""
+        """The length of the batch if inputs are numbers and arrays of the kernel's type with one batch axis or none."""
         samples = 0
         if len(inputs) != len(self._shapes):
             return 0
         for array, shape in zip(inputs, self._shapes, strict=False):
-            if type(array) is not np.ndarray or array.dtype is not self._dtype:
+            if type(array) is np.ndarray and array.dtype is self._dtype:
+                given = array.shape
+                if given == shape:
+                    continue
+                if given[1:] != shape or samples not in (0, given[0]):
+                    return 0
+                samples = given[0]
+            elif type(array) is not float or shape:
                 return 0
-            count, *core = array.shape or (0,)
-            if tuple(core) != shape or samples not in (0, count):
-                return 0
-            samples = count
         return samples
 
     def compile(self) -> None:
