@@ -14,9 +14,10 @@ from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
 from kinetree.engines.carried import carried
-from kinetree.engines.ir import Field, Op, Store, walk
+from kinetree.engines.ir import Op, Store, walk
 from kinetree.engines.layout import Layout
 from kinetree.engines.pipeline import simplified, variants_of
+from kinetree.engines.places import Field
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.variants import WORLD_CLASS, Variants
 from tests.unit.test_general_nodes import with_a_bead

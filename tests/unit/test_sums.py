@@ -11,9 +11,10 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.engines.accumulators import from_nothing
-from kinetree.engines.ir import Block, Input, Loop, Op, Output, Program, Store, walk
+from kinetree.engines.ir import Block, Loop, Op, Program, Store, walk
 from kinetree.engines.machine import fma
 from kinetree.engines.pipeline import simplified, variants_of
+from kinetree.engines.places import Input, Output
 from kinetree.engines.simplify import fuse
 from kinetree.engines.sums import arrange
 from kinetree.recursion.tree import Tree

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kinetree.engines.ir import Block, Field, Item, Loop, Op, Param, Program, Role, Store, walk
+from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, walk
+from kinetree.engines.places import Field, Param, Role
 from kinetree.recursion.loops import Table
 
 _Component = tuple[str, int]

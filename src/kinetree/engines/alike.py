@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from kinetree.engines.ir import Block, Field, Loop, Op, Position, Role, Store
+from kinetree.engines.ir import Block, Loop, Op, Store
 from kinetree.engines.layout import Layout
+from kinetree.engines.places import Field, Position, Role
 from kinetree.recursion.variants import WORLD_CLASS
 
 

@@ -18,7 +18,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kinetree.engines.accumulators import is_sweep
-from kinetree.engines.ir import Block, Field, Item, Loop, Op, Program, Role, Store, needed, walk
+from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, needed, walk
+from kinetree.engines.places import Field, Role
 from kinetree.recursion.variants import WORLD_CLASS
 
 #: A column of the table of nodes: a `Sibling`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.engines.ir import ARITY, Block, Follow, For, Op, Program, Role, Store, needed
+from kinetree.engines.ir import ARITY, Block, Follow, For, Op, Program, Store, needed
+from kinetree.engines.places import Role
 
 
 def verify(program: Program) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.engines.ir import Field, Op, Param, Program, Store, walk
+from kinetree.engines.ir import Op, Program, Store, walk
+from kinetree.engines.places import Field, Param
 
 
 def without_copies(program: Program) -> Program:

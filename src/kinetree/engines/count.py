@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from kinetree.engines.ir import Block, Index, Loop, Op, Program, Role, blocks
+from kinetree.engines.ir import Block, Loop, Op, Program, blocks
 from kinetree.engines.pipeline import simplified
+from kinetree.engines.places import Index, Role
 from kinetree.engines.straight import own_code
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import Entity, number_of

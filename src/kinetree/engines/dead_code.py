@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.engines.ir import (
-    Access,
-    ArrayEntry,
-    Block,
-    Field,
-    Item,
-    Op,
-    Output,
-    Place,
-    Position,
-    Program,
-    Store,
-    walk,
-)
+from kinetree.engines.ir import Access, Block, Item, Op, Place, Program, Store, walk
+from kinetree.engines.places import ArrayEntry, Field, Output, Position
 
 #: What a program is run for. Straight-line code of one mechanism stores nothing else, and addresses it directly.
 _RESULTS = (Output, Access)

@@ -17,7 +17,8 @@ import numpy as np
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
 from kinetree.engines.carried import SIBLINGS, Carried, carried, siblings
-from kinetree.engines.ir import ArrayEntry, Block, Field, Loop, Op, Program, Store, walk
+from kinetree.engines.ir import Block, Loop, Op, Program, Store, walk
+from kinetree.engines.places import ArrayEntry, Field
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
 from kinetree.recursion.loops import LOOPS, Chain, Runs, Table

@@ -14,29 +14,9 @@ from typing import Any
 from kinetree.engines.alike import summary
 from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.carried import SIBLINGS, Carried, carried
-from kinetree.engines.ir import (
-    Access,
-    ArrayEntry,
-    Block,
-    Field,
-    Follow,
-    For,
-    Index,
-    Input,
-    Loop,
-    Op,
-    Output,
-    Param,
-    Place,
-    Position,
-    Program,
-    Role,
-    Store,
-    Switch,
-    Uniform,
-    walk,
-)
+from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Program, Store, Switch, walk
 from kinetree.engines.layout import Layout
+from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.subtrees import SUBTREES, OutAndBack
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity

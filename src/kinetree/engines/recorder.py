@@ -14,7 +14,8 @@ import numpy as np
 
 from kinetree.engines.checks import canonical
 from kinetree.engines.fold import RULES
-from kinetree.engines.ir import ArrayEntry, Block, Loop, Op, Output, Place, Program, Role, Store
+from kinetree.engines.ir import Block, Loop, Op, Place, Program, Store
+from kinetree.engines.places import ArrayEntry, Output, Role
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import author_line, refuse, type_name

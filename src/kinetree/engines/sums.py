@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kinetree.engines.ir import Block, Field, Item, Loop, Op, Program, Store
+from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store
+from kinetree.engines.places import Field
 
 #: Cycles until a result can be used, on current processors; one if not given.
 _LATENCIES = {"add": 3, "sub": 3, "mul": 3, "div": 13, "sqrt": 20, "sin": 80, "cos": 80}

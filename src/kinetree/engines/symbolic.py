@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinetree.engines.ir import ArrayEntry, Field, Op, Place, Position, Program, Role, Store
+from kinetree.engines.ir import Op, Place, Program, Store
+from kinetree.engines.places import ArrayEntry, Field, Position, Role
 from kinetree.recursion.algorithm import Argument, Entries, places
 from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT

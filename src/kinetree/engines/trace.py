@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.ir import Input, Loop, Output, Param, Position, Program, Role, Uniform
+from kinetree.engines.ir import Loop, Program
+from kinetree.engines.places import Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.recorder import Recorder
 from kinetree.engines.symbolic import NodeArray, OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
 from kinetree.recursion.algorithm import Algorithm

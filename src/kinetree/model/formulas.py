@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.checks import canonical
-from kinetree.engines.ir import Input, Output, Program, Store
+from kinetree.engines.ir import Program, Store
+from kinetree.engines.places import Input, Output
 from kinetree.engines.symbolic import object_array
 from kinetree.errors import ContractError, ModelError
 from kinetree.spatial.value import Array
