@@ -32,12 +32,11 @@ from kinetree.simulation.held import recordable
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant, gains, own_or_given
 from kinetree.simulation.results import Film, Impulses, Rollout, StepInfo
+from kinetree.simulation.servo import run
 from kinetree.simulation.shapes import Shape
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
-# Servo times this close to a step coincide with it [s].
-_SOON = 1e-9
 _SOLVERS = ("pgs", "admm")
 
 
@@ -364,43 +363,8 @@ class Simulator:
             v: Initial joint velocities, (…, nv); zero by default.
             watch: Called after each command with the time, q, v and the command.
         """
-        for name, value in (("seconds", seconds), ("servo", servo)):
-            if value is not None and not 0.0 < value < np.inf:
-                raise InputError(f"{name}={value!r} is not a positive number")
         q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
-        period = self.dt if servo is None else 1.0 / servo
-        if period < self.dt - _SOON:
-            raise InputError(f"servo={servo!r} Hz is faster than the time step of {self.dt:g} s; lower it, or dt")
-        given = dict(targets or {})
-        count = round(seconds / self.dt)
-        kept: list[tuple[float, Array, Array, Array, Any]] = []
-        forces: list[dict[str, Array]] = []
-        tau, due, fresh = np.zeros_like(v), 0.0, False
-        info: StepInfo | None = None
-        for i in range(count + 1):
-            time = i * self.dt
-            if time >= due - _SOON or i == count:
-                wanted = {name: value(time) if callable(value) else value for name, value in given.items()}
-                state = getattr(kept[-1][-1], "state", None) if kept else None
-                passed = {} if state is None else {"state": state, "dt": time - kept[-1][0]}
-                command = controller(q, v, wanted, **passed)
-                tau = np.asarray(getattr(command, "tau", command), dtype=np.float64)
-                if time >= due - _SOON:
-                    due += period
-                fresh = True
-                kept.append((time, q, v, tau, command))
-                if watch is not None:
-                    watch(time, q, v, command)
-            # one extra step at the end yields the constraint forces under the last command
-            after, rate, info = self.step(q, v, tau, start=info if self._warm else None)
-            if fresh:
-                forces.append(info.constraint_forces)
-                fresh = False
-            q, v = after, rate
-        felt = {name: np.stack([each[name] for each in forces], axis=-2) for name in (forces[0] if forces else ())}
-        times, qs, vs, taus, commands = zip(*kept, strict=True)
-        q, v, tau = (np.stack(x, axis=-2) for x in (qs, vs, taus))
-        return Film(np.array(times), q, v, tau, felt, list(commands))
+        return run(self.step, self.dt, q, v, controller, targets or {}, seconds, servo, watch, self._warm)
 
 
 def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]:
