@@ -57,7 +57,31 @@ class Solved(NamedTuple):
         return Solved(tau, a, force, held, self.active, self.margin, self.fault)
 
 
-def largest(base: Array, way: Array, effort: Array) -> Array:
+def within_effort(bias: Solved, goals: Solved, full: Solved, effort: Array) -> tuple[Solved, Array]:
+    """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits.
+
+    Args:
+        bias: The law without goals and posture.
+        goals: With the goals, without the posture.
+        full: With both.
+        effort: Limits of the torques.
+
+    Returns:
+        The result, and s and s₀, (…, 2).
+    """
+    s = _largest(bias.tau, goals.tau - bias.tau, effort)
+    moved = bias.mixed(goals, s)
+    s0 = _largest(moved.tau, full.tau - goals.tau, effort)
+    mixed = moved.plus(full, goals, s0)
+    # the bias alone may already exceed the limits: clip
+    mixed = mixed._replace(tau=np.clip(mixed.tau, -effort, effort))
+    within = np.asarray((np.abs(full.tau) <= effort).all(axis=-1))[..., None]
+    tau, a, force, held = (np.where(within, old, new) for old, new in zip(full[:4], mixed[:4], strict=True))
+    chosen = Solved(tau, a, force, held, full.active, full.margin, full.fault)
+    return chosen, np.where(within, 1.0, np.stack([s, s0], axis=-1))
+
+
+def _largest(base: Array, way: Array, effort: Array) -> Array:
     """The largest fraction s in [0, 1] with |base + s · way| within the effort limits, (…)."""
     room = np.where(way > 0.0, effort - base, effort + base)
     share = np.where(way != 0.0, room / np.where(way != 0.0, np.abs(way), 1.0), np.inf)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.control.actuation import driven_columns
-from kinetree.control.command import Command, Solved, largest
+from kinetree.control.command import Command, Solved, within_effort
 from kinetree.control.compiled_law import CompiledLaw
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds, Force, Posture, chosen_error, read_levels, rows_of, start_of
@@ -382,24 +382,12 @@ class OperationalSpace(Remade):
         return Solved(tau, found.a, force, constraint_force, found.active, np.asarray(found.margin), found.fault)
 
     def _within_effort(self, q: Array, v: Array, wanted: Wanted, done: Solved) -> tuple[Solved, Array]:
-        """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits."""
+        """The law within the effort limits: less of the posture, then of the goals."""
         effort = np.where(self.driven, self.robot.effort_limits, np.inf)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), gains=np.zeros_like(wanted.gains), push=None)
         none = np.zeros_like(self._pull)
         bias, goals = (self._pipeline(q, v, none, each, done.active, fixed=True) for each in (still, wanted))
-        s = largest(bias.tau, goals.tau - bias.tau, effort)
-        moved = bias.mixed(goals, s)
-        s0 = largest(moved.tau, done.tau - goals.tau, effort)
-        mixed = moved.plus(done, goals, s0)
-        # the bias alone may already exceed the limits: clip
-        mixed = mixed._replace(tau=np.clip(mixed.tau, -effort, effort))
-        within = np.asarray((np.abs(done.tau) <= effort).all(axis=-1))
-        tau, a, force, held = (
-            np.where(within[..., None], old, new) for old, new in zip(done[:4], mixed[:4], strict=True)
-        )
-        chosen = Solved(tau, a, force, held, done.active, done.margin, done.fault)
-        scale = np.where(within[..., None], 1.0, np.stack([s, s0], axis=-1))
-        return chosen, scale
+        return within_effort(bias, goals, done, effort)
 
 
 def _require_apart(goals: Iterable[Any], constraints: Constraints) -> None:
