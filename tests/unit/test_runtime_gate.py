@@ -92,7 +92,7 @@ def test_short_way_gives_the_bits_of_the_long_way(n: int) -> None:
         assert type(got) is tuple
         for a, b in zip(got, Compiled.general(function, q, v, s), strict=True):
             assert type(a) is np.ndarray
-            assert a.flags.owndata
+            assert a.flags.owndata == (a.nbytes < pool.SMALLEST_RESULT)
             assert np.array_equal(a.view("u8"), b.view("u8"))
 
 
@@ -199,19 +199,128 @@ def test_batches_take_the_short_way(samples: int) -> None:
     assert function.count == 0
 
 
-@native
-def test_large_results_take_the_short_way_where_the_caller_supplies_them() -> None:
-    """Without `out`, they come from the pool, which is Python's business."""
-    function = counting(7)
+def large(function: Compiled) -> tuple[Any, Any, Any]:
+    """Inputs of a batch whose results come from the pool."""
     samples = 2 * pool.SMALLEST_RESULT // (8 * min(o.size for o in function.binding.outputs))
     assert samples * function.binding.footprint < threads.NUMBERS_PER_THREAD
     rng = np.random.default_rng(0)
-    q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
-    expected = function(q, v, s)
-    assert function.count == 1
+    return rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
+
+
+@native
+def test_large_results_take_the_short_way() -> None:
+    function = counting(7)
+    inputs = large(function)
+    expected = function(*inputs)
     out = tuple(np.full_like(result, np.nan) for result in expected)
-    assert same(function(q, v, s, out=out), expected)
-    assert function.count == 1
+    assert same(function(*inputs, out=out), expected)
+    assert function.count == 0
+    assert same(Compiled.general(function, *inputs), expected)
+    for result in expected:
+        assert result.base is not None
+        assert result.flags.carray
+
+
+@native
+@pytest.mark.parametrize(
+    "hold", [lambda x: x, lambda x: x[0], memoryview, lambda x: x.reshape(-1)[1:], lambda x: x.base]
+)
+def test_large_results_in_use_stay_as_they_are(hold: Any) -> None:
+    """Through the array itself, a view, a buffer, or the memory that it is a view of."""
+    function = counting(7)
+    q, v, s = large(function)
+    first = function(q, v, s)
+    held = [hold(part) for part in first]
+    expected = [np.array(part) for part in held]
+    addresses = {part.ctypes.data for part in first}
+    del first
+    for i in range(5):
+        assert not addresses & {part.ctypes.data for part in function(q, v + i, s)}
+        assert not addresses & {part.ctypes.data for part in Compiled.general(function, q, v + i, s)}
+    assert same(map(np.asarray, held), expected)
+    del held
+    assert addresses & {part.ctypes.data for _ in range(pool.BUFFERS) for part in function(q, v, s)}
+    assert function.count == 0
+
+
+@native
+def test_references_to_buffers_are_balanced() -> None:
+    function = counting(7)
+    inputs = large(function)
+    pool.sizes[:] = 0
+    pool.buffers[:] = None
+    before = sys.getrefcount(pool.fresh)
+    for _ in range(100):
+        function(*inputs)
+    kept = [buffer for buffer in pool.buffers if buffer is not None]
+    assert len(kept) == len(function.binding.outputs)
+    watch = [weakref.ref(buffer) for buffer in kept]
+    del kept
+    pool.sizes[:] = 0
+    pool.buffers[:] = None
+    assert all(reference() is None for reference in watch)
+    after = sys.getrefcount(pool.fresh)
+    assert after == before
+
+
+@native
+def test_no_memory_for_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function that makes buffers fails, for the second result: the first one is freed."""
+    calls: list[int] = []
+
+    def refuse(size: int) -> Any:
+        calls.append(size)
+        if len(calls) == 2:
+            raise MemoryError
+        return np.empty(size // 8)
+
+    monkeypatch.setattr(pool, "fresh", refuse)
+    function = counting(7)
+    inputs = large(function)
+    pool.sizes[:] = 0
+    with pytest.raises(MemoryError):
+        function(*inputs)
+    assert len(calls) == 2
+    assert function.count == 0
+
+
+@native
+def test_threads_never_share_a_result() -> None:
+    function = counting(7)
+    q, v, s = large(function)
+    wrong: list[int] = []
+    go = threading.Barrier(4)
+
+    def work(seed: int) -> None:
+        expected = [part.copy() for part in function(q, v + seed, s)]
+        go.wait()
+        held: list[Any] = []
+        for i in range(60):
+            short = function if i % 3 else function.general  # machine code and Python take from the same pool
+            held = [*held[-2:], short(q, v + seed, s)]
+            wrong.extend(i for got in held if not same(got, expected))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@native
+def test_single_samples_with_large_results_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = kt.zoo.chain(80)
+    q = robot.random_configuration(0)
+    expected = robot.mass_matrix(q).copy()
+    assert expected.nbytes > pool.SMALLEST_RESULT
+    monkeypatch.setattr(type(robot.mass_matrix), "general", None)
+    np.testing.assert_array_equal(robot.mass_matrix(q), expected)
 
 
 @native
@@ -366,9 +475,23 @@ def test_references_are_balanced() -> None:
 
 
 @native
-def test_results_nobody_refers_to_are_returned_again() -> None:
+def test_results_of_other_batches_are_not_returned_again() -> None:
     robot = kt.zoo.double_pendulum()
-    q = np.array([0.3, -0.2])
+    rng = np.random.default_rng(0)
+    states = [rng.normal(size=shape) for shape in ((2,), (1, 2), (2, 2), (3, 2), (8, 2))]
+    expected = [robot.mass_matrix(q).copy() for q in states]
+    energies = [tuple(map(np.copy, robot.energy(q, q))) for q in states]  # of one sample: arrays without axes
+    for k in rng.integers(0, len(states), 200):
+        np.testing.assert_array_equal(robot.mass_matrix(states[k]), expected[k], strict=True)
+        for found, wanted in zip(robot.energy(states[k], states[k]), energies[k], strict=True):
+            np.testing.assert_array_equal(found, wanted, strict=True)
+
+
+@native
+@pytest.mark.parametrize("batch", [(), (2,), (8,)])
+def test_results_nobody_refers_to_are_returned_again(batch: tuple[int, ...]) -> None:
+    robot = kt.zoo.double_pendulum()
+    q = np.full((*batch, 2), 0.3)
     robot.mass_matrix(q)
     expected = robot.mass_matrix(q).copy()
     seen = {id(robot.mass_matrix(q)) for _ in range(100)}
@@ -382,16 +505,18 @@ def test_results_nobody_refers_to_are_returned_again() -> None:
 
 
 @native
-@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[0], memoryview, weakref.ref, lambda x: x.reshape(4)[1:]])
-def test_results_in_use_stay_as_they_are(hold: Any) -> None:
+@pytest.mark.parametrize("batch", [(), (2,), (8,)])
+@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[0], memoryview, weakref.ref, lambda x: x.reshape(-1)[1:]])
+def test_results_in_use_stay_as_they_are(hold: Any, batch: tuple[int, ...]) -> None:
     """Through the array itself, a view, a buffer or a weak reference."""
     robot = kt.zoo.double_pendulum()
-    robot.mass_matrix(np.zeros(2))  # opens the gate: only its results are kept
-    first = robot.mass_matrix(np.array([0.3, -0.2]))
+    q = np.full((*batch, 2), 0.3)
+    robot.mass_matrix(q)  # opens the gate: only its results are kept
+    first = robot.mass_matrix(q)
     held, expected = hold(first), first.copy()
     address = first.ctypes.data
     del first
-    others = [robot.mass_matrix(np.array([0.3, 1.0 + i])) for i in range(gate_layout.KEPT + 2)]
+    others = [robot.mass_matrix(q + i) for i in range(gate_layout.KEPT + 2)]
     if isinstance(held, weakref.ref):
         assert held() is None or np.array_equal(held(), expected)
     else:
@@ -400,15 +525,16 @@ def test_results_in_use_stay_as_they_are(hold: Any) -> None:
 
 
 def _reshape(array: Any) -> None:
-    array.shape = (4,)
+    array.shape = (array.size,)
 
 
 @native
 @pytest.mark.parametrize("change", [_reshape, lambda x: x.setflags(write=False), lambda x: setattr(x, "dtype", int)])
+@pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_results_that_were_changed_are_not_returned_again(change: Any) -> None:
+def test_results_that_were_changed_are_not_returned_again(change: Any, batch: tuple[int, ...]) -> None:
     robot = kt.zoo.double_pendulum()
-    q = np.array([0.3, -0.2])
+    q = np.full((*batch, 2), 0.3)
     expected = robot.mass_matrix(q).copy()
     for _ in range(2 * gate_layout.KEPT):
         result = robot.mass_matrix(q)

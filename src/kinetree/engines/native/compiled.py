@@ -73,30 +73,7 @@ class Compiled(Gate):
             else:
                 results = self._single(*inputs)
                 return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
-        # batches for one thread too, once their results have been taken from the pool
-        samples = self._samples(inputs) if out is None else 0
-        if 0 < samples * self.binding.footprint < threads.NUMBERS_PER_THREAD:
-            pooled = self._results(None, (samples,))
-            self(*inputs, out=pooled if len(pooled) > 1 else pooled[0])
-            return self.binding.bundled(pooled)
         return self._general(inputs, out)
-
-    def _samples(self, inputs: tuple[Any, ...]) -> int:
-        """The length of the batch if inputs are numbers and arrays of the kernel's type with one batch axis or none."""
-        samples = 0
-        if len(inputs) != len(self._shapes):
-            return 0
-        for array, shape in zip(inputs, self._shapes, strict=False):
-            if type(array) is np.ndarray and array.dtype is self._dtype:
-                given = array.shape
-                if given == shape:
-                    continue
-                if given[1:] != shape or samples not in (0, given[0]):
-                    return 0
-                samples = given[0]
-            elif type(array) is not float or shape:
-                return 0
-        return samples
 
     def compile(self) -> None:
         """Compile everything that later calls may need."""

@@ -3,9 +3,9 @@
 For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
 instances, once open, are called without executing any Python code. Machine code matches the arguments with the
 parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
-sample, or of a batch too small for threads; scalars may also be floats of Python or NumPy. If so, it allocates the
-results, unless `out` is given, and runs the kernel; in every other case (large batches, broadcasting, other types) it
-calls the method `general` with the same arguments. A closed gate is a plain Python object with a `__call__`, which
+sample, or of a batch too small for threads; scalars may also be floats of Python or NumPy. If so, it finds memory for
+the results, unless `out` is given, and runs the kernel; in every other case (large batches, broadcasting, other types)
+it calls the method `general` with the same arguments. A closed gate is a plain Python object with a `__call__`, which
 needs no machine code. Opening a gate changes its class.
 
 Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
@@ -41,7 +41,7 @@ from kinetree.engines.native.operands import Binding, plan
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PYARRAY_NEW = 93  # place in NumPy's array table, part of its binary interface
+_PYARRAY_NEW, _PYARRAY_SET_BASE = 93, 282  # places in NumPy's array table, part of its binary interface
 _GENERAL = sys.intern("general")
 _OUT = sys.intern("out")
 
@@ -161,10 +161,19 @@ def _allocator_fits() -> bool:
     prototype = ctypes.PYFUNCTYPE(
         ctypes.py_object, address, number, address, number, address, address, number, number, address
     )
+    set_base = ctypes.PYFUNCTYPE(number, ctypes.py_object, ctypes.py_object)
     dims = (ctypes.c_ssize_t * 2)(2, 3)
-    new = prototype(c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW])
-    array = new(id(np.ndarray), 2, ctypes.addressof(dims), FLOAT64.number, None, None, 0, 0, None)
-    return bool(type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is np.dtype(np.float64))
+    functions, buffer = c_table(_multiarray_umath._ARRAY_API), np.arange(8.0)
+    data, flags = buffer.ctypes.data, layout.PLAIN | layout.WRITEABLE
+    new = prototype(functions[_PYARRAY_NEW])
+    arrays = [
+        new(id(np.ndarray), 2, ctypes.addressof(dims), FLOAT64.number, None, *rest, None)
+        for rest in ((None, 0, 0), (data, 0, flags))
+    ]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))  # the view takes over this reference
+    set_base(functions[_PYARRAY_SET_BASE])(arrays[1], buffer)
+    plain = all(type(a) is np.ndarray and a.shape == (2, 3) and a.dtype is np.dtype(np.float64) for a in arrays)
+    return plain and arrays[1].base is buffer and arrays[1].flags.carray and arrays[1][1, 2] == buffer[5]
 
 
 class _Plain:
@@ -220,7 +229,7 @@ class Gate(_Base):
             width: The lane width: 1 for single samples, or that of batches.
             batch_width: The lane width of batches.
         """
-        if not NATIVE or len(binding.operands) > layout.MAX_OPERANDS or binding.has_big_results:
+        if not NATIVE or len(binding.operands) > layout.MAX_OPERANDS:
             return
         with _lock:
             description = vars(self).get("_gate") or _Description(binding)
@@ -298,19 +307,19 @@ class _Description:
         words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
         words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
         words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
-        words[Word.NEW_ARRAY] = c_table(_multiarray_umath._ARRAY_API)[_PYARRAY_NEW]
+        numpy_functions = c_table(_multiarray_umath._ARRAY_API)
+        words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (_PYARRAY_NEW, _PYARRAY_SET_BASE))
         words[Word.FOOTPRINT] = max(1, binding.footprint)
         words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
         words[Word.SINGLE_TYPE] = id(np.float32)
-        # larger batches are worth threads, or have results that come from the pool
-        largest = max(1, *(operand.size for operand in binding.outputs))
-        unpooled = pool.SMALLEST_RESULT // (scalar.bytes * largest)
+        # larger batches are worth threads
         words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
-        words[Word.MOST_WITHOUT_OUT] = max(1, unpooled - 1)
         self.results = np.full(layout.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
-        if scalar.bytes * largest <= layout.LARGEST_KEPT:
-            words[Word.RESULTS] = self.results.ctypes.data
+        words[Word.RESULTS] = self.results.ctypes.data
+        self.pool = pool.buffers, pool.sizes, pool.fresh
+        words[Word.BUFFERS], words[Word.BUFFER_SIZES] = pool.buffers.ctypes.data, pool.sizes.ctypes.data
+        words[Word.FRESH_BUFFER] = id(pool.fresh)
         for k, operand in enumerate(operands):
             entry = words[Word.OPERANDS + layout.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)

@@ -8,9 +8,9 @@ plans, and the required layout of NumPy arrays.
 One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
 chosen by its keys, and its values copied together, row by row, are the kernel's last input.
 
-Making an array and destroying it takes longer than some kernels do. So a bound kernel keeps the last few arrays that it
-returned for single samples, and returns one of them again once nobody else refers to it, provided that it still is what
-it was: not reshaped, not made read-only, and without weak references.
+Making an array and destroying it takes longer than some kernels do. So a bound kernel keeps the last few small arrays
+that it returned, and returns one of them again once nobody else refers to it, provided that it still is what it was:
+not reshaped, not made read-only, and without weak references. Larger arrays are views of the pool's buffers.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from kinetree.engines.native.gate_layout import (
     Front,
     Word,
 )
+from kinetree.engines.native.pool import BUFFERS, SMALLEST_RESULT
 
 _LONG_RUN = 1 << 14  # numbers touched by a call above which the GIL is released
 
@@ -64,7 +65,7 @@ class _Gate:
         self.values = f.let(f"alloca [{MAX_KEYS} x ptr], align 8")
         self.rows = f.let(f"alloca [{MAX_ROWS_SIZE} x i64], align 8")
         self.keys, self.place, self.differs = (f.let("alloca i64, align 8") for _ in range(3))
-        self.key = f.let("alloca ptr, align 8")
+        self.key, self.buffer = (f.let("alloca ptr, align 8") for _ in range(2))
 
     def text(self) -> str:
         f = self.f
@@ -83,9 +84,6 @@ class _Gate:
         has_out = f.let(f"icmp ne ptr {f.address(self.out)}, null")
         with f.when(has_out):
             self.take_out()
-        with f.when(f.let(f"xor i1 {has_out}, true")):  # larger results come from the pool
-            most = f.word(self.words, Word.MOST_WITHOUT_OUT)
-            f.leave_when(f.let(f"icmp sgt i64 {self.count}, {most}"), "general")
         self.give(has_out)
         self.run()
         self.leave()
@@ -386,17 +384,24 @@ class _Gate:
             )
             f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
             put(bundle, self.answer, "ptr")
-        new = f.address(self.words, Word.NEW_ARRAY)
         with f.loop(0, self.outputs) as o:
             k = f.let(f"add i64 {o}, {self.inputs}")
             operand = self.operand(k)
             with f.when(has_out):
                 f.do(f"call void @Py_IncRef(ptr {self.out_item(o)})")
             with f.when(f.let(f"xor i1 {has_out}, true")):
-                self.find_kept(o, operand)
+                size = f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
+                small = f.let(f"icmp ult i64 {size}, {SMALLEST_RESULT}")
+                put("null", self.item, "ptr")
+                put("null", self.buffer, "ptr")
+                with f.when(small):
+                    self.find_kept(o, operand)
+                with f.when(f.let(f"xor i1 {small}, true")):
+                    self.find_buffer(size)
                 with f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")):
-                    self.make(new, operand)
-                    self.keep(o)
+                    self.make(operand)
+                    with f.when(small):
+                        self.keep(o)
                 put(f.address(f.at(f.address(self.item), DATA)), f.at(self.arguments, k, "ptr"), "ptr")
             result = f.address(self.item)
             with f.when(self.several):
@@ -404,8 +409,8 @@ class _Gate:
             with f.when(f.let(f"xor i1 {self.several}, true")):
                 put(result, self.answer, "ptr")
 
-    def make(self, new: str, operand: str) -> None:
-        """Set `item` to a new array for a result."""
+    def make(self, operand: str) -> None:
+        """Set `item` to a new array for a result, a view of `buffer` if there is one."""
         f, put = self.f, self.put
         put(self.count, self.shape)
         for axis in range(3):
@@ -413,41 +418,82 @@ class _Gate:
         rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
         dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
         number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
-        rest = f"i32 {number}, ptr null, ptr null, i32 0, i32 0, ptr null"
+        buffer = f.address(self.buffer)
+        view = f.let(f"icmp ne ptr {buffer}, null")
+        put("null", self.item, "ptr")
+        with f.when(view):
+            put(f.address(f.at(buffer, DATA)), self.item, "ptr")
+        flags = f.let(f"select i1 {view}, i32 {PLAIN | WRITEABLE}, i32 0")
+        rest = f"i32 {number}, ptr null, ptr {f.address(self.item)}, i32 0, i32 {flags}, ptr null"
+        new = f.address(self.words, Word.NEW_ARRAY)
         made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
-        f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
         put(made, self.item, "ptr")
+        failed = f.let(f"icmp eq ptr {made}, null")
+        with f.when(f.let(f"and i1 {failed}, {view}")):
+            f.do(f"call void @Py_DecRef(ptr {buffer})")
+        f.leave_when(failed, "failed")
+        with f.when(view):
+            f.let(f"call i32 {f.address(self.words, Word.SET_BASE)}(ptr {made}, ptr {buffer})")
+
+    def find_buffer(self, size: str) -> None:
+        """Set `buffer` to a new reference to one of the pool's that is not in use, or to a fresh one."""
+        f, put = self.f, self.put
+        buffers, sizes = f.address(self.words, Word.BUFFERS), f.address(self.words, Word.BUFFER_SIZES)
+        most = f.let(f"mul i64 {size}, 2")
+        with f.loop(0, BUFFERS) as place:
+            found = f.word(sizes, place)
+            large, small = f.let(f"icmp sge i64 {found}, {size}"), f.let(f"icmp sle i64 {found}, {most}")
+            missing = f.let(f"icmp eq ptr {f.address(self.buffer)}, null")
+            with f.when(f.let(f"and i1 {f.let(f'and i1 {large}, {small}')}, {missing}")):
+                buffer = f.address(buffers, place)
+                unused = f.let(f"icmp eq i32 {f.let(f'load i32, ptr {f.at(buffer, COUNT)}, align 4')}, 1")
+                intact = self.has_flags(buffer, PLAIN | WRITEABLE | OWNS_DATA)
+                with f.when(f.let(f"and i1 {unused}, {intact}")):
+                    put(buffer, self.buffer, "ptr")
+                    f.do(f"call void @Py_IncRef(ptr {buffer})")
+        with f.when(f.let(f"icmp eq ptr {f.address(self.buffer)}, null")):
+            number = f.let(f"call ptr @PyLong_FromSsize_t(i64 {size})")
+            f.leave_when(f.let(f"icmp eq ptr {number}, null"), "failed")
+            put(number, self.item, "ptr")
+            fresh = f.address(self.words, Word.FRESH_BUFFER)
+            made = f.let(f"call ptr @PyObject_Vectorcall(ptr {fresh}, ptr {self.item}, i64 1, ptr null)")
+            f.do(f"call void @Py_DecRef(ptr {number})")
+            f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
+            put(made, self.buffer, "ptr")
+            put("null", self.item, "ptr")
 
     def find_kept(self, o: str, operand: str) -> None:
-        """Set `item` to a new reference to a kept array that is not in use, or to null."""
-        f, put = self.f, self.put
-        put("null", self.item, "ptr")
+        """Set `item` to a new reference to a kept array that is not in use, if there is one."""
+        f = self.f
         kept = f.address(self.words, Word.RESULTS)
-        single = f.let(f"xor i1 {self.batched}, true")
-        with f.when(f.let(f"and i1 {single}, {f.let(f'icmp ne ptr {kept}, null')}")):
-            first = f.let(f"mul i64 {o}, {KEPT}")
-            with (
-                f.loop(first, f.let(f"add i64 {first}, {KEPT}")) as slot,
-                f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")),
-            ):
-                array = f.address(kept, slot)
-                count = f.let(f"load i32, ptr {f.at(array, COUNT)}, align 4")
-                with f.when(f.let(f"icmp eq i32 {count}, 1")):
-                    self.take_intact(array, operand)
+        first = f.let(f"mul i64 {o}, {KEPT}")
+        with (
+            f.loop(first, f.let(f"add i64 {first}, {KEPT}")) as slot,
+            f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")),
+        ):
+            array = f.address(kept, slot)
+            count = f.let(f"load i32, ptr {f.at(array, COUNT)}, align 4")
+            with f.when(f.let(f"icmp eq i32 {count}, 1")):
+                self.take_intact(array, operand)
         taken = f.address(self.item)
         with f.when(f.let(f"icmp ne ptr {taken}, null")):
             f.do(f"call void @Py_IncRef(ptr {taken})")
 
+    def has_flags(self, array: str, flags: int) -> str:
+        """Whether an array has all of some flags, an i1."""
+        f = self.f
+        found = f.let(f"and i32 {f.let(f'load i32, ptr {f.at(array, FLAGS)}, align 4')}, {flags}")
+        return f.let(f"icmp eq i32 {found}, {flags}")
+
     def take_intact(self, array: str, operand: str) -> None:
         """Set `item` to a kept array unless somebody changed more than its numbers."""
         f, put = self.f, self.put
-        flags = PLAIN | WRITEABLE | OWNS_DATA
-        found = f.let(f"and i32 {f.let(f'load i32, ptr {f.at(array, FLAGS)}, align 4')}, {flags}")
-        rank = f.let(f"trunc i64 {f.word(operand)} to i32")
+        axes = f.let(f"add i64 {f.word(operand)}, {self.extra}")
+        rank = f.let(f"trunc i64 {axes} to i32")
         put("1", self.hit)
         for changed in (
             f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"),
-            f.let(f"icmp ne i32 {found}, {flags}"),
+            f.let(f"xor i1 {self.has_flags(array, PLAIN | WRITEABLE | OWNS_DATA)}, true"),
             f.let(f"icmp ne i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')}, {rank}"),
             f.let(f"icmp ne ptr {f.address(f.at(array, WEAK))}, null"),
         ):
@@ -455,8 +501,10 @@ class _Gate:
                 put("0", self.hit)
         with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
             dims = f.address(f.at(array, DIMS))
-            with f.loop(0, f.word(operand)) as axis:
-                wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
+            with f.when(self.batched), f.when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}")):
+                put("0", self.hit)
+            with f.loop(self.extra, axes) as axis:
+                wanted = f.word(operand, f.let(f"add i64 {f.let(f'sub i64 {axis}, {self.extra}')}, 1"))
                 with f.when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}")):
                     put("0", self.hit)
         with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
@@ -465,17 +513,14 @@ class _Gate:
     def keep(self, o: str) -> None:
         """Keep the array in `item` in place of an older one."""
         f, put = self.f, self.put
-        kept = f.address(self.words, Word.RESULTS)
-        single = f.let(f"xor i1 {self.batched}, true")
-        with f.when(f.let(f"and i1 {single}, {f.let(f'icmp ne ptr {kept}, null')}")):
-            turn = f.word(self.words, Word.NEXT_RESULT)
-            put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
-            which = f.let(f"add i64 {f.let(f'mul i64 {o}, {KEPT}')}, {f.let(f'and i64 {turn}, {KEPT - 1}')}")
-            slot = f.at(kept, which, "ptr")
-            old = f.address(slot)
-            f.do(f"call void @Py_IncRef(ptr {f.address(self.item)})")
-            put(f.address(self.item), slot, "ptr")
-            f.do(f"call void @Py_DecRef(ptr {old})")
+        turn = f.word(self.words, Word.NEXT_RESULT)
+        put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
+        which = f.let(f"add i64 {f.let(f'mul i64 {o}, {KEPT}')}, {f.let(f'and i64 {turn}, {KEPT - 1}')}")
+        slot = f.at(f.address(self.words, Word.RESULTS), which, "ptr")
+        old = f.address(slot)
+        f.do(f"call void @Py_IncRef(ptr {f.address(self.item)})")
+        put(f.address(self.item), slot, "ptr")
+        f.do(f"call void @Py_DecRef(ptr {old})")
 
     def run(self) -> None:
         """Run the kernel."""
@@ -543,6 +588,8 @@ _DECLARATIONS = (
     "declare i64 @PyDict_Size(ptr)",
     "declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)",
     "declare i32 @PyUnicode_Compare(ptr, ptr)",
+    "declare ptr @PyLong_FromSsize_t(i64)",
+    "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
     "declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)",
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "",

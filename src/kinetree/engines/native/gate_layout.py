@@ -20,9 +20,8 @@ MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
 
 # Fewer samples are faster one by one than in mostly unused lanes.
 SMALLEST_BATCH = 3
-# Results of single samples that a kernel keeps, per output, and their maximum size in bytes.
+# Small results that a kernel keeps, per output.
 KEPT = 4
-LARGEST_KEPT = 1 << 15
 
 
 class Front(IntEnum):
@@ -47,8 +46,9 @@ class Front(IntEnum):
 class Word(IntEnum):
     """Words of a bound kernel.
 
-    `RESULTS` is the address of the results that are kept, `KEPT` for each output, or null. `NEXT_RESULT` counts those
-    that were replaced.
+    `RESULTS` is the address of the small results that are kept, `KEPT` for each output; `NEXT_RESULT` counts those that
+    were replaced. `BUFFERS` and `BUFFER_SIZES` are the pool's, for larger results, and `FRESH_BUFFER` its function that
+    makes one. `NEW_ARRAY` and `SET_BASE` are functions of NumPy.
     """
 
     INPUTS = 0
@@ -69,12 +69,15 @@ class Word(IntEnum):
     BATCH_DRIVE = 15
     TYPE_NUMBER = 16
     ITEM_BYTES = 17
-    MOST_WITHOUT_OUT = 18
+    SET_BASE = 18
     DOUBLE_TYPE = 19
     SINGLE_TYPE = 20
     RESULTS = 21
     NEXT_RESULT = 22
-    OPERANDS = 23
+    BUFFERS = 23
+    BUFFER_SIZES = 24
+    FRESH_BUFFER = 25
+    OPERANDS = 26
 
 
 OPERAND_WORDS = 5  # rank, up to three dimensions, bytes

@@ -1,21 +1,24 @@
 """Memory that is reused from call to call, so that the operating system need not map and clear fresh pages each time.
 
 Scratch of 64 KiB or more comes from a few slots that all threads share without locks: machine code takes a block out of
-a slot and puts it back, or replaces another if all slots are full. Results of 256 KiB or more are views of buffers; a
-buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch of at most 64 MiB each;
-four buffers of at most 64 MiB each for every thread that computes such results; and larger buffers, which all threads
-share, of at most 1 GiB together, or a sixteenth of the computer's memory if that is less.
+a slot and puts it back, or replaces another if all slots are full. Results of 32 KiB or more are views of buffers; a
+buffer is reused once no array refers to it. The memory kept is bounded: four blocks of scratch of at most 64 MiB each,
+and 64 buffers of at most 1 GiB together, or a sixteenth of the computer's memory if that is less.
+
+All threads share the buffers. Whoever wants one looks at its reference count while holding a reference of their own
+(`empty`) or the GIL (gates, see `gate_code.py`). So of two that want the same buffer both may go without, but never do
+both get it.
 
 On Linux, scratch of 4 MiB or more asks for huge pages: sweeps over large robots would otherwise wait for page tables.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
 import sysconfig
-import threading
 from functools import lru_cache
 from typing import Any
 
@@ -23,28 +26,32 @@ import numpy as np
 
 from kinetree.engines.locks import Lock
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 SLOTS = 4
-#: Minimum and maximum size of scratch that is kept, and maximum size of results that each thread keeps, in bytes.
+#: Minimum and maximum size of scratch that is kept, in bytes.
 SMALLEST, LARGEST = 1 << 16, 1 << 26
 #: Minimum size of scratch in huge pages, their size, and Linux's number for asking for them.
 _HUGE, _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 22, 1 << 21, 14
-#: Minimum size of results that are kept, in bytes: the C library maps and unmaps memory of this size on every call.
-SMALLEST_RESULT = 1 << 18
+#: Number of buffers for results, and minimum size of such results in bytes.
+BUFFERS, SMALLEST_RESULT = 64, 1 << 15
 
 #: Addresses of kept scratch blocks, 0 for an empty slot.
 slots = np.zeros(SLOTS, dtype=np.int64)
-_kept = threading.local()
-_large: list[np.ndarray[Any, np.dtype[Any]]] = []
+#: Buffers, or None, and their sizes in bytes. Machine code looks between any two instructions: a size has its buffer.
+buffers = np.full(BUFFERS, None, dtype=object)
+sizes = np.zeros(BUFFERS, dtype=np.int64)
+_turns = itertools.count()
 _lock = Lock()
 _FLOAT64 = np.dtype(np.float64)
 
 
 def _idle() -> int:
-    """The reference count that `empty` sees for an unused buffer."""
-    buffers = [np.empty(1)]
-    for buffer in buffers:
-        return sys.getrefcount(buffer)
-    raise AssertionError
+    """The reference count that `buffer` sees for an unused one."""
+    places = np.full(1, None, dtype=object)
+    places[0] = np.empty(1)
+    found = places[0]
+    return sys.getrefcount(found)
 
 
 # Without a GIL, or on other interpreters, reference counts are meaningless.
@@ -52,46 +59,58 @@ _COUNTABLE = sys.implementation.name == "cpython" and not sysconfig.get_config_v
 _IDLE = _idle() if _COUNTABLE else 0
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = _FLOAT64) -> np.ndarray[Any, np.dtype[Any]]:
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = _FLOAT64) -> Array:
     """An uninitialised array for results, possibly in reused memory."""
     size = dtype.itemsize * math.prod(shape)
-    if size < SMALLEST_RESULT or size > most_kept() or not _COUNTABLE:
+    if size < SMALLEST_RESULT or not _COUNTABLE:
         return np.empty(shape, dtype)
-    if size <= LARGEST:
-        buffer = _buffer(_kept.__dict__.setdefault("buffers", []), size, 2 * size, SLOTS * LARGEST)
-        return _part(buffer, size, dtype).reshape(shape)
-    with _lock:
-        return _part(_buffer(_large, size, size + size // 4, most_kept()), size, dtype).reshape(shape)
+    buffer = _unused(size)
+    array: Array = np.ndarray(shape, dtype, fresh(size) if buffer is None else buffer)
+    return array
 
 
-def _buffer(
-    buffers: list[np.ndarray[Any, np.dtype[Any]]], least: int, most: int, bound: int
-) -> np.ndarray[Any, np.dtype[Any]]:
-    """A buffer of a size between bounds: one that nothing refers to, or a fresh one that is kept for the next time."""
-    for buffer in buffers:
-        if least <= buffer.nbytes <= most and sys.getrefcount(buffer) == _IDLE:
+def _unused(size: int) -> Array | None:
+    """A buffer of a suitable size that nothing refers to."""
+    for place in np.flatnonzero((sizes >= size) & (sizes <= 2 * size)):
+        buffer: Array = buffers[place]
+        # it may have been replaced meanwhile, or changed by a user
+        if sys.getrefcount(buffer) == _IDLE and buffer.nbytes >= size and buffer.flags.carray and buffer.flags.owndata:
             return buffer
-    fresh = np.empty(-(-least // 8))
-    while buffers and (len(buffers) == SLOTS or sum(other.nbytes for other in buffers) + least > bound):
-        del buffers[0]
-    buffers.append(fresh)
-    return fresh
+    return None
+
+
+def fresh(size: int) -> Array:
+    """A new buffer of at least `size` bytes, which is kept for later unless it is too large."""
+    made = np.empty(-(-size // 8))
+    if made.nbytes <= most_kept():
+        with _lock:
+            _keep(made)
+    return made
+
+
+def _keep(made: Array) -> None:
+    """Keep a buffer in the place of the oldest one, and give up the next older ones as far as the bound demands."""
+    place = next(_turns) % BUFFERS
+    spare = most_kept() - made.nbytes - int(sizes.sum())
+    for i in range(BUFFERS):
+        if i > 0 and spare >= 0:
+            break
+        other = (place + i) % BUFFERS
+        spare += int(sizes[other])
+        sizes[other] = 0
+        buffers[other] = None
+    buffers[place] = made
+    sizes[place] = made.nbytes
 
 
 @lru_cache(maxsize=1)
 def most_kept() -> int:
-    """Bytes of large results that are kept at most."""
+    """Bytes of results that are kept at most."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return LARGEST
     return max(LARGEST, min(1 << 30, memory // 16))
-
-
-def _part(buffer: np.ndarray[Any, np.dtype[Any]], size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """The first bytes of a buffer, as numbers."""
-    numbers = buffer if dtype is _FLOAT64 else buffer.view(dtype)
-    return numbers[: size // dtype.itemsize]
 
 
 def pool_text(huge_pages: bool) -> str:
