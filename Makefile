@@ -64,6 +64,7 @@ bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also wr
 	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions $(BENCH)
+	$(BLAS) $(BIN)/python -m benchmarks.functions.fresh $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions.first_calls $(BENCH)
 
 bench-jax: $(VENV)/stamp-bench $(VENV)/stamp-bridges ## half an hour: against adam, frax and MJX, each in an environment of its own; PEERS="--only call"
