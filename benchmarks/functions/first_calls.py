@@ -36,7 +36,7 @@ CASES: Mapping[str, Case] = {**STATES, **{f"tasks.{name}": case for name, case i
 STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "trace": ((pipeline, "trace"),),
     "simplify": ((pipeline, "simplify"), (pipeline, "fuse")),
-    "lower": ((pipeline, "_lower"), (kernels, "sweeps")),
+    "lower": ((pipeline, "_lower"),),
     "print": ((kernels, "emit"), (kernels, "emit_node_lanes")),
     "LLVM": ((threads, "finish"), (jobs.Job, "result")),
 }

@@ -25,6 +25,12 @@ from tests.unit.test_general_nodes import with_a_bead
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}
 
 
+def laid_out(algorithm: Algorithm, variants: Variants) -> Layout:
+    """The layout of a simplified program."""
+    program = simplified(algorithm, variants)
+    return Layout.of(program, variants, carried(program))
+
+
 def uses(algorithm: Algorithm, variants: Variants) -> dict[tuple[str, str, int], set[int]]:
     """The outermost items of a program in which each component of a field is accessed, by class of node."""
     found: dict[tuple[str, str, int], set[int]] = {}
@@ -45,7 +51,7 @@ def uses(algorithm: Algorithm, variants: Variants) -> dict[tuple[str, str, int],
 @pytest.mark.parametrize("algorithm", [forward_dynamics, forward_dynamics_jvp, mass_matrix_inverse])
 def test_fields_in_use_at_the_same_time_have_memory_of_their_own(algorithm: Algorithm, robot: str) -> None:
     variants = variants_of(algorithm, ROBOTS[robot]().mechanism, ())
-    layout = Layout.of(simplified(algorithm, variants), variants)
+    layout = laid_out(algorithm, variants)
     spans = {key: (min(times), max(times)) for key, times in uses(algorithm, variants).items()}
     assert spans.keys() == layout.fields.keys()
     shared = 0
@@ -64,8 +70,8 @@ def test_offsets_of_what_sweeps_carry_mean_nothing_else_there(
 ) -> None:
     variants = variants_of(algorithm, make().mechanism, ())
     program = simplified(algorithm, variants)
-    fields = Layout.of(program, variants).fields
     sweeps = carried(program)
+    fields = Layout.of(program, variants, sweeps).fields
     assert sweeps
     for loop, one in sweeps.items():
         time = program.top.items.index(loop)
@@ -77,7 +83,7 @@ def test_offsets_of_what_sweeps_carry_mean_nothing_else_there(
 
 def test_a_field_has_the_same_place_in_nodes_of_all_kinds() -> None:
     variants = variants_of(forward_dynamics, ROBOTS["every kind"]().mechanism, ())
-    fields = Layout.of(simplified(forward_dynamics, variants), variants).fields
+    fields = laid_out(forward_dynamics, variants).fields
     places = {(name, component): offset for (_, name, component), offset in fields.items()}
     assert all(places[name, component] == offset for (_, name, component), offset in fields.items())
 
@@ -86,5 +92,5 @@ def test_records_of_forward_dynamics_keep_what_the_gather_needs_and_makes() -> N
     """X, a, z and P are 33 numbers behind hinges at right angles; G and ν, 6 of them, take the place of V."""
     mechanism = builder("chain", 4).build().mechanism
     variants = variants_of(forward_dynamics, mechanism, ())
-    layout = Layout.of(simplified(forward_dynamics, variants), variants)
+    layout = laid_out(forward_dynamics, variants)
     assert layout.records[mechanism.kinds[-1].name] == 39

@@ -29,7 +29,6 @@ from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
 from kinetree.engines.kept import LIVE, PACKED, Kept
-from kinetree.engines.layout import Layout
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.native import libraries
@@ -113,7 +112,7 @@ def _check(one: Algorithm, sites: tuple[Site, ...], mechanism: Mechanism = ROBOT
             verify(program)
             program = stage(program)
         verify(program)
-        made = lower(program, one, variants, Layout.of(program, variants))
+        made = lower(program, one, variants)
         verify(made.program)
         verify(hoist(made.program))
         restored = pickle.loads(pickle.dumps(made))  # as programs are kept for other widths

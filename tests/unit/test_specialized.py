@@ -14,7 +14,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.engines import straight
-from kinetree.engines.layout import Layout, Tables
+from kinetree.engines.layout import Tables
 from kinetree.engines.lower import lower
 from kinetree.engines.native import kernels
 from kinetree.engines.native.kernels import bind
@@ -273,7 +273,7 @@ def test_the_limit_on_operations(robot: kt.Model) -> None:
     algorithm = robot.forward_dynamics.algorithm
     variants = variants_of(algorithm, robot.mechanism, ())
     program = simplified(algorithm, variants)
-    lowered = lower(program, algorithm, variants, Layout.of(program, variants))
+    lowered = lower(program, algorithm, variants)
     tables = Tables(algorithm, variants, robot.mechanism, (), lowered.metadata)
     executed = Unrolling(lowered, tables, 100_000).executed.total()
     assert Unrolling(lowered, tables, executed).executed.total() == executed

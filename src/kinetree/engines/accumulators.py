@@ -32,11 +32,8 @@ def from_nothing(program: Program) -> Program:
     """
     for item in program.top.items:
         if isinstance(item, Loop) and is_sweep(item, "inward"):
-            uses = _uses(program, item)
-            for component in _sums(item):
-                starts = _starts(uses.get(component, []))
-                if starts is not None:
-                    _rewrite(item, component, starts)
+            starts = {component: _starts(uses) for component, uses in _uses(program, item).items()}
+            _rewrite(item, {component: found for component, found in starts.items() if found is not None})
     return program
 
 
@@ -72,8 +69,10 @@ class _Use(NamedTuple):
 
 
 def _uses(program: Program, loop: Loop) -> dict[_Component, list[_Use]]:
-    """Loads and stores of all components outside a sweep."""
-    found: dict[_Component, list[_Use]] = {}
+    """Loads and stores outside a sweep of the components to which it adds."""
+    found: dict[_Component, list[_Use]] = {component: [] for component in _sums(loop)}
+    if not found:
+        return found
     is_before = True
     for outermost in program.top.items:
         if outermost is loop:
@@ -82,8 +81,8 @@ def _uses(program: Program, loop: Loop) -> dict[_Component, list[_Use]]:
         is_early = is_before and is_sweep(outermost, "outward")
         for block, item in _inside(program.top, outermost):
             place: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
-            if isinstance(place, Field):
-                found.setdefault((place.name, place.component), []).append(_Use(block, item, is_early))
+            if isinstance(place, Field) and (uses := found.get((place.name, place.component))) is not None:
+                uses.append(_Use(block, item, is_early))
     return found
 
 
@@ -117,26 +116,43 @@ def _constant(value: Op, role: Role) -> _Constant | None:
     return float(value.attr) if value.code == "const" else None
 
 
-def _rewrite(loop: Loop, component: _Component, starts: list[_Start]) -> None:
-    for block, store, _, _ in starts:
-        nothing = Op("const", (), -0.0, block)
-        at = next(i for i, item in enumerate(block.items) if item is store)
-        block.items[at : at + 1] = [nothing, Store(store.place, nothing)]
-    constants = {start.kind: start.constant for start in starts}
+def _rewrite(loop: Loop, starts: dict[_Component, list[_Start]]) -> None:
+    """Let sums start from nothing, and the nodes of a sweep add their constants to what they load."""
+    stores: dict[Block, set[int]] = {}
+    for block, store, _, _ in (start for each in starts.values() for start in each):
+        stores.setdefault(block, set()).add(id(store))
+    for block, those in stores.items():
+        block.items = [
+            made for item in block.items for made in (_nothing(block, item) if id(item) in those else (item,))
+        ]
     for variant, body in loop.bodies.items():
         own, _ = loop.roles[variant]
-        constant = constants.get(own.classes[0], 0.0)
-        if constant == 0.0 and isinstance(constant, float):
-            continue
+        kind = own.classes[0]
+        constants = {
+            component: start.constant for component, each in starts.items() for start in each if start.kind == kind
+        }
         items: list[Item] = []
         for item in body.items:
-            if isinstance(item, Op) and item.code == "load" and item.attr == Field(own, *component):
-                total = Op("load", (), item.attr, body)
-                if isinstance(constant, float):
-                    start = Op("const", (), constant, body)
-                else:
-                    start = Op("load", (), Param(own, constant), body)
-                items += [total, start]
-                item.code, item.args, item.attr = "add", (total, start), None  # those that use it go on doing so
+            if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field) and item.attr.role is own:
+                constant = constants.get((item.attr.name, item.attr.component), 0.0)
+                if not (isinstance(constant, float) and constant == 0.0):
+                    items += _with_constant(item, constant, own)
             items.append(item)
         body.items = items
+
+
+def _nothing(block: Block, store: Any) -> tuple[Item, ...]:
+    """A store of nothing in place of another."""
+    nothing = Op("const", (), -0.0, block)
+    return nothing, Store(store.place, nothing)
+
+
+def _with_constant(load: Op, constant: _Constant, role: Role) -> tuple[Op, ...]:
+    """Turn a load into a sum with a constant of the role's node, for all that use it. Returns the terms."""
+    total = Op("load", (), load.attr, load.block)
+    if isinstance(constant, float):
+        start = Op("const", (), constant, load.block)
+    else:
+        start = Op("load", (), Param(role, constant), load.block)
+    load.code, load.args, load.attr = "add", (total, start), None
+    return total, start

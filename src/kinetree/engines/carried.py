@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kinetree.engines.accumulators import is_sweep
@@ -69,28 +70,41 @@ NOTHING = Carried(0, frozenset(), frozenset(), frozenset())
 def carried(program: Program) -> dict[Loop, Carried]:
     """What each sweep of a fused program carries, as components of fields."""
     found = {}
-    items = program.top.items
-    for time, loop in enumerate(items):
+    accesses = [_Accesses(item) for item in program.top.items]
+    for time, loop in enumerate(program.top.items):
         for taken, direction in enumerate(("inward", "outward")):
             if isinstance(loop, Loop) and is_sweep(loop, direction):
-                made = _carried(loop, taken, items[:time], items[time + 1 :])
+                made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
                 if 0 < len(made.values) <= len(made.sums) + _MOST:
                     found[loop] = made
     return found
 
 
-def _carried(loop: Loop, taken: int, before: Sequence[Item], after: Sequence[Item]) -> Carried:
-    takers = {roles[taken] for roles in loop.roles.values()}
-    inside = [item for body in loop.blocks for item in body.items]
-    read = {component for component, role, _ in _loads(inside) if role in takers}
+class _Accesses:
+    """Loads of fields, and stores to them, of an outermost item and those inside: component, role and what does it."""
+
+    def __init__(self, outermost: Item) -> None:
+        self.item = outermost
+        inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
+        items = [outermost, *(item for block in inside for item in walk(block))]
+        self.loaded = {component for component, _, _ in _loads(items)}
+        self.stores = list(_stores(items))
+
+
+def _carried(loop: Loop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> Carried:
     givers = [
         _Giver(body, loop.roles[variant][1 - taken])
         for variant, body in loop.bodies.items()
         if loop.roles[variant][1 - taken].classes != (WORLD_CLASS,)
     ]
-    candidates = {component for giver in givers for component in giver.stores} & read
+    candidates = {component for giver in givers for component in giver.stores}
+    if not candidates:
+        return NOTHING
+    takers = {roles[taken] for roles in loop.roles.values()}
+    inside = [item for body in loop.blocks for item in body.items]
+    candidates &= {component for component, role, _ in _loads(inside) if role in takers}
     # towards the tips, all children read what their parent stores
-    spent = set() if taken else candidates - {component for component, _, _ in _loads(_all(after))}
+    spent = set() if taken else candidates.difference(*(item.loaded for item in after))
     starts = _starts(before)
     sums = {component for component in spent if all(giver.adds(component, starts) for giver in givers)}
     # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
@@ -104,12 +118,16 @@ class _Giver:
     """A body that gives fields of a role."""
 
     def __init__(self, body: Block, role: Role) -> None:
-        self.role = role
-        self.loads = {component: op for component, owner, op in _loads(body.items) if owner is role}
-        self.stores = {component: store for component, owner, store in _stores(body.items) if owner is role}
-        accesses = [component for component, owner, _ in (*_loads(body.items), *_stores(body.items)) if owner is role]
-        self.accesses = Counter(accesses)
-        self.uses = Counter(id(a) for item in body.items for a in needed(item))
+        self.role, self._items = role, body.items
+        loads = [(component, op) for component, owner, op in _loads(body.items) if owner is role]
+        stores = [(component, store) for component, owner, store in _stores(body.items) if owner is role]
+        self.loads, self.stores = dict(loads), dict(stores)
+        self.accesses = Counter(component for component, _ in (*loads, *stores))
+
+    @cached_property
+    def uses(self) -> Counter[int]:
+        """How often each op is used, by its identity."""
+        return Counter(id(a) for item in self._items for a in needed(item))
 
     def adds(self, component: _Component, starts: dict[_Component, set[str]]) -> bool:
         """Whether a component starts from nothing, and the body adds a term to it once, or leaves it alone."""
@@ -136,13 +154,13 @@ def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
     return ("mul", total.args[:2]) if total.code == "fma" and total.args[2] is load else None
 
 
-def _starts(before: Sequence[Item]) -> dict[_Component, set[str]]:
+def _starts(before: Sequence[_Accesses]) -> dict[_Component, set[str]]:
     """Components that start from nothing, and the kinds of nodes that have them."""
     found: dict[_Component, set[str]] = {}
-    other = {component for component, _, _ in _loads(_all(before))}
-    for item in before:
-        is_outward = is_sweep(item, "outward")
-        for component, role, store in _stores(_all([item])):
+    other = set[_Component]().union(*(accesses.loaded for accesses in before))
+    for accesses in before:
+        is_outward = is_sweep(accesses.item, "outward")
+        for component, role, store in accesses.stores:
             if is_outward and _is_nothing(store.value):
                 found.setdefault(component, set()).update(role.classes)
             else:
@@ -158,20 +176,13 @@ def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
     """Loads of fields: component, role and op."""
     for item in items:
         if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field):
-            yield (item.attr.name, item.attr.component), item.attr.role, item
+            role, name, component = item.attr
+            yield (name, component), role, item
 
 
 def _stores(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Store]]:
     """Stores to fields."""
     for item in items:
         if isinstance(item, Store) and isinstance(item.place, Field):
-            yield (item.place.name, item.place.component), item.place.role, item
-
-
-def _all(items: Iterable[Item]) -> Iterator[Item]:
-    """Items, and those inside."""
-    for item in items:
-        yield item
-        if not isinstance(item, (Op, Store)):
-            for block in item.blocks:
-                yield from walk(block)
+            role, name, component = item.place
+            yield (name, component), role, item

@@ -16,7 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
-from kinetree.engines.carried import SIBLINGS, Carried, carried, siblings
+from kinetree.engines.carried import SIBLINGS, Carried, siblings
 from kinetree.engines.ir import Block, Loop, Op, Program, Store, walk
 from kinetree.engines.places import ArrayEntry, Field
 from kinetree.recursion.algorithm import Algorithm
@@ -49,11 +49,16 @@ class Layout:
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
 
     @classmethod
-    def of(cls, program: Program, variants: Variants) -> Layout:
+    def of(cls, program: Program, variants: Variants, passed: dict[Loop, Carried]) -> Layout:
         """Lay out a program's memory.
 
         A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
         the same time share memory: of forward dynamics, three quarters of it remain.
+
+        Args:
+            program: The simplified program.
+            variants: The variants of loop bodies.
+            passed: What its sweeps carry (`kinetree.engines.carried`).
         """
         lives: dict[tuple[str, int], dict[str, _Life]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
@@ -69,7 +74,6 @@ class Layout:
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
         inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
-        passed = carried(program)
         sums = {component for one in passed.values() for component in one.sums}
         offsets = _offsets(_guarded(lives, program, passed), inner, sums)
         records = dict.fromkeys((WORLD_CLASS, *(kind.name for kind, _ in variants.nodes)), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kinetree.engines.alike import summary
@@ -18,6 +19,7 @@ from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Pro
 from kinetree.engines.layout import Layout
 from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.subtrees import SUBTREES, OutAndBack
+from kinetree.engines.sweeps import Sweeps
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity
 from kinetree.recursion.loops import Chain, IndexLoop, Range, Runs, Table
@@ -38,6 +40,7 @@ class Lowered:
         angles: Sines and cosines that can be computed ahead of all loops.
         turns: Loops that can take turns, subtree by subtree.
         starts: Stores with which sums start that loops may carry.
+        sweeps: Its sweeps, if it consists of sweeps over nodes.
     """
 
     program: Program
@@ -49,6 +52,7 @@ class Lowered:
     angles: Angles | None = None
     turns: OutAndBack | None = None
     starts: list[Store] = field(default_factory=list)
+    sweeps: Sweeps | None = None
 
     @property
     def head(self) -> list[str]:
@@ -64,7 +68,7 @@ class Lowered:
             "node lanes",
         ]
 
-    @property
+    @cached_property
     def metadata(self) -> dict[str, Any]:
         """What is needed to bind the program to a mechanism; serialisable as JSON."""
         loads = [item.attr for item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
@@ -75,6 +79,7 @@ class Lowered:
             "head": self.head,
             "angles": None if self.angles is None else self.angles.metadata,
             "reread": sorted({access.space[1] for access in loads if access.space[0] == "output"}),
+            "sweeps": None if self.sweeps is None else self.sweeps.metadata,
         }
 
 
@@ -82,7 +87,6 @@ def lower(
     program: Program,
     algorithm: Algorithm,
     variants: Variants,
-    layout: Layout,
     known: Callable[[str], int] | None = None,
 ) -> Lowered:
     """Lower a program.
@@ -91,10 +95,9 @@ def lower(
         program: The simplified and fused program.
         algorithm: The recursion; gives the dimensions of inputs and outputs.
         variants: The variants of loop bodies; their order defines their numbers in tables.
-        layout: Offsets of fields.
         known: Sizes of the mechanism, to specialise code for one mechanism.
     """
-    return _Lowering(program, algorithm, variants, layout, known).result
+    return _Lowering(program, algorithm, variants, known).result
 
 
 @dataclass
@@ -121,17 +124,17 @@ class _Lowering:
         program: Program,
         algorithm: Algorithm,
         variants: Variants,
-        layout: Layout,
         known: Callable[[str], int] | None,
     ) -> None:
-        self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
+        self.algorithm, self.variants, self.known = algorithm, variants, known
+        self.carried = carried(program)
+        self.layout = Layout.of(program, variants, self.carried)
         self.target = Program()
-        self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
+        self.result = Lowered(self.target, self.layout, len(algorithm.inputs), len(algorithm.outputs))
         self.copies: dict[int, Op] = {}
         self.found: dict[Role, _Row | _Count] = {}
         self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
         self.independent: Role | None = None
-        self.carried = carried(program)
         self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
         self.block(program.top, self.target.top)
 

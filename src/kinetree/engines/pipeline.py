@@ -12,7 +12,6 @@ from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Program
 from kinetree.engines.kept import Kept
-from kinetree.engines.layout import Layout
 from kinetree.engines.lower import Lowered, lower
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.subtrees import out_and_back
@@ -71,11 +70,12 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
 def _lower(
     program: Program, algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None
 ) -> Lowered:
-    made = lower(program, algorithm, variants, Layout.of(program, variants), known)
+    made = lower(program, algorithm, variants, known)
     hoist(made.program)
-    verify(made.program)
-    made.angles = angles(made.program)
-    made.turns = out_and_back(made.program) if sweeps(made) is not None else None
+    if not is_own(algorithm, variants):  # those of the package are verified by its tests
+        verify(made.program)
+    made.angles, made.sweeps = angles(made.program), sweeps(made.program, made.layout, made.tables)
+    made.turns = out_and_back(made.program) if made.sweeps is not None else None
     return made
 
 

@@ -121,10 +121,9 @@ def _straight(algorithm: Algorithm, variants: Variants, individual: Individual) 
     mechanism, sites = individual.mechanism, individual.sites
     with paused():
         program = simplified(algorithm, variants)
-        shared = lower(program, algorithm, variants, Layout.of(program, variants))
-        found = sweeps(shared)
-        metadata = shared.metadata | {"sweeps": None if found is None else found.metadata}
-        tables = Tables(algorithm, variants, mechanism, sites, metadata)
+        shared = lower(program, algorithm, variants)
+        shared.sweeps = sweeps(shared.program, shared.layout, shared.tables)
+        tables = Tables(algorithm, variants, mechanism, sites, shared.metadata)
         lanes = LaneTables.of(tables)
         try:
             unrolled = Unrolling(shared, tables, LONGEST)

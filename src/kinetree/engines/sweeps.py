@@ -7,12 +7,12 @@ to the parent is found here, because lanes do that apart from everything else (`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kinetree.engines.ir import Access, Block, For, Op, Store, Switch
-from kinetree.engines.lower import Lowered
+from kinetree.engines.ir import Access, Block, For, Op, Program, Store, Switch
+from kinetree.engines.layout import Layout
 from kinetree.recursion.tree import Tree
 
 #: The tables of nodes with their parents, and of frames.
@@ -87,22 +87,29 @@ class _Unfit(Exception):
     """A program does more than sweep over nodes."""
 
 
-def sweeps(lowered: Lowered) -> Sweeps | None:
-    """The sweeps of a program; None if it has other loops, or accesses memory in other ways than a node's own."""
+def sweeps(program: Program, layout: Layout, tables: Collection[str]) -> Sweeps | None:
+    """The sweeps of a lowered program; None if it has other loops, or accesses memory in other ways than a node's own.
+
+    Args:
+        program: Its blocks.
+        layout: Its memory.
+        tables: Names of the tables that it reads.
+    """
+    if layout.arrays or not {TABLE, FRAMES}.issuperset(tables):
+        return None
     try:
-        return _Analysis(lowered).result
+        return _Analysis(program).result
     except _Unfit:
         return None
 
 
 class _Analysis:
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, program: Program) -> None:
         self.each: dict[str, None] = {}
         self.uniform: dict[str, None] = {}
         self.bodies: dict[Block, Body] = {}
         self.frames: list[Block] = []
-        _require(not lowered.layout.arrays and set(lowered.tables) <= {TABLE, FRAMES})
-        for item in lowered.program.top.items:
+        for item in program.top.items:
             if isinstance(item, For):
                 if over_frames(item):
                     self.frames += _bodies(item)

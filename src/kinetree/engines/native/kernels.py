@@ -27,7 +27,6 @@ from kinetree.engines.native.libraries import Library, Pending, stored
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.straight import Individual, individual_of, straight
-from kinetree.engines.sweeps import Sweeps, sweeps
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants
@@ -66,18 +65,14 @@ class Kernels:
 
     def modules(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[list[str], dict[str, Any]]:
         """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
-        program, found = self._analyzed()
+        program = self.program()
         if self.individual is None:  # numbers of a robot may vanish
             for item in walk(program.program.top):
                 if isinstance(item, Op) and item.code == "const":
                     self.scalar.require(item.attr)
-        if node_lanes and found is not None:
-            return emit_node_lanes(program, found, self.scalar), _metadata(program, found)
-        return emit(program, width, chosen.lanes(self.scalar), self.scalar), _metadata(program, found)
-
-    def _analyzed(self) -> tuple[Lowered, Sweeps | None]:
-        program = self.program()
-        return program, sweeps(program)
+        if node_lanes and program.sweeps is not None:
+            return emit_node_lanes(program, program.sweeps, self.scalar), program.metadata
+        return emit(program, width, chosen.lanes(self.scalar), self.scalar), program.metadata
 
     def begin(self, width: int, node_lanes: bool = False) -> None:
         """Let other threads begin with machine code on the current target; arguments as of `library`."""
@@ -118,7 +113,7 @@ class Kernels:
                 self._metadata = self._stored()
             if self._metadata is None:
                 prepare(1 if is_single() is not False else target.current().lanes(self.scalar), self.scalar)
-                self._metadata = _metadata(*self._analyzed())
+                self._metadata = self.program().metadata
             return self._metadata
 
     def _stored(self) -> dict[str, Any] | None:
@@ -145,11 +140,6 @@ class Kernels:
         """Identifies the kernels; those of algorithms and nodes outside the package only within this process."""
         name = self._name(1)
         return f"foreign {next(_FOREIGN)}" if name is None else repr(name)
-
-
-def _metadata(program: Lowered, found: Sweeps | None) -> dict[str, Any]:
-    """What binding a program needs."""
-    return program.metadata | {"sweeps": None if found is None else found.metadata}
 
 
 def kernels(
