@@ -53,23 +53,30 @@ def _sub(program: Program, a: Op, b: Op) -> Op | None:
 
 
 def _mul(program: Program, a: Op, b: Op) -> Op | None:
-    if a.code == b.code == "const":
-        return _constant(program, a.attr * b.attr)
-    for x, y in ((a, b), (b, a)):
-        if x.code == "const":
-            value = x.attr
-            if value == 0.0:
-                return _constant(program, 0.0)
-            if value == 1.0:
-                return y
-            if value == -1.0:
-                return negative(program, y)
-    if a.code == "neg":
-        if b.code == "neg":
+    x, y = a.code, b.code
+    if x == "const" or y == "const":
+        if x == y:
+            return _constant(program, a.attr * b.attr)
+        scaled = _scaled(program, a.attr, b) if x == "const" else _scaled(program, b.attr, a)
+        if scaled is not None:
+            return scaled
+    if x == "neg":
+        if y == "neg":
             return program.op("mul", a.args[0], b.args[0])
         return program.op("neg", program.op("mul", a.args[0], b))
-    if b.code == "neg":
+    if y == "neg":
         return program.op("neg", program.op("mul", b.args[0], a))
+    return None
+
+
+def _scaled(program: Program, factor: float, a: Op) -> Op | None:
+    """A number times something else, if the product needs no multiplication."""
+    if factor == 0.0:
+        return _constant(program, 0.0)
+    if factor == 1.0:
+        return a
+    if factor == -1.0:
+        return negative(program, a)
     return None
 
 

@@ -105,6 +105,30 @@ Place = Field | Param | Uniform | Input | Output | ArrayEntry | Access
 PURE_PLACES = (Param, Uniform, Input)
 
 
+def _operators(code: str) -> tuple[Callable[[Op, Any], Any], Callable[[Op, Any], Any]]:
+    """The methods of `Op` for an operation with an op as its first argument, and as its second."""
+
+    def operator(self: Op, other: Any) -> Any:
+        program = self.block.program
+        if not isinstance(other, Op) or other.block is not program.current:
+            if isinstance(other, _WITH_OPERATORS):
+                return NotImplemented
+            other = program.lift(other)
+        return program.binary(code, self, other)
+
+    def reversed_operator(self: Op, other: Any) -> Any:
+        if isinstance(other, _WITH_OPERATORS):
+            return NotImplemented
+        program = self.block.program
+        return program.binary(code, program.lift(other), self)
+
+    return operator, reversed_operator
+
+
+#: Their own operators handle scalars.
+_WITH_OPERATORS = (np.ndarray, Dual)
+
+
 class Op:
     """A scalar of a traced program. Arithmetic on it appends ops to the block being traced.
 
@@ -132,37 +156,10 @@ class Op:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.code, self.args, self.attr, self.block = state
 
-    def _with(self, code: str, other: Any, reverse: bool = False) -> Any:
-        program = self.block.program
-        if not isinstance(other, Op) or other.block is not program.current:
-            if isinstance(other, (np.ndarray, Dual)):
-                return NotImplemented  # their own operators handle scalars
-            other = program.lift(other)
-        return program.do(code, other, self) if reverse else program.do(code, self, other)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with("add", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with("add", other, True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("sub", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with("sub", other, True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("mul", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with("mul", other, True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with("div", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with("div", other, True)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("sub")
+    __mul__, __rmul__ = _operators("mul")
+    __truediv__, __rtruediv__ = _operators("div")
 
     def __neg__(self) -> Op:
         return self.block.program.do("neg", self)
@@ -370,9 +367,12 @@ class Program:
     def lift(self, value: Any) -> Op:
         """A number or an op, as an op that is usable in the current block."""
         if isinstance(value, Op):
-            if value.block is not self.current and value.block not in self.current.chain():
-                refuse("a value computed in one loop is used outside it; store it in a field")
-            return value
+            block: Block | None = self.current
+            while block is not None:
+                if block is value.block:
+                    return value
+                block = block.outer
+            refuse("a value computed in one loop is used outside it; store it in a field")
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self.op("const", attr=value if isinstance(value, scalar.Constant) else float(value))
         return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
@@ -385,6 +385,15 @@ class Program:
             if replaced is not None:
                 return replaced
         return self.record(Op(code, args, None, self.current))
+
+    def binary(self, code: str, a: Op, b: Op) -> Op:
+        """The same for two arguments: most operations."""
+        rule = self.rules.get(code)
+        if rule is not None:
+            replaced = rule(self, a, b)
+            if replaced is not None:
+                return replaced
+        return self.record(Op(code, (a, b), None, self.current))
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
@@ -399,25 +408,25 @@ class Program:
 
         Loads are identical only if they read from read-only places.
         """
-        code, args = op.code, op.args
+        code, args, current = op.code, op.args, self.current
         key: Any
         if len(args) == 2:
-            first, second = id(args[0]), id(args[1])
-            key = (code, second, first) if first > second and code in COMMUTATIVE else (code, first, second)
+            first, second = args
+            key = (code, second, first) if code in COMMUTATIVE and id(first) > id(second) else (code, first, second)
         elif code == "const":
             key = (op.attr, math.copysign(1.0, op.attr))  # −0.0 is not 0.0
         elif code == "load" and not isinstance(op.attr, PURE_PLACES):
-            self.current.items.append(op)
+            current.items.append(op)
             return op
         else:
-            key = (code, op.attr, *map(id, args))
-        current = self.current
-        block: Block | None = current
-        while block is not None:
-            known = block.known.get(key)
-            if known is not None:
-                return known
-            block = block.outer
+            key = (code, op.attr, *args)
+        known = current.known.get(key)
+        outer = current.outer
+        while known is None and outer is not None:
+            known = outer.known.get(key)
+            outer = outer.outer
+        if known is not None:
+            return known
         current.known[key] = op
         current.items.append(op)
         return op

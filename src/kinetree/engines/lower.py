@@ -312,7 +312,7 @@ class _Lowering:
         # read at the start of the block that belongs to the row
         block, column = found.block, f"{found.position}.{what}"
         self.column(found.table, column)
-        key = ("cell", (found.table, column), id(found.row))
+        key = ("cell", (found.table, column), found.row)
         if key not in block.known:
             block.known[key] = made = Op("cell", (found.row,), (found.table, column), block)
             block.items.insert(self.heads.setdefault(block, 0), made)

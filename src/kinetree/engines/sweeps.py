@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kinetree.engines.ir import Access, Block, For, Op, Program, Store, Switch
@@ -60,7 +61,7 @@ class Sweeps:
     each: list[str]
     uniform: list[str]
 
-    @property
+    @cached_property
     def metadata(self) -> dict[str, Any]:
         """What is needed to bind the program; serialisable as JSON.
 
@@ -70,9 +71,10 @@ class Sweeps:
         """
         costs: dict[str, list[int]] = {}
         for block, body in self.bodies.items():
+            arithmetic, outside = _arithmetic(block), _outside(block)
             for variant in [str(number) for number in body.variants] or ["all"]:
                 operations, accesses = costs.get(variant, (0, 0))
-                costs[variant] = [operations + _arithmetic(block), accesses + _outside(block)]
+                costs[variant] = [operations + arithmetic, accesses + outside]
         return {
             "each": self.each,
             "uniform": self.uniform,
@@ -109,6 +111,7 @@ class _Analysis:
         self.uniform: dict[str, None] = {}
         self.bodies: dict[Block, Body] = {}
         self.frames: list[Block] = []
+        self.seen: set[Any] = set()
         for item in program.top.items:
             if isinstance(item, For):
                 if over_frames(item):
@@ -118,7 +121,7 @@ class _Analysis:
                     self.loop(item)
             else:
                 _require(isinstance(item, (Op, Store)))
-                self.item(item, inside=False)
+                self.item(item, False)
         _require(bool(self.bodies) and not self.each.keys() & self.uniform.keys())
         for block in self.frames:
             _check_frame(block)
@@ -127,8 +130,11 @@ class _Analysis:
     def loop(self, loop: For) -> None:
         for block, variants in _bodies(loop).items():
             for item in block.items:
-                _require(isinstance(item, (Op, Store)))
-                self.item(item, inside=True)
+                if not isinstance(item, Op):
+                    _require(isinstance(item, Store))
+                    self.item(item, True)
+                elif item.code == "load":
+                    self.item(item, True)
             self.bodies[block] = _body(block, variants, loop.index)
 
     def item(self, item: Any, inside: bool) -> None:
@@ -137,6 +143,9 @@ class _Analysis:
         if not isinstance(access, Access):
             return
         space, base = access.space[0], access.base
+        if (space, base, inside) in self.seen and access.stride is None:
+            return  # only the offset differs
+        self.seen.add((space, base, inside))
         _require(access.stride is None)
         columns = [] if base is None else list(_columns(base))
         if space in ("input", "output"):
@@ -212,11 +221,11 @@ def _body(block: Block, variants: list[int], row: Op) -> Body:
     places = {_place(store.place) for store in stores}
     reads: dict[tuple[Any, ...], Access] = {}
     ops: list[Op] = []
-    adding: set[int] = set()
-    operands: dict[int, Op] = {}
+    adding: set[Op] = set()
+    operands: dict[Op, None] = {}
     for item in block.items:
         if isinstance(item, Store):
-            _require((id(item.value) in adding) == _of_parent(item.place))
+            _require((item.value in adding) == _of_parent(item.place))
             continue
         if not isinstance(item, Op):
             continue
@@ -224,24 +233,25 @@ def _body(block: Block, variants: list[int], row: Op) -> Body:
         if load and _place(item.attr) not in places:
             if item.attr.base is not None:  # the world is in every lane
                 reads[_place(item.attr)] = item.attr
-        elif load or any(id(a) in adding for a in item.args):
-            adding.add(id(item))
+        elif load or not adding.isdisjoint(item.args):
+            adding.add(item)
             ops.append(item)
-            operands |= {id(a): a for a in item.args if id(a) not in adding and a.code != "const"}
+            operands |= {a: None for a in item.args if a not in adding and a.code != "const"}
     loaded = [_place(op.attr) for op in ops if op.code == "load"]
     _require(len(loaded) == len(places) == len(stores))
-    return Body(variants, row, list(reads.values()), ops, stores, list(operands.values()))
+    return Body(variants, row, list(reads.values()), ops, stores, list(operands))
 
 
 def _arithmetic(block: Block) -> int:
     """The cost of a body's operations."""
-    return sum(_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args)
+    return sum([_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args])
 
 
 def _outside(block: Block) -> int:
     """Number of accesses to inputs and outputs."""
-    accesses = (item.place if isinstance(item, Store) else getattr(item, "attr", None) for item in block.items)
-    return sum(isinstance(access, Access) and access.space[0] in ("input", "output") for access in accesses)
+    loaded = [item.attr for item in block.items if isinstance(item, Op) and item.code == "load"]
+    stored: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
+    return sum(access.space[0] in ("input", "output") for access in (*loaded, *stored))
 
 
 def _adds(block: Block) -> bool:

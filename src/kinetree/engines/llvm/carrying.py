@@ -84,6 +84,8 @@ class Passes:
         self.carried: Carried = loop.carried or NOTHING
         self.table = loop.stop.attr.removeprefix("count ")
         self.offsets = sorted(self.carried.values)
+        #: Where the records are whose fields a pass takes, and of which it gives fields.
+        self.taken, self.given_to = ((self.table, f"{k}.record") for k in (self.carried.taken, 1 - self.carried.taken))
         self.nothing = Given("-1", dict.fromkeys(self.offsets, "poison"))
         self.zero = emitter.scalar.constant(-0.0, emitter.width)
         # what the pass before gave
@@ -137,7 +139,7 @@ class Passes:
 
     def op(self, op: Op, block: Block, scope: Scope) -> None:
         """Print an operation of a body; what can be taken from the pass before is found when it is first needed."""
-        if op.code == "load" and self.is_of(op.attr, self.carried.taken):
+        if op.code == "load" and self.is_of(op.attr, self.taken):
             if id(op) not in scope.names:
                 self.take(block, scope)
         else:
@@ -147,7 +149,7 @@ class Passes:
         """Find all that a body takes: from the pass before, or else from memory."""
         f, element = self.f, self.emitter.element
         ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]
-        loads = [op for op in ops if self.is_of(op.attr, self.carried.taken)]
+        loads = [op for op in ops if self.is_of(op.attr, self.taken)]
         other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(loads[0].attr.base, scope)}")
         before, inner = f.block, scope.inner()
         with f.when(other):
@@ -163,7 +165,7 @@ class Passes:
     def given(self, item: Item) -> dict[int, Store]:
         """The offset of a value that a body gives by storing it, and the store."""
         place: Any = item.place if isinstance(item, Store) else None
-        is_given = isinstance(item, Store) and self.is_of(place, 1 - self.carried.taken)
+        is_given = isinstance(item, Store) and self.is_of(place, self.given_to)
         return {place.offset: item} if is_given and isinstance(item, Store) else {}
 
     def all_given(self, stores: dict[int, Store], scope: Scope) -> Given:
@@ -227,10 +229,10 @@ class Passes:
 
     def is_spent(self, access: Any) -> bool:
         """Whether only siblings may need from memory what is stored to a place."""
-        return self.is_of(access, 1 - self.carried.taken) and access.offset in self.carried.spent
+        return self.is_of(access, self.given_to) and access.offset in self.carried.spent
 
-    def is_of(self, access: Any, position: int) -> bool:
-        """Whether a place is a carried field of the node at a position of the row."""
-        if not isinstance(access, Access) or access.space[0] != "records" or access.base is None:
+    def is_of(self, access: Any, record: tuple[str, str]) -> bool:
+        """Whether a place is a carried field of the node whose record is in this cell of the row."""
+        if not isinstance(access, Access) or access.offset not in self.carried.values:
             return False
-        return access.base.attr == (self.table, f"{position}.record") and access.offset in self.carried.values
+        return access.space[0] == "records" and access.base is not None and access.base.attr == record

@@ -64,6 +64,7 @@ class Written:
         addresses: Memory that it uses, by the name of its number there.
         outputs: Outputs that it writes or reads.
         declared: Declarations of what it calls.
+        functions: Names of functions of scalars that it calls, by code and width.
         sincos_widths: Widths at which it computes sines and cosines.
     """
 
@@ -74,6 +75,7 @@ class Written:
     addresses: dict[str, str] = field(default_factory=dict)
     outputs: dict[int, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
+    functions: dict[tuple[str, int], str] = field(default_factory=dict)
     sincos_widths: set[int] = field(default_factory=set)
 
 
@@ -99,11 +101,28 @@ class Memory:
         self.lowered, self.width, self.scalar = lowered, width, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
+        self._vectors: dict[int, str] = {}
+        self._constants: dict[tuple[int, int], str] = {}
 
     @property
     def f(self) -> FunctionWriter:
         """The writer of the current function."""
         return self.own.writer
+
+    def vector(self, width: int) -> str:
+        """The type of several numbers, or of one."""
+        found = self._vectors.get(width)
+        if found is None:
+            found = self._vectors[width] = self.scalar.vector(width)
+        return found
+
+    def constant(self, op: Op, width: int) -> str:
+        """The number of a `const` in all lanes."""
+        key = id(op), width
+        found = self._constants.get(key)
+        if found is None:
+            found = self._constants[key] = self.scalar.constant(op.attr, width)
+        return found
 
     def number(self, name: str) -> str:
         """A number from the head of the tables; parts are given theirs."""
@@ -171,17 +190,19 @@ class Memory:
 
     def use(self, op: Op, scope: Scope) -> str:
         """The name of a scalar's value at the width of the scope."""
+        name = scope.names.get(id(op))
+        if name is not None:
+            return name
         if op.code == "const":
-            return self.scalar.constant(op.attr, scope.width)
-        if id(op) not in scope.names:
-            if scope.outer is None:
-                raise AssertionError(f"{op!r} is used where it is not defined")
-            name = self.use(op, scope.outer)
-            if scope.width != scope.outer.width:
-                with self.f.hoisted(scope.before):
-                    name = self.splat(name, scope.width)
-            scope.names[id(op)] = name
-        return scope.names[id(op)]
+            return self.constant(op, scope.width)
+        if scope.outer is None:
+            raise AssertionError(f"{op!r} is used where it is not defined")
+        name = self.use(op, scope.outer)
+        if scope.width != scope.outer.width:
+            with self.f.hoisted(scope.before):
+                name = self.splat(name, scope.width)
+        scope.names[id(op)] = name
+        return name
 
     def splat(self, name: str, width: int, element: str | None = None) -> str:
         """A value broadcast to all lanes; a scalar, unless another type is given."""
@@ -194,25 +215,26 @@ class Memory:
 
     def pointer(self, access: Access, scope: Scope) -> str:
         """The address of a scalar's first lane."""
-        element = self.scalar.llvm if access.space[0] in _SHARED else self.element
-        start = self.space(access.space)
-        if access.base is not None:
-            key = "at", access.space, id(access.base)
+        space, base, f = access.space, access.base, self.own.writer
+        element = self.scalar.llvm if space[0] in _SHARED else self.element
+        start = self.space(space)
+        if base is not None:
+            key = "at", space, id(base)
             found = scope.find(key)
             if found is None:
-                found = scope.names[key] = self.f.at(start, self.integer(access.base, scope), element)
+                found = scope.names[key] = f.at(start, self.integer(base, scope), element)
             start = found
-        return self.f.at(start, access.offset, element)
+        return f.at(start, access.offset, element)
 
     def load(self, access: Access, scope: Scope) -> str:
         """The value at a place, in all lanes."""
-        f, pointer, lanes = self.f, self.pointer(access, scope), scope.lanes
-        pure = ", !invariant.load !0" if access.space[0] in _PURE else ""
-        if access.space[0] in _SHARED or (lanes and access.stride is None):
+        f, pointer, lanes, space = self.own.writer, self.pointer(access, scope), scope.lanes, access.space[0]
+        pure = ", !invariant.load !0" if space in _PURE else ""
+        if space in _SHARED or (lanes and access.stride is None):
             return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), scope.width)
         if not lanes:
             return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes * scope.width}{pure}")
-        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
+        t, suffix, mask = self.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
             return f.let(f"load {t}, ptr {pointer}, align {self.bytes}{pure}")
         if _straight(access):
@@ -232,7 +254,7 @@ class Memory:
             aligned = self.bytes if access.space[0] == "output" else self.bytes * self.width
             f.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
             return
-        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
+        t, suffix, mask = self.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
             f.do(f"store {t} {value}, ptr {pointer}, align {self.bytes}")
         elif _straight(access):

@@ -170,14 +170,16 @@ class _Passes(Passes):
         emitter, body = self.emitter, self.lanes.sweeps.bodies[block]
         row = self.lanes.row(body.row, scope)
         own: dict[int, Store] = {}
-        collected, late = False, {id(item) for item in body.ops}
+        collected, late = not body.reads, {id(item) for item in (*body.ops, *body.stores)}
         for item in block.items:
-            if isinstance(item, Op) and id(item) not in late:
+            if id(item) in late:
+                continue
+            if isinstance(item, Op):
                 if not collected and item.code == "load" and item.attr in body.reads:
                     self.collect(body, row, scope)
                     collected = True
                 self.op(item, block, scope)
-            elif isinstance(item, Store) and item not in body.stores:
+            elif isinstance(item, Store):
                 emitter.item(item, scope)
                 own |= self.given(item)
         if body.stores:

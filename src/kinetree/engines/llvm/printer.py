@@ -123,12 +123,7 @@ class Emitter(Memory):
         """An item of the outermost block as a module of its own, and a call."""
         block = Block(self.lowered.program, None)
         block.items.append(item)
-        inside, used = set(), {}
-        for one in walk(block):
-            if isinstance(one, (Op, For, Follow)):
-                inside.add(id(one if isinstance(one, Op) else one.index))
-            used.update({id(op): op for op in needed(one)})
-        passed = [op for key, op in used.items() if key not in inside and op.code not in ("const", "int")]
+        passed = _taken_from_outside(block)
         types = ["i64" if op.code in INTEGERS else self.element for op in passed]
         values = [f"{t} {scope.find(id(op))}" for t, op in zip(types, passed, strict=True)]
         outer, own = self.own, Written(FunctionWriter(""), is_part=True)
@@ -151,27 +146,27 @@ class Emitter(Memory):
         self.own.declared.add(f"declare void {name}({', '.join(all_types)})")
 
     def op(self, op: Op, scope: Scope) -> str:
-        f, t = self.f, self.scalar.vector(scope.width)
-        if op.code == "const":
-            return self.scalar.constant(op.attr, scope.width)
-        if op.code == "load":
+        code = op.code
+        if code == "const":
+            return self.constant(op, scope.width)
+        if code == "load":
             return self.load(op.attr, scope)
-        if op.code in INTEGERS:
+        if code in INTEGERS:
             return self.whole(op, scope)
-        args = [self.use(a, scope) for a in op.args]
-        if op.code in _BINARY:
-            return f.let(f"{_BINARY[op.code]} {t} {args[0]}, {args[1]}")
-        if op.code == "neg":
+        f, t, args = self.own.writer, self.vector(scope.width), [self.use(a, scope) for a in op.args]
+        if code in _BINARY:
+            return f.let(f"{_BINARY[code]} {t} {args[0]}, {args[1]}")
+        if code in _CALLED:
+            name, separator = self.function(code, scope.width), f", {t} "
+            return f.let(f"call {t} {name}({t} {separator.join(args)})")
+        if code == "neg":
             return f.let(f"fneg {t} {args[0]}")
-        if op.code == "select":
+        if code == "select":
             less = f.let(f"fcmp olt {t} {args[0]}, {args[1]}")
             return f.let(f"select {_boolean(scope.width)} {less}, {t} {args[2]}, {t} {args[3]}")
-        if op.code in _CALLED:
-            name = self.function(op.code, scope.width)
-            return f.let(f"call {t} {name}({', '.join(f'{t} {a}' for a in args)})")
         if id(op) in self.rows:
             place = f.let(f"shl i64 {self.integer(self.rows[id(op)], scope)}, 1")
-            pointer = f.at(f.at(self.angles(), place, t), int(op.code == "cos"), t)
+            pointer = f.at(f.at(self.angles(), place, t), int(code == "cos"), t)
             return f.let(f"load {t}, ptr {pointer}, align {self.bytes}")
         # sine and cosine are computed together and shared
         pair = "sincos", id(op.args[0])
@@ -179,7 +174,7 @@ class Emitter(Memory):
             self.own.sincos_widths.add(scope.width)
             self.function("fma", scope.width)
             scope.names[pair] = f.let(f"call {{{t}, {t}}} @sincos_{scope.width}({t} {args[0]})")
-        return f.let(f"extractvalue {{{t}, {t}}} {scope.names[pair]}, {0 if op.code == 'sin' else 1}")
+        return f.let(f"extractvalue {{{t}, {t}}} {scope.names[pair]}, {0 if code == 'sin' else 1}")
 
     def sines_and_cosines(self, number: int) -> None:
         """Those of the angles of all nodes, which are in one of the inputs, several at once."""
@@ -207,8 +202,11 @@ class Emitter(Memory):
         return self.start("%ws", KEPT, self.scalar.llvm)
 
     def function(self, code: str, width: int) -> str:
-        t, name = self.scalar.vector(width), f"@llvm.{code}.{self.scalar.suffix(width)}"
-        self.own.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
+        name = self.own.functions.get((code, width))
+        if name is None:
+            t = self.vector(width)
+            name = self.own.functions[code, width] = f"@llvm.{code}.{self.scalar.suffix(width)}"
+            self.own.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name
 
     # Loops
@@ -278,9 +276,23 @@ class Emitter(Memory):
         self.repeat(loop, start, stop, scope)
 
 
+def _taken_from_outside(block: Block) -> list[Op]:
+    """The ops that a block uses but does not define, in order of use, apart from numbers."""
+    inside: set[Op] = set()
+    used: dict[Op, None] = {}
+    for item in walk(block):
+        if isinstance(item, Op):
+            inside.add(item)
+        elif isinstance(item, (For, Follow)):
+            inside.add(item.index)
+        used.update(dict.fromkeys(needed(item)))
+    return [op for op in used if op not in inside and op.code not in ("const", "int")]
+
+
 def _length(block: Block) -> int:
     """The number of items in a block and in those nested in it."""
-    return sum(1 for _ in walk(block))
+    nested = [inner for item in block.items if not isinstance(item, (Op, Store)) for inner in item.blocks]
+    return len(block.items) + sum(map(_length, nested))
 
 
 def _written(pointer: str) -> str:

@@ -36,8 +36,9 @@ class FunctionWriter:
 
     def let(self, instruction: str) -> str:
         """Write an instruction and return the name of its value."""
-        name = f"%v{self._fresh()}"
-        self.do(f"{name} = {instruction}")
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {instruction}")
         return name
 
     def first(self, instruction: str) -> str:
