@@ -137,6 +137,21 @@ def test_interpreter(algorithm: Algorithm) -> None:
     assert_same_bits(interpreter.run(algorithm, robot.mechanism, (), [q, v, x, np.zeros((0, 6))]), (native,))
 
 
+@pytest.mark.skipif(not target.host().is_x86, reason="for x86-64 processors")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_processors_without_avx2(dtype: str) -> None:
+    """They have no instruction that permutes the lanes of children to those of their parents."""
+    sandybridge = target.Target(target.host().triple, "sandybridge", "", LANES)
+    assert not sandybridge.has_avx2
+    robot = kt.zoo.random_tree(9, kinds=("revolute",), seed=5).astype(dtype)
+    q, v, x = states(robot, ())
+    expected = robot.forward_dynamics(q, v, x)
+    with target.use(sandybridge):
+        other = fresh(robot)
+        assert in_node_lanes(other, forward_dynamics)
+        assert_same_bits((other.forward_dynamics(q, v, x),), (expected,))
+
+
 @pytest.mark.parametrize("function", named(*SWEEPS), ids=str)
 def test_which_functions_run_so(function: Function) -> None:
     model = fresh(ROBOTS["revolute"])

@@ -21,6 +21,9 @@ WIDTHS = (1, 2, 4, 8)
 
 _LAST_CACHE = 16 << 20
 
+#: Doubles in a vector register of some x86-64 processors by name; those with four or more have AVX2.
+_NAMED = {"x86-64": 2, "haswell": 4, "skylake-avx512": 8, "znver4": 8}
+
 
 @dataclass(frozen=True)
 class Target:
@@ -47,6 +50,13 @@ class Target:
     def is_arm(self) -> bool:
         """Whether this is a 64-bit ARM processor."""
         return self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def has_avx2(self) -> bool:
+        """Whether this is an x86-64 processor with AVX2."""
+        if not self.features:
+            return _NAMED.get(self.cpu, 0) >= 4
+        return self.is_x86 and "+avx2" in self.features.split(",")
 
     def machine(self) -> llvmlite.binding.TargetMachine:
         """LLVM's code generator for this processor, for position-independent code."""
@@ -75,8 +85,7 @@ def host() -> Target:
 
 def named(cpu: str) -> Target:
     """Another x86-64 processor: "x86-64", "haswell", "skylake-avx512" or "znver4"."""
-    width = {"x86-64": 2, "haswell": 4, "skylake-avx512": 8, "znver4": 8}[cpu]
-    return Target(host().triple, cpu, "", width)
+    return Target(host().triple, cpu, "", _NAMED[cpu])
 
 
 _override: ContextVar[Target | None] = ContextVar("kinetree_target", default=None)

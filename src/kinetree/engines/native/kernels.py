@@ -71,7 +71,7 @@ class Kernels:
                 if isinstance(item, Op) and item.code == "const":
                     self.scalar.require(item.attr)
         if node_lanes and program.sweeps is not None:
-            return emit_node_lanes(program, program.sweeps, self.scalar), program.metadata
+            return emit_node_lanes(program, program.sweeps, self.scalar, chosen.has_avx2), program.metadata
         return emit(program, width, chosen.lanes(self.scalar), self.scalar), program.metadata
 
     def begin(self, width: int, node_lanes: bool = False) -> None:
