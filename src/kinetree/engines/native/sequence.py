@@ -17,17 +17,17 @@ All memory stays in lanes between calls. Each sample has the bits of the same ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
+from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Array, Binding, Operand
@@ -229,6 +229,7 @@ class Sequence:
         def begin(width: int) -> None:
             for function, _ in callees:
                 function.begin_library(width)
+            _interpreters.begin(*_interpreter(width, self._scalar))
 
         def kernel(width: int) -> Library:
             begin(width)
@@ -236,7 +237,7 @@ class Sequence:
                 library = function.library(width)
                 binding.keep[0].append(library)
                 slots[_slot(width)] = library.address("kernel")
-            return _load(width, target.current(), self._scalar)
+            return _interpreters.get(*_interpreter(width, self._scalar))
 
         return Compiled(binding, kernel, begin)
 
@@ -299,8 +300,15 @@ def _slot(width: int) -> int:
     return width.bit_length() - 1
 
 
-@lru_cache(maxsize=16)
-def _load(width: int, chosen: target.Target, scalar: Format) -> Library:
-    label, key = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
-    library, _ = find_or_compile(label, key, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")
-    return library
+def _interpreter(width: int, scalar: Format) -> tuple[tuple[int, Format, target.Target], Callable[[], Library]]:
+    """The key of the code that interprets sequences, and what loads or compiles it."""
+    chosen = target.current()
+
+    def load() -> Library:
+        label, key = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
+        return find_or_compile(label, key, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")[0]
+
+    return (width, scalar, chosen), load
+
+
+_interpreters: threads.Shared[tuple[int, Format, target.Target], Library] = threads.Shared()
