@@ -14,6 +14,7 @@ from kinetree.control.limited import STUCK
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.expected import expecting
 from kinetree.model.constraint_solver import REDUNDANT
+from kinetree.operational_space.once import to_single
 from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.singular import means, over_rows
 from kinetree.spatial.value import Array
@@ -55,7 +56,7 @@ class Levels:
         """`cut` of each level of goals."""
         if self._cut != "auto":
             return (float(self._cut),) * len(self._rows)
-        A = self._tasks.inverse_inertia(self._start)
+        A = self._tasks.core.recursions.inverse_inertia_at(self._start)
         levels = self._uncut(self._tasks.core.recursions.reach)
         with expecting((self._start,), (1,)):
             _, every = solver(levels)(A, np.zeros(len(A)))
@@ -64,7 +65,7 @@ class Levels:
             values = every[level.rows]
             regular = values[values > _LEAST_CUT]
             cuts.append(min(_LARGEST_CUT, 0.1 * float(regular.min(initial=1.0))))
-        return tuple(cuts)
+        return tuple(to_single(cuts).tolist())
 
     @cached_property
     def row_cuts(self) -> Array:

@@ -24,7 +24,6 @@ from kinetree.model.follower import Follower, LinearFollower
 from kinetree.model.loop import Loop
 from kinetree.model.placement import alignment, pose
 from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.tasks import LoopTask, Task
 from kinetree.recursion.algorithm import Algorithm
@@ -148,7 +147,7 @@ class CouplingRow:
                     f"{coupling}: joint {name!r} is {joints[name].kind}; couple joints with one coordinate"
                 )
         starts = np.cumsum([0, *(joint.type.nv for joint in robot.joints)]).tolist()
-        places = dict(zip(joints, starts, strict=False))
+        places, self._rates = dict(zip(joints, starts, strict=False)), starts[-1]
         self._names = tuple(dict.fromkeys(coupling.joints))
         self._at = [places[name] for name in self._names]
         order = tuple(map(self._names.index, coupling.joints))
@@ -161,17 +160,17 @@ class CouplingRow:
     @property
     def scale(self) -> tuple[Array, Array]:
         """See `RowSet`; the joints' mobilities add up."""
-        q = self._robot._generic_configurations()
-        positions = self._robot.q_to_dict(q)
-        x = np.stack([positions[name] for name in self._names], axis=-1)
-        still = np.zeros(x.shape)
-        slopes, _, _ = _shared(formula_row(self._equation, x.shape[-1]))(x, still, still, self._numbers)
-        G, inverse = self._robot.coupling(q), self._robot.mass_matrix_inverse(q)
-        found = [
-            np.square(slopes[:, i]) * (G[:, at] * times(inverse, G[:, at])).sum(axis=-1)
-            for i, at in enumerate(self._at)
-        ]  # fmt: skip
-        return np.zeros(1, dtype=int), np.atleast_1d(sum(each.mean() for each in found))
+        # one by one, by functions that the rows need anyway
+        robot, row = self._robot, _shared(formula_row(self._equation, len(self._names)))
+        found = []
+        for q in robot._generic_configurations():
+            positions = robot.q_to_dict(q)
+            x = np.array([positions[name].item() for name in self._names])
+            slopes, _, _ = row(x, np.zeros(len(x)), np.zeros(len(x)), self._numbers)
+            for slope, at in zip(slopes.tolist(), self._at, strict=True):
+                G = robot.joint_forces(q, np.eye(self._rates)[at])
+                found.append(slope * slope * float((G * robot.mass_matrix_solve(q, G)).sum()))
+        return np.zeros(1, dtype=int), np.array([sum(found) / 3.0])
 
     def record(self, steps: native.Sequence, q: Place, v: Place) -> Rows:
         """See `RowSet`."""

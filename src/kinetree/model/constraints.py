@@ -92,6 +92,7 @@ class Constraints:
         self._at = at
         sets = [row_set_of(robot, one, at) for one in self.constraints]
         held = [task_of(one) for one, other in zip(self.constraints, sets, strict=True) if other is None]
+        self._frames = held
         self._tasks: Tasks | None = (
             robot.tasks(held, reference=_AXES, singular="truncated", cut=REDUNDANT) if held else None
         )
@@ -115,7 +116,6 @@ class Constraints:
         self._stiff = np.tile([1.0, 0.0], (rows, 1))  # gains for which b is −φ
         if self._tasks is not None:
             self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
-            self._target = held_poses(robot, held, at)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Constraints, (self.robot, self.constraints, self._at)
@@ -163,7 +163,7 @@ class Constraints:
             feed = np.zeros((*np.shape(wanted), 2))
             feed[..., 1] = wanted
         gains = self._rest if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-        motion = self.law(q, v, free, self._target, feed, gains)
+        motion = self.law(q, v, free, self.targets, feed, gains)
         return ConstrainedDynamics(self.robot.forward_dynamics(q, v, motion.tau), motion.force)
 
     def _takes(self, q: Any, v: Any, tau: Any) -> bool:
@@ -182,7 +182,7 @@ class Constraints:
         free = steps.call(dynamics, q, v, tau)
         if self.regular:
             law = self.law.kernel()  # other threads begin with it while reach is computed
-            constants = self._target, self._rest, self._rest, *self.law.weights
+            constants = self.targets, self._rest, self._rest, *self.law.weights
             full, *_ = steps.call(law, q, v, free, *constants, into=(None, force, None, spread))
             steps.call(dynamics, q, v, full, into=(a,))
         else:
@@ -209,10 +209,13 @@ class Constraints:
         self._require_at()
         _refuse_lazy("error", q=q)
         if not self.regular:
-            found: Array = made_for(self.solver, "rows", q)(q)[1]
-            return found
-        zero = self._still
-        return -self.law(q, zero, zero, self._target, self._rest, self._stiff).residual
+            error: Array = made_for(self.solver, "rows", q)(q)[1]
+            return error
+        residual = self._core.recursions.residual
+        if "targets" not in vars(self):
+            residual.begin(q, self._still)
+        found: Array = -residual(q, self._still, self.targets, self._rest, self._stiff)[0]
+        return found
 
     def project(self, q: Any, v: Any, rounds: int = 1) -> tuple[Array, Array]:
         """Project a configuration and velocity onto the constraints, by (3).
@@ -224,14 +227,15 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
+        robot, zero = self.robot, self._still
         if self.regular:
             self._begin(q, v)
-        robot, zero = self.robot, self._still
+            robot.integrate.begin(q, v)
         for _ in range(rounds):
             if not self.regular:
                 q = made_for(self.solver, "configuration", q)(q)
                 continue
-            tau = self.law(q, zero, zero, self._target, self._rest, self._stiff).tau
+            tau = self.law(q, zero, zero, self.targets, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
         return q, self.project_velocity(q, v)
 
@@ -243,7 +247,7 @@ class Constraints:
             return projected
         self._begin(q, v)
         zero = self._still
-        tau = self.law(q, zero, v, self._target, self._rest, self._rest).tau
+        tau = self.law(q, zero, v, self.targets, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)
         return result
 
@@ -279,7 +283,7 @@ class Constraints:
         """Compiled functions of the rows, whatever they are."""
         sets: list[tuple[Sequence[int], RowSet]] = [(range(part.start, part.stop), one) for part, one in self._others]
         if self._tasks is not None:
-            sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self._target)))
+            sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self.targets)))
         return RowSolver(self.robot, sets)
 
     def _require_at(self) -> None:
@@ -301,10 +305,10 @@ class Constraints:
         values = np.linalg.svd(J, compute_uv=False)
         return len(values) == len(J) and bool(values[-1] > _DEPENDENT * values[0])
 
-    @property
+    @cached_property
     def targets(self) -> Array:
         """The held poses as targets of the law, (m, 4, 4): see `Law`. Identities if there is no `at`."""
-        return self._target
+        return held_poses(self.robot, self._frames, self._at)
 
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all rows, (…, c), by constraint name."""

@@ -13,17 +13,19 @@ with prismatic joints only. There even this mean is a rounding error. So reach h
     a relative task       10⁻⁸ of the reach of its two ends, whose difference it is
     the centre of mass    1/m of the robot, if its reach is less than 10⁻¹² of that
 
-The result does not depend on the units of length and mass.
+The result does not depend on the units of length and mass. It is rounded to single precision, which is enough for a
+scale, so that it does not depend on what computed it either.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from kinetree.operational_space.once import to_single
 from kinetree.recursion.mechanism import Site
 from kinetree.spatial.value import Array
 
@@ -43,20 +45,16 @@ def looked_at(sites: Sequence[Site]) -> tuple[Site, ...]:
     return tuple(found)
 
 
-def reach(
-    sites: Sequence[Site], inverse_inertia: Callable[[Array], Array], configurations: Array, size: float, mass: float
-) -> Array:
+def reach(sites: Sequence[Site], inverse_inertias: Sequence[Array], size: float, mass: float) -> Array:
     """The reach of each row, (r,).
 
     Args:
         sites: The frames of the tasks, with their rows.
-        inverse_inertia: Λ⁻¹ of the sites from `looked_at`.
-        configurations: Generic configurations, (n, nq).
+        inverse_inertias: Λ⁻¹ of the sites from `looked_at` at generic configurations.
         size: Typical length of a link [m]; zero if the robot has no extent.
         mass: Mass of the robot [kg].
     """
-    # one by one, to avoid compiling a kernel for batches
-    diagonals = [np.diagonal(inverse_inertia(q)).tolist() for q in configurations]
+    diagonals = [np.diagonal(one).tolist() for one in inverse_inertias]
     mean = [sum(entries) / len(diagonals) for entries in zip(*diagonals, strict=True)]
     reaches: list[float] = []
     square = size * size
@@ -79,4 +77,4 @@ def reach(
             turn = max(turn, _DIFFERENCE * ends_turn)
             move = max(move, _DIFFERENCE * (ends_move + square * ends_turn))
         reaches += [move if row in _MOVE else turn for row in site.rows]
-    return np.array([r if math.isfinite(r) else 0.0 for r in reaches])
+    return to_single([r if math.isfinite(r) else 0.0 for r in reaches])

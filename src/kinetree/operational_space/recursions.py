@@ -32,6 +32,7 @@ from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.errors import UnsupportedError
 from kinetree.operational_space.methods import chosen
+from kinetree.operational_space.once import evaluated
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
@@ -231,12 +232,21 @@ class Recursions:
         """Typical mobility of each row at other configurations, (r,)."""
         # both add up squares, so they have the smallest rounding errors in directions that cannot move
         method = BY_WEIGHTS if self.method == BY_WEIGHTS else "pv_osim"
-        # in float64, since what cannot move at all is told by its rounding errors
-        robot = replace(self.robot, mechanism=self.robot.mechanism.computing_in(FLOAT64.name))
-        shown = Recursions(robot, looked_at(self.sites), method, self.reference).inverse_inertia
-        found = reach(self.sites, shown, robot.configurations(), robot.size(), robot.mass())
+        shown = Recursions(self._in_double, looked_at(self.sites), method, self.reference).inverse_inertia
+        robot = self.robot
+        found = reach(self.sites, evaluated(shown, [*robot.configurations()]), robot.size(), robot.mass())
         found.setflags(write=False)
         return found
+
+    def inverse_inertia_at(self, q: Array) -> Array:
+        """Λ⁻¹ at one configuration, (r, r), for choices that are made once."""
+        (found,) = evaluated(Recursions(self._in_double, self.sites, self.method, self.reference).inverse_inertia, [q])
+        return found
+
+    @property
+    def _in_double(self) -> Robot:
+        """The robot in float64: what cannot move at all is told by its rounding errors."""
+        return replace(self.robot, mechanism=self.robot.mechanism.computing_in(FLOAT64.name))
 
     def _function(self, name: str, algorithm: Algorithm, inverts: bool = False) -> TaskFunction:
         robot = self.robot

@@ -22,6 +22,9 @@ class TaskFunction(Function[..., Any]):
         algorithm: The recursion that computes it.
         sites: The frames, with the rows of their tasks.
         guard: Called with the mechanism before first use; raises if the function is not defined for it.
+
+    Attributes:
+        sites: The frames.
     """
 
     def __init__(
@@ -36,32 +39,32 @@ class TaskFunction(Function[..., Any]):
         arrays = [Parameter(a.name, Parameter.POSITIONAL_OR_KEYWORD) for a in algorithm.inputs]
         signature = Signature([*arrays, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
         super().__init__(name, mechanism, algorithm, guard=guard, signature=signature)
-        self._sites = sites
+        self.sites = sites
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with any valid arguments."""
-        return self._run(self._sites, self.algorithm, self._arguments(inputs, named), out)
+        return self._run(self.sites, self.algorithm, self._arguments(inputs, named), out)
 
     def bound(self) -> Any:
         """As for `Function`, for the rows of the sites."""
-        return self._bind(self._sites, self.algorithm, False)
+        return self._bind(self.sites, self.algorithm, False)
 
     def begin(self, *inputs: Any) -> None:
         """As for `Function`."""
-        self._begun(self._sites, self.algorithm, inputs)
+        self._begun(self.sites, self.algorithm, inputs)
 
     def compile(self) -> None:
         """Compile everything that later calls need."""
-        bound = self._bind(self._sites, self.algorithm, False)
+        bound = self._bind(self.sites, self.algorithm, False)
         bound.compile()
 
     def count(self) -> Count:
         """Operations of one evaluation."""
-        return count(self.algorithm, self.mechanism, self._sites)
+        return count(self.algorithm, self.mechanism, self.sites)
 
     def specialization(self) -> Specialization:
         """As of `Function`, for the rows of the sites."""
-        return specialization(self.algorithm, self.mechanism, self._sites)
+        return specialization(self.algorithm, self.mechanism, self.sites)
 
     def _is_default(self, algorithm: Algorithm, sites: tuple[Site, ...], single: bool) -> bool:
-        return algorithm is self.algorithm and sites is self._sites and not single
+        return algorithm is self.algorithm and sites is self.sites and not single
