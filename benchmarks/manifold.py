@@ -20,6 +20,7 @@ from kinetree.engines.native.threads import set_threads
 
 BATCH, POOL = 1024, 64
 STEP = 1e-3
+_EIGHT = f"eight of {BATCH} samples"
 
 #: What each function takes, and Pinocchio's function of the same arguments.
 FUNCTIONS: dict[str, tuple[str, Callable[..., Any] | None]] = {
@@ -89,7 +90,7 @@ def steps(seconds: float) -> Table:
 
 
 def overheads(seconds: float) -> Table:
-    """What ways of writing a call add to the plainest one.
+    """What ways of writing a call add to the plainest one, and those with eight samples to eight of a large batch.
 
     Args:
         seconds: How long to go on for each contender.
@@ -98,8 +99,10 @@ def overheads(seconds: float) -> Table:
     for name in robots.NAMES:
         robot = robots.load(name)
         times = race(_ways(robot), seconds)
+        times[_EIGHT] /= BATCH // 8
         for call, time in times.items():
-            first = times["jacobian(q, frame)" if "jacobian" in call else "inverse_dynamics(q, v, a)"]
+            plainest = {"jacobian": "jacobian(q, frame)", "eight": _EIGHT}
+            first = times[next((way for part, way in plainest.items() if part in call), "inverse_dynamics(q, v, a)")]
             over = f"{(time - first) * 1e6:+.2f} µs"
             table.add(f"{name}, nv {robot.model.nv}", call, f"{time * 1e6:.3g} µs", over)
     return table
@@ -110,12 +113,17 @@ def _ways(robot: robots.Robot) -> dict[str, Any]:
     model, samples = robot.model, _samples(robot, "qvx")
     place, rows, frame, force = np.empty(model.nv), np.empty((6, model.nv)), robot.frames[-1][0], np.zeros(6)
     run, jacobian = model.inverse_dynamics, model.jacobian
+    eight, places = [_states(robot, "qvx", 8)] * POOL, np.empty((8, model.nv))
     return {
         "inverse_dynamics(q, v, a)": (run, samples),
         "…, out=": (lambda q, v, a: run(q, v, a, out=place), samples),
         "q=, v=, a=": (lambda q, v, a: run(q=q, v=v, a=a), samples),
         "f_ext=": (lambda q, v, a: run(q, v, a, f_ext={frame: force}), samples),
-        "eight samples": (run, [_states(robot, "qvx", 8)]),
+        _EIGHT: (partial(run, out=np.empty((BATCH, model.nv))), [_states(robot, "qvx", BATCH)]),
+        "eight samples": (run, eight),
+        "eight samples, out=": (lambda q, v, a: run(q, v, a, out=places), eight),
+        "eight samples, q=, v=, a=": (lambda q, v, a: run(q=q, v=v, a=a), eight),
+        "eight samples, f_ext=": (lambda q, v, a: run(q, v, a, f_ext={frame: force}), eight),
         "jacobian(q, frame)": (lambda q, _v, _a: jacobian(q, frame), samples),
         "jacobian(q, frame, reference=, out=)": (lambda q, _v, _a: jacobian(q, frame, "world", out=rows), samples),
     }

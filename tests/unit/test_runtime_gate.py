@@ -735,10 +735,17 @@ def test_long_runs_let_other_threads_work() -> None:
     assert after - before > 5
 
 
-@pytest.mark.parametrize("field", ["DATA", "NDIM", "DIMS", "DESCR", "FLAGS"])
+@pytest.mark.parametrize("field", ["DATA", "NDIM", "DIMS", "DESCR", "FLAGS", "TYPE_FLAGS"])
 def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KINETREE_NO_GATE", raising=False)
-    moved = {"DATA": gate_layout.DIMS, "NDIM": 68, "DIMS": gate_layout.DATA, "DESCR": 48, "FLAGS": 24}
+    moved = {
+        "DATA": gate_layout.DIMS,
+        "NDIM": 68,
+        "DIMS": gate_layout.DATA,
+        "DESCR": 48,
+        "FLAGS": 24,
+        "TYPE_FLAGS": 160,
+    }
     assert gate.supported() or not gate.NATIVE
     monkeypatch.setattr(gate_layout, field, moved[field])
     assert not gate.supported()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _PYARRAY_NEW, _PYARRAY_SET_BASE = 93, 282  # places in NumPy's array table, part of its binary interface
+_HAVE_VECTORCALL = 1 << 11
 _GENERAL = sys.intern("general")
 _OUT = sys.intern("out")
 
@@ -93,12 +94,21 @@ def _make_base() -> type:
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
     # Python copies all of this except the names, which are constants of this function
-    default, base, vectorcall = 1 << 18, 1 << 10, 1 << 11
+    default, base = 1 << 18, 1 << 10
     name = b"kinetree.engines.native.gate.GateBase"
-    spec = _Spec(name, layout.GATE_SIZE, 0, default | base | vectorcall, ctypes.addressof(slots))
+    spec = _Spec(name, layout.GATE_SIZE, 0, default | base | _HAVE_VECTORCALL, ctypes.addressof(slots))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     made: type = make(ctypes.addressof(spec))
     return made
+
+
+def _call_by_vector(cls: type) -> None:
+    """Let Python pass arguments to instances as they are, without a tuple and a dictionary.
+
+    From Python 3.12 on, classes inherit this flag; before, only those that cannot be changed do.
+    """
+    flags = ctypes.c_ulong.from_address(id(cls) + layout.TYPE_FLAGS)
+    flags.value |= _HAVE_VECTORCALL
 
 
 def supported() -> bool:
@@ -112,13 +122,20 @@ def supported() -> bool:
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
     arrays = [square, square.T, square[:, 1:], np.array(1.0), np.zeros((4, 0, 5)), np.zeros(3, np.float32), shifted]
-    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits() and _references_fit()
+    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits() and _references_fit() and _flags_fit()
 
 
 def _numbers_fit() -> bool:
     kinds = {float: ctypes.c_double, np.float64: ctypes.c_double, np.float32: ctypes.c_float}
     numbers = [(kind("1.25"), c_kind) for kind, c_kind in kinds.items()]
     return all(c_kind.from_address(id(number) + layout.FLOAT_VALUE).value == number for number, c_kind in numbers)
+
+
+def _flags_fit() -> bool:
+    def read(kind: type) -> int:
+        return ctypes.c_ulong.from_address(id(kind) + layout.TYPE_FLAGS).value
+
+    return all(read(kind) == kind.__flags__ for kind in (int, np.ndarray, np.ufunc, _Slot))
 
 
 def _references_fit() -> bool:
@@ -210,6 +227,7 @@ class Gate(_Base):
             twin: dict[str, Any] = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
             twin |= {"__slots__": (), "__call__": _Plain.__call__, "_opened": cls}
             cls._opened, cls._shut = cls, type(cls.__name__, (cls,), twin)
+            _call_by_vector(cls)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Create a closed gate: all calls go to `general`."""
