@@ -11,7 +11,7 @@ import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.engines import interpreter, reference
-from kinetree.engines.carried import SIBLINGS, Carried, Sibling, siblings
+from kinetree.engines.carried import RELATIVES, Carried, Relatives, relatives
 from kinetree.engines.ir import For, Store, walk
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import Lowered
@@ -39,32 +39,51 @@ def carried_by(program: Lowered) -> list[Carried | None]:
     return [item.carried for item in program.program.top.items if isinstance(item, For)]
 
 
-def test_siblings() -> None:
+def test_relatives() -> None:
     #        0
     #      1   4       5
     #     2 3        6
-    only, first, later = Sibling
-    assert siblings([-1, 0, 1, 1, 0, -1, 5]) == [later, later, later, first, first, first, only]
-    assert siblings([]) == []
+    rows = list(enumerate([-1, 0, 1, 1, 0, -1, 5]))
+    siblings, before, later_children = Relatives
+    later = siblings | before
+    assert relatives(rows).tolist() == [later | later_children, later | later_children, later, *[siblings] * 3, 0]
+    assert relatives(rows, [6])[5] == siblings | later_children
+    assert relatives([]).tolist() == []
 
 
-def test_the_column_of_siblings_exists_where_it_is_read() -> None:
-    assert SIBLINGS in program_of(forward_dynamics, ROBOTS["chain"]).tables["scatter"]
-    assert SIBLINGS not in program_of(handed_out, ROBOTS["chain"]).tables["scatter"]
+def test_relatives_of_some_nodes() -> None:
+    assert relatives([(2, -1), (4, 2), (5, 4), (9, 4)]).tolist() == [
+        0,
+        Relatives.LATER_CHILDREN,
+        Relatives.SIBLINGS | Relatives.BEFORE,
+        Relatives.SIBLINGS,
+    ]
+
+
+def test_the_column_of_relatives_exists_where_it_is_read() -> None:
+    assert RELATIVES in program_of(forward_dynamics, ROBOTS["chain"]).tables["scatter"]
+    assert RELATIVES not in program_of(read_later, ROBOTS["chain"]).tables["scatter"]
 
 
 def test_what_forward_dynamics_carries() -> None:
     program = program_of(forward_dynamics, ROBOTS["chain"])
     motion, hinge, acceleration = (found for found in carried_by(program) if found is not None)
-    assert (len(motion.values), motion.spent, motion.sums) == (6, frozenset(), frozenset())  # V
+    assert (len(motion.values), motion.spent, motion.sums) == (6, motion.values, frozenset())  # V
     assert len(hinge.values) == len(hinge.spent) == 21 + 6  # P and z; only P starts with constants
     assert 0 < len(hinge.sums) <= 21
-    assert (len(acceleration.values), acceleration.spent, acceleration.sums) == (6, frozenset(), frozenset())  # α
+    assert (len(acceleration.values), acceleration.spent, acceleration.sums) == (6, acceleration.values, frozenset())
 
 
 def test_what_inverse_dynamics_carries() -> None:
     motion, force = (found for found in carried_by(program_of(inverse_dynamics, ROBOTS["chain"])) if found is not None)
-    assert (len(motion.values), len(force.values), force.sums) == (12, 6, frozenset())
+    assert (len(motion.values), motion.spent, motion.sums) == (12, motion.values, frozenset())  # V and α
+    assert (len(force.values), force.spent, force.sums) == (6, force.values, frozenset())
+
+
+def test_what_later_loops_read_is_stored_everywhere() -> None:
+    motion, _ = carried_by(program_of(handed_out_and_kept, ROBOTS["chain"]))
+    assert motion is not None
+    assert (len(motion.values), motion.spent) == (1, frozenset())
 
 
 def test_starts_of_sums_are_not_stored() -> None:
@@ -171,10 +190,38 @@ def handed_out(tree: Any, v: Any, seen: Any) -> None:
         seen[k] = v[k] * k.total[0]
 
 
+@declare
+def handed_out_and_kept(tree: Any, v: Any, seen: Any) -> None:
+    """Numbers from the base to the tips, which another loop needs, too."""
+    tree.world.total = np.zeros(1)
+    for k, parent in tree.scatter():
+        k.total = parent.total + k.M.data[:1]
+    for k, _ in tree.scatter():
+        seen[k] = v[k] * k.total[0]
+
+
+@declare
+def handed_out_twice(tree: Any, v: Any, seen: Any) -> None:
+    """Numbers from the base to the tips, and others in the same field."""
+    tree.world.total = np.zeros(1)
+    for k, parent in tree.scatter():
+        k.total = parent.total + k.M.data[:1]
+        k.own = k.total * k.M.data[1:2]
+    for k, parent in tree.scatter():
+        k.total = parent.total + k.own
+        seen[k] = v[k] * k.total[0]
+
+
+TOYS = [
+    masses, plain_masses, read_later, products, differences, so_far, with_own, handed_out,
+    handed_out_and_kept, handed_out_twice,
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ROBOTS)
 @pytest.mark.parametrize(
     "one",
-    [masses, plain_masses, read_later, products, differences, so_far, with_own, handed_out],
+    TOYS,
     ids=lambda one: str(one.name),
 )
 def test_engines_agree(one: Algorithm, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import NamedTuple
 
 import pytest
 
@@ -13,54 +14,83 @@ from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
+from kinetree.engines.accumulators import is_sweep
 from kinetree.engines.carried import carried
-from kinetree.engines.ir import Op, Store, walk
-from kinetree.engines.layout import Layout
-from kinetree.engines.pipeline import simplified, variants_of
+from kinetree.engines.ir import Access, Loop, Op, Program, Store, walk
+from kinetree.engines.layout import Layout, Tables
+from kinetree.engines.pipeline import lowered, simplified, variants_of
 from kinetree.engines.places import Field
+from kinetree.engines.sweeps import OWN_RECORD, TABLE
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.variants import WORLD_CLASS, Variants
+from kinetree.recursion.variants import WORLD_CLASS
 from tests.unit.test_general_nodes import with_a_bead
 
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}
 
 
-def laid_out(algorithm: Algorithm, variants: Variants) -> Layout:
-    """The layout of a simplified program."""
-    program = simplified(algorithm, variants)
-    return Layout.of(program, variants, carried(program))
+class Use(NamedTuple):
+    """An outermost item that accesses a component of a field: its number, and how the item's bodies do that."""
+
+    time: int
+    how: str
 
 
-def uses(algorithm: Algorithm, variants: Variants) -> dict[tuple[str, str, int], set[int]]:
-    """The outermost items of a program in which each component of a field is accessed, by class of node."""
-    found: dict[tuple[str, str, int], set[int]] = {}
-    program = simplified(algorithm, variants)
+def uses(program: Program) -> dict[tuple[str, str, int], set[Use]]:
+    """How each component of a field is used, by class of node.
+
+    In a sweep: "loaded" or "stored" at the node itself, or "by children". "otherwise" in other items.
+    """
+    found: dict[tuple[str, str, int], set[Use]] = {}
     for time, outermost in enumerate(program.top.items):
-        inner = (
-            [] if isinstance(outermost, Op | Store) else [item for block in outermost.blocks for item in walk(block)]
-        )
-        for item in (outermost, *inner):
+        blocks = [] if isinstance(outermost, Op | Store) else outermost.blocks
+        sweeps = is_sweep(outermost, "inward") or is_sweep(outermost, "outward")
+        own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, Loop) and sweeps else set()
+        for item in (outermost, *(item for block in blocks for item in walk(block))):
             place = item.place if isinstance(item, Store) else getattr(item, "attr", None)
             if isinstance(place, Field):
+                at_node = "stored" if isinstance(item, Store) else "loaded"
+                how = "otherwise" if not own else at_node if place.role in own else "by children"
                 for c in place.role.classes:
-                    found.setdefault((c, place.name, place.component), set()).add(time)
+                    found.setdefault((c, place.name, place.component), set()).add(Use(time, how))
     return found
+
+
+def are_apart(program: Program, one: set[Use], other: set[Use]) -> bool:
+    """Whether a field is used for the last time before another one is set."""
+    end, start = max(use.time for use in one), min(use.time for use in other)
+    if end != start:
+        return end < start
+    old, new = ({use.how for use in uses if use.time == end} for uses in (one, other))
+    before, after = {"loaded"}, {"stored"}
+    (before if is_sweep(program.top.items[end], "inward") else after).add("by children")
+    return old <= before and new <= after
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("algorithm", [forward_dynamics, forward_dynamics_jvp, mass_matrix_inverse])
 def test_fields_in_use_at_the_same_time_have_memory_of_their_own(algorithm: Algorithm, robot: str) -> None:
     variants = variants_of(algorithm, ROBOTS[robot]().mechanism, ())
-    layout = laid_out(algorithm, variants)
-    spans = {key: (min(times), max(times)) for key, times in uses(algorithm, variants).items()}
-    assert spans.keys() == layout.fields.keys()
+    program = simplified(algorithm, variants)
+    layout, used = Layout.of(program, variants, carried(program)), uses(program)
+    assert used.keys() == layout.fields.keys()
     shared = 0
-    for one, other in combinations(spans, 2):
+    for one, other in combinations(used, 2):
         if one[0] == other[0] and layout.fields[one] == layout.fields[other]:
-            assert spans[one][1] < spans[other][0] or spans[other][1] < spans[one][0], (one, other)
+            assert are_apart(program, used[one], used[other]) or are_apart(program, used[other], used[one])
             shared += 1
     assert shared > 0
-    assert all(layout.fields[key] < layout.records[key[0]] for key in spans)
+    assert all(layout.fields[key] < layout.records[key[0]] for key in used)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+@pytest.mark.parametrize("algorithm", [forward_dynamics, forward_dynamics_jvp])
+def test_sweeps_set_fields_of_their_node_last(algorithm: Algorithm, robot: str) -> None:
+    program = lowered(algorithm, variants_of(algorithm, ROBOTS[robot]().mechanism, ()))
+    assert program.sweeps is not None
+    for block in program.sweeps.bodies:
+        places = [item.place if isinstance(item, Store) else None for item in block.items]
+        are_own = [isinstance(p, Access) and p.base is not None and p.base.attr == (TABLE, OWN_RECORD) for p in places]
+        assert are_own == sorted(are_own)
 
 
 @pytest.mark.parametrize("make", [ROBOTS["every kind"], with_a_bead])
@@ -76,21 +106,50 @@ def test_offsets_of_what_sweeps_carry_mean_nothing_else_there(
     for loop, one in sweeps.items():
         time = program.top.items.index(loop)
         offsets = {fields[key] for key in fields if key[1:] in one.values}
-        spans = {key: (min(times), max(times)) for key, times in uses(algorithm, variants).items()}
-        used = [key for key, (first, last) in spans.items() if first <= time <= last and key[0] != WORLD_CLASS]
-        assert all(key[1:] in one.values for key in used if fields[key] in offsets)
+        harmless = {"loaded"} if one.taken else {"stored"}  # at the node that does not take what is carried, or give it
+        for key, found in uses(program).items():
+            times = {use.time for use in found}
+            if min(times) <= time <= max(times) and key[0] != WORLD_CLASS and fields[key] in offsets:
+                assert key[1:] in one.values or {use.how for use in found if use.time == time} == harmless
 
 
 def test_a_field_has_the_same_place_in_nodes_of_all_kinds() -> None:
     variants = variants_of(forward_dynamics, ROBOTS["every kind"]().mechanism, ())
-    fields = laid_out(forward_dynamics, variants).fields
+    fields = lowered(forward_dynamics, variants).layout.fields
     places = {(name, component): offset for (_, name, component), offset in fields.items()}
     assert all(places[name, component] == offset for (_, name, component), offset in fields.items())
 
 
 def test_records_of_forward_dynamics_keep_what_the_gather_needs_and_makes() -> None:
-    """X, a, z and P are 33 numbers behind hinges at right angles; G and ν, 6 of them, take the place of V."""
+    """X, a, z and 3 numbers of P are 15 behind hinges at right angles; G and ν, 6 of them, take the place of z.
+
+    Only where branches meet, the rest of P is in memory, 18 numbers, and V.
+    """
     mechanism = builder("chain", 4).build().mechanism
     variants = variants_of(forward_dynamics, mechanism, ())
-    layout = laid_out(forward_dynamics, variants)
-    assert layout.records[mechanism.kinds[-1].name] == 39
+    layout = lowered(forward_dynamics, variants).layout
+    kind = mechanism.kinds[-1].name
+    assert (layout.passing[kind], layout.records[kind]) == (15, 39)
+
+
+@pytest.mark.parametrize("name", ["chain", "binary tree"])
+def test_records_are_whole_where_branches_meet(name: str) -> None:
+    mechanism = builder(name, 100).build().mechanism
+    variants = variants_of(forward_dynamics, mechanism, ())
+    metadata = lowered(forward_dynamics, variants).metadata
+    plain, carrying = (Tables(forward_dynamics, variants, mechanism, (), metadata, carrying=c) for c in (False, True))
+    whole, short = (metadata[which][mechanism.kinds[-1].name] for which in ("records", "passing"))
+    meeting = sum(len(children) > 1 for children in mechanism.topology.children[:-1])
+    assert plain.records == 3 + 100 * whole
+    assert carrying.records == 3 + (100 - meeting) * short + meeting * whole
+
+
+def test_nodes_with_equal_constants_read_the_same() -> None:
+    mechanism = builder("chain", 100).build().mechanism
+    variants = variants_of(forward_dynamics, mechanism, ())
+    metadata = lowered(forward_dynamics, variants).metadata
+    tables = Tables(forward_dynamics, variants, mechanism, (), metadata)
+    starts = tables.cells("scatter")[:, metadata["tables"]["scatter"].index("0.constants")].tolist()
+    for start, parameters in zip(starts, mechanism.parameters, strict=True):
+        assert tables.constants[start : start + len(parameters)].tobytes() == parameters.tobytes()
+    assert len(set(starts)) == len({parameters.tobytes() for parameters in mechanism.parameters}) < 6

@@ -6,7 +6,8 @@ through memory, and in a chain each node waits for the one before it. So compile
 pass of a loop to the next, and stores only what siblings or later loops read.
 
 Sums over children that start from nothing (`kinetree.engines.accumulators`) are in memory only while several children
-add to them.
+add to them; what nothing but children read, only where a child does not directly follow. So most nodes of long
+chains have no memory for either.
 """
 
 from __future__ import annotations
@@ -14,37 +15,52 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
+from enum import IntFlag
 from functools import cached_property
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from kinetree.engines.accumulators import is_sweep
 from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, needed, walk
 from kinetree.engines.places import Field, Role
+from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
+from kinetree.spatial.value import Array
 
-#: A column of the table of nodes: a `Sibling`.
-SIBLINGS = "siblings"
+#: A column of the table of nodes: `Relatives`.
+RELATIVES = "relatives"
 #: The most numbers that a loop carries, apart from sums: more would displace others from registers.
 _MOST = 16
 _Component = tuple[str, int]
 
 
-class Sibling(IntEnum):
-    """Which of the nodes that add to the same parent a node is, tips to base."""
+class Relatives(IntFlag):
+    """When a node needs memory for what sweeps carry."""
 
-    ONLY = 0
-    FIRST = 1
-    LATER = 2
+    SIBLINGS = 1  # others add to the same parent
+    BEFORE = 2  # and have added to it before this node, tips to base
+    LATER_CHILDREN = 4  # a child does not directly follow this node, base to tips
 
 
-def siblings(parents: Sequence[int]) -> list[int]:
-    """The column `SIBLINGS`, given the parents of nodes, base to tips."""
-    count, last = Counter(parents), {parent: row for row, parent in enumerate(parents)}
-    return [
-        Sibling.ONLY if count[parent] == 1 else Sibling.FIRST if last[parent] == row else Sibling.LATER
-        for row, parent in enumerate(parents)
-    ]
+def relatives(rows: Sequence[Sequence[int]], starts: Iterable[int] = ()) -> Array:
+    """The column `RELATIVES`.
+
+    Args:
+        rows: Nodes with their parents, base to tips.
+        starts: Rows that follow others than the one before.
+    """
+    nodes, parents = np.array(rows, dtype=int).reshape(-1, 2).T
+    numbers, of = np.arange(len(nodes)), parents - WORLD
+    last = np.zeros(of.max(initial=0) + 1, dtype=int)
+    last[of] = numbers
+    siblings = np.bincount(of)[of] > 1
+    found: Array = siblings * Relatives.SIBLINGS.value
+    found[siblings & (last[of] != numbers)] |= Relatives.BEFORE.value
+    apart = np.append(True, nodes[:-1] != parents[1:])[: len(nodes)]
+    apart[list(starts)] = True
+    found[np.isin(nodes, parents[apart])] |= Relatives.LATER_CHILDREN.value
+    return found
 
 
 class Carried(NamedTuple):
@@ -54,7 +70,7 @@ class Carried(NamedTuple):
         taken: Position in a row of the node whose fields a pass may take from the one before it: its own towards the
             base, its parent's towards the tips. It gives fields of the other.
         values: What is carried.
-        spent: Those of them that nothing reads after the sweep.
+        spent: Those of them that nothing else reads: not after the sweep, nor other roles in it.
         sums: Those of them that are sums from nothing.
     """
 
@@ -87,8 +103,8 @@ class _Accesses:
         self.item = outermost
         inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
         items = [outermost, *(item for block in inside for item in walk(block))]
-        self.loaded = {component for component, _, _ in _loads(items)}
-        self.stores = list(_stores(items))
+        self.loads, self.stores = list(_loads(items)), list(_stores(items))
+        self.loaded = {component for component, _, _ in self.loads}
 
 
 def _carried(loop: Loop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> Carried:
@@ -101,17 +117,38 @@ def _carried(loop: Loop, taken: int, before: Sequence[_Accesses], after: Sequenc
     if not candidates:
         return NOTHING
     takers = {roles[taken] for roles in loop.roles.values()}
-    inside = [item for body in loop.blocks for item in body.items]
-    candidates &= {component for component, role, _ in _loads(inside) if role in takers}
-    # towards the tips, all children read what their parent stores
-    spent = set() if taken else candidates.difference(*(item.loaded for item in after))
+    loads = [(component, role) for body in loop.blocks for component, role, _ in _loads(body.items)]
+    candidates &= {component for component, role in loads if role in takers}
+    spent = candidates.difference(*(item.loaded for item in after))
+    if taken:
+        spent -= {component for component, role in loads if role not in takers}
     starts = _starts(before)
-    sums = {component for component in spent if all(giver.adds(component, starts) for giver in givers)}
+    sums = {component for component in spent if not taken and all(giver.adds(component, starts) for giver in givers)}
     # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
     values = {component for component in candidates if all(component in giver.stores for giver in givers)} | sums
     if not all(values & giver.stores.keys() for giver in givers):
         values = set()
     return Carried(taken, *map(frozenset, (values, spent & values, sums & values)))
+
+
+def passed_only(program: Program, found: dict[Loop, Carried]) -> set[_Component]:
+    """Components that are in memory only at nodes with `Relatives.LATER_CHILDREN`.
+
+    Args:
+        program: The fused program.
+        found: What its sweeps carry.
+    """
+    sums = {component for one in found.values() for component in one.sums}
+    passed = {component for one in found.values() if one.taken for component in one.spent} | sums
+    for item in program.top.items:
+        one = found.get(item, NOTHING) if isinstance(item, Loop) else NOTHING
+        here, accesses = one.spent if one.taken else one.sums, _Accesses(item)
+        # the starts of sums are not stored
+        stores = [store for store in accesses.stores if store[0] not in sums or not _is_nothing(store[-1].value)]
+        for component, role, _ in (*accesses.loads, *stores):
+            if component not in here and role.classes != (WORLD_CLASS,):
+                passed.discard(component)
+    return passed
 
 
 class _Giver:

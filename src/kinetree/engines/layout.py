@@ -10,15 +10,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
-from kinetree.engines.carried import SIBLINGS, Carried, siblings
-from kinetree.engines.ir import Block, Loop, Op, Program, Store, walk
-from kinetree.engines.places import ArrayEntry, Field
+from kinetree.engines.carried import RELATIVES, Carried, Relatives, passed_only, relatives
+from kinetree.engines.ir import Block, Loop, Program, walk
+from kinetree.engines.lives import Component, Life, guarded, lives_of, place_of
+from kinetree.engines.places import ArrayEntry
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
 from kinetree.recursion.loops import LOOPS, Chain, Runs, Table
@@ -39,6 +40,7 @@ class Layout:
     Attributes:
         fields: Offset of (class of node, field, component).
         records: Length of a record of each class.
+        passing: The same without the fields that few nodes need, if sweeps carry them (`carried.passed_only`).
         arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
             are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
             parent's row stays intact while its subtree is visited.
@@ -46,6 +48,7 @@ class Layout:
 
     fields: dict[tuple[str, str, int], int]
     records: dict[str, int]
+    passing: dict[str, int]
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
 
     @classmethod
@@ -53,90 +56,57 @@ class Layout:
         """Lay out a program's memory.
 
         A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
-        the same time share memory: of forward dynamics, three quarters of it remain.
+        the same time share memory: those of forward dynamics would take a third more otherwise.
 
         Args:
             program: The simplified program.
             variants: The variants of loop bodies.
             passed: What its sweeps carry (`kinetree.engines.carried`).
         """
-        lives: dict[tuple[str, int], dict[str, _Life]] = {}
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
             (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
             for number, (over, _) in enumerate(program.arrays)
         ]
-        for time, place in _places_in_time(program):
-            if isinstance(place, Field):
-                own = lives.setdefault((place.name, place.component), {})
-                for c in place.role.classes:
-                    own[c] = _Life(own[c].first if c in own else time, time)
-            elif isinstance(place, ArrayEntry):
+        for place in _places(program.top) if arrays else ():
+            if isinstance(place, ArrayEntry):
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
         inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
-        sums = {component for one in passed.values() for component in one.sums}
-        offsets = _offsets(_guarded(lives, program, passed), inner, sums)
-        records = dict.fromkeys((WORLD_CLASS, *(kind.name for kind, _ in variants.nodes)), 0)
+        few = passed_only(program, passed)
+        lives = lives_of(program)
+        offsets = _offsets(guarded(lives, program, passed), inner, few)
+        classes = (WORLD_CLASS, *(kind.name for kind, _ in variants.nodes))
+        records, passing = dict.fromkeys(classes, 0), dict.fromkeys(classes, 0)
         for key, own in lives.items():
             for c in own:
                 records[c] = max(records[c], offsets[key] + 1)
-        return cls({(c, *key): offsets[key] for key, own in lives.items() for c in own}, records, arrays)
+                if key not in few:
+                    passing[c] = max(passing[c], offsets[key] + 1)
+        fields = {(c, *key): offsets[key] for key, own in lives.items() for c in own}
+        return cls(fields, records, passing, arrays)
 
 
-class _Life(NamedTuple):
-    """The first and the last loop, by number, in which a field is in use. Every field is set before it is read."""
-
-    first: int
-    last: int
-
-    def including(self, time: int) -> _Life:
-        """The same, in use in one more loop."""
-        return _Life(min(self.first, time), max(self.last, time))
-
-    def meets(self, other: _Life) -> bool:
-        """Whether both are in use in the same loop."""
-        return self.first <= other.last and other.first <= self.last
-
-
-def _guarded(
-    lives: dict[tuple[str, int], dict[str, _Life]], program: Program, passed: dict[Loop, Carried]
-) -> dict[tuple[str, int], dict[str, _Life]]:
-    """Lives in which what a sweep carries is in use in all classes of nodes, even in those that do not have it.
-
-    The sweep knows it by its offset, which must mean nothing else there.
-    """
-    guarded = {key: dict(own) for key, own in lives.items()}
-    classes = sorted({c for own in lives.values() for c in own} - {WORLD_CLASS})
-    for loop, one in passed.items():
-        time = program.top.items.index(loop)
-        for key in one.values:
-            own = guarded[key]
-            own.update((c, own[c].including(time) if c in own else _Life(time, time)) for c in classes)
-    return guarded
-
-
-def _offsets(
-    lives: dict[tuple[str, int], dict[str, _Life]], inner: set[str], sums: set[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
+def _offsets(lives: dict[Component, dict[str, Life]], inner: set[str], few: set[Component]) -> dict[Component, int]:
     """Offsets of fields in records.
 
-    Those of more classes come first, because they are in the records of all; of these, those that are in use longest,
-    so that the last loops find theirs together; of these, sums that nodes with one child pass on in registers come
-    last, so that chains do not touch their memory. Given the order of last use, the first offset that is free leaves no
-    memory unused.
+    Those of classes that may have many nodes come first, and of these, those that all nodes have in memory, so that
+    records of others end there. Then those of more classes come first, because they are in the records of all; of
+    these, those that are in use longest, so that the last loops find theirs together. Given the order of last use, the
+    first offset that is free leaves no memory unused.
 
     Args:
         lives: For each component of a field, its life in each class of nodes that has it.
         inner: Classes of nodes that have parents other than the world. There may be many of them.
-        sums: Components that are sums from nothing.
+        few: Components that few nodes have in memory.
     """
 
-    def place(key: tuple[str, int]) -> tuple[int, int, bool]:
-        return -sum(c in inner for c in lives[key]), -max(life.last for life in lives[key].values()), key in sums
+    def place(key: tuple[str, int]) -> tuple[bool, bool, int, int]:
+        many = sum(c in inner for c in lives[key])
+        return not many, key in few, -many, -max(life.last for life in lives[key].values())
 
     found: dict[tuple[str, int], int] = {}
-    taken: dict[tuple[str, int], list[_Life]] = {}  # in a class, at an offset
-    free: dict[tuple[tuple[str, _Life], ...], int] = {}  # fields with equal lives need not search from the start
+    taken: dict[tuple[str, int], list[Life]] = {}  # in a class, at an offset
+    free: dict[tuple[tuple[str, Life], ...], int] = {}  # fields with equal lives need not search from the start
     for key in sorted(lives, key=place):
         own = tuple(lives[key].items())
         offset = free.get(own, 0)
@@ -146,15 +116,6 @@ def _offsets(
         for c, life in own:
             taken.setdefault((c, offset), []).append(life)
     return found
-
-
-def _places_in_time(program: Program) -> Iterator[tuple[int, Any]]:
-    """Places that a program accesses, each with the number of the outermost item in which it does."""
-    for time, outermost in enumerate(program.top.items):
-        inner = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
-        for item in (outermost, *(item for block in inner for item in walk(block))):
-            if (place := _place(item)) is not None:
-                yield time, place
 
 
 def _handed_down(program: Program, number: int) -> bool:
@@ -177,15 +138,8 @@ def _row(place: Any, number: int) -> str | None:
 
 def _places(block: Block) -> Iterator[Any]:
     for item in walk(block):
-        if (place := _place(item)) is not None:
+        if (place := place_of(item)) is not None:
             yield place
-
-
-def _place(item: Any) -> Any:
-    """The place that an item stores to or loads from, if it does."""
-    if isinstance(item, Store):
-        return item.place
-    return item.attr if isinstance(item, Op) and item.code == "load" else None
 
 
 def size_of(setup: Setup, name: str) -> int:
@@ -207,6 +161,7 @@ class Tables:
         mechanism: The robot.
         sites: The frames.
         metadata: The tables and sizes that a program uses (`kinetree.engines.lower.Lowered.metadata`).
+        carrying: Whether sweeps carry values from node to node, so that most records can be shorter.
     """
 
     def __init__(
@@ -216,16 +171,31 @@ class Tables:
         mechanism: Mechanism,
         sites: Sequence[Site],
         metadata: dict[str, Any],
+        carrying: bool = False,
     ) -> None:
         self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
         self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
         self._cells: dict[str, Array] = {}
         record, self._record_of = metadata["records"][WORLD_CLASS], {WORLD: 0}
-        for k in self.setup.nodes:
+        for k, lengths in zip(self.setup.nodes, self._lengths(carrying), strict=True):
             self._record_of[k] = record
-            record += metadata["records"][mechanism.kinds[k].name]
+            record += lengths[mechanism.kinds[k].name]
         #: Length of all records together.
         self.records: int = record
+
+    def _lengths(self, carrying: bool) -> list[dict[str, int]]:
+        """For each node, the lengths of records of its sort, by class."""
+        whole, short = self.metadata["records"], self.metadata["passing"]
+        if not carrying or short == whole:
+            return [whole] * len(self.setup.nodes)
+        return [whole if kept else short for kept in self._relatives & Relatives.LATER_CHILDREN]
+
+    @cached_property
+    def _relatives(self) -> Array:
+        """The column `RELATIVES` of the table of nodes."""
+        starts = [table[:, 0][table[:, 0] < table[:, 1]] for table in self._ranges]
+        rows = [(k, self.setup.mechanism.parents[k]) for k in self.setup.nodes]
+        return relatives(rows, np.concatenate([np.zeros(0, dtype=int), *starts]))
 
     def size(self, name: str) -> int:
         """A size of the mechanism; see `size_of`."""
@@ -264,8 +234,8 @@ class Tables:
         if column == "variant":
             numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
             return [numbers[variant] for variant in loop.variants(self.setup, rows)]
-        if column == SIBLINGS:
-            return siblings([parent for _, parent in rows])
+        if column == RELATIVES:
+            return list(map(int, self._relatives))
         position, _, what = column.partition(".")
         place, entity = int(position), loop.roles[int(position)].entity
         if what == "record":
@@ -277,11 +247,19 @@ class Tables:
 
     @cached_property
     def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Index at which the constants of each node, and of each frame, start."""
-        own = [0, *np.cumsum([len(parameters) for parameters in self.setup.mechanism.parameters], dtype=int).tolist()]
-        first = own[-1] + len(self.setup.mechanism.gravity)
+        """Index at which the constants of each node, and of each frame, start.
+
+        Nodes with equal constants read those of the first, which then stay in the cache. If constants are an input,
+        each node has its own.
+        """
+        parameters = self.setup.mechanism.parameters
+        own: list[int] = np.cumsum([0, *map(len, parameters)]).tolist()
+        gravity = own.pop()
+        if self._algorithm.constants is None:
+            first: dict[bytes, int] = {}
+            own = [first.setdefault(each.tobytes(), start) for each, start in zip(parameters, own, strict=True)]
         placements = [0, *np.cumsum([len(site.placement) for site in self.setup.sites], dtype=int).tolist()]
-        return own, [first + start for start in placements]
+        return own, [gravity + len(self.setup.mechanism.gravity) + start for start in placements]
 
     @property
     def constants(self) -> Array:
@@ -301,7 +279,7 @@ class Tables:
         starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
         angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
         position += len(angles)
-        ranges = self._ranges()
+        ranges = self._ranges
         for (start, count), table in zip(subtrees.SUBTREES, ranges):
             starts[start], starts[count] = position, len(table)
             position += table.size
@@ -316,6 +294,7 @@ class Tables:
         cells = [table.reshape(-1) for table in (*tables.values(), angles, *ranges)]
         return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
 
+    @cached_property
     def _ranges(self) -> list[Array]:
         """The ranges of nodes that are swept out and back; see `kinetree.engines.subtrees`."""
         setup, records = self.setup, self.metadata["records"]

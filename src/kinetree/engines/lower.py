@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from kinetree.engines.accumulators import is_sweep
 from kinetree.engines.alike import summary
 from kinetree.engines.angles import ANGLES, Angles
-from kinetree.engines.carried import SIBLINGS, Carried, carried
-from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Program, Store, Switch, walk
+from kinetree.engines.carried import RELATIVES, Carried, carried
+from kinetree.engines.ir import Access, Block, Follow, For, Item, Loop, Op, Place, Program, Store, Switch, walk
 from kinetree.engines.layout import Layout
 from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.subtrees import SUBTREES, OutAndBack
@@ -74,6 +75,7 @@ class Lowered:
         loads = [item.attr for item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
         return {
             "records": self.layout.records,
+            "passing": self.layout.passing,
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
             "tables": self.tables,
             "head": self.head,
@@ -246,6 +248,8 @@ class _Lowering:
             for position, role in enumerate(loop.roles[variant]):
                 self.found[role] = _Row(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
+            if is_sweep(loop, "inward") or is_sweep(loop, "outward"):
+                _set_last(block, (source.name, "0.record"))
         if not single:
             notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
             body.items.append(Switch(variant_number, cases, len(filled) == len(numbers), notes))
@@ -259,7 +263,7 @@ class _Lowering:
         if found is None:
             return None
         if found.spent:
-            self.column(table, SIBLINGS)
+            self.column(table, RELATIVES)
         offsets = {(name, component): offset for (_, name, component), offset in self.layout.fields.items()}
         parts = (found.values, found.spent, found.sums)
         return Carried(found.taken, *(frozenset(offsets[component] for component in part) for part in parts))
@@ -420,6 +424,16 @@ class _Lowering:
     def length(self, dimension: str | int) -> Op:
         """The length of an axis."""
         return self.fixed(dimension) if isinstance(dimension, int) else self.size(dimension)
+
+
+def _set_last(block: Block, record: tuple[str, str]) -> None:
+    """Move the stores to a node's own fields to the end of a body: what it reads may be in the same places."""
+
+    def sets(item: Item) -> bool:
+        place = item.place if isinstance(item, Store) else None
+        return isinstance(place, Access) and place.base is not None and bool(place.base.attr == record)
+
+    block.items.sort(key=sets)
 
 
 def _text(key: Any) -> str:

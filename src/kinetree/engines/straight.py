@@ -132,7 +132,8 @@ def _straight(algorithm: Algorithm, variants: Variants, individual: Individual) 
         operations = _operations(unrolled.program.top)
         parts, places = split(fuse(unrolled.program))
         verify(parts)
-    layout = Layout({}, {WORLD_CLASS: places, **{kind.name: 0 for kind in mechanism.kinds}}, [])
+    records = {WORLD_CLASS: places, **{kind.name: 0 for kind in mechanism.kinds}}
+    layout = Layout({}, records, records, [])
     made = Lowered(parts, layout, len(algorithm.inputs), len(algorithm.outputs))
     return Straight(made, operations, unrolled.executed, 1.0 if lanes is None else lanes.cost)
 

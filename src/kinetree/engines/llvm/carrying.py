@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kinetree.engines.carried import NOTHING, SIBLINGS, Carried, Sibling, term
+from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, term
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
@@ -134,7 +134,7 @@ class Passes:
             elif isinstance(item, Store) and not self.is_spent(item.place):
                 self.emitter.item(item, scope)
         if stores and self.carried.spent:
-            return self.spent(stores, sums, scope)
+            return self.kept(stores, scope) if self.carried.taken else self.spent(stores, sums, scope)
         return self.all_given(stores, scope)
 
     def op(self, op: Op, block: Block, scope: Scope) -> None:
@@ -175,6 +175,23 @@ class Passes:
         values = {offset: self.emitter.use(store.value, scope) for offset, store in stores.items()}
         return Given(self.record_of(stores, scope), values)
 
+    def kept(self, stores: dict[int, Store], scope: Scope) -> Given:
+        """What is given, and stored where other children than the next node read it."""
+        with self.f.when(self.has(Relatives.LATER_CHILDREN, self.relatives(scope))):
+            inner = scope.inner()
+            for offset in sorted(self.carried.spent):
+                self.emitter.item(stores[offset], inner)
+        return self.all_given(stores, scope)
+
+    def relatives(self, scope: Scope) -> str:
+        """The node's `Relatives`."""
+        cell = Op("cell", (self.loop.index,), (self.table, RELATIVES), self.loop.body)
+        return self.emitter.whole(cell, scope)
+
+    def has(self, which: Relatives, relatives: str) -> str:
+        """Whether a node has some relatives."""
+        return self.f.let(f"icmp ne i64 {self.f.let(f'and i64 {relatives}, {which.value}')}, 0")
+
     def record_of(self, stores: dict[int, Store], scope: Scope) -> str:
         """The record to which something is stored."""
         place: Any = next(iter(stores.values())).place
@@ -195,12 +212,10 @@ class Passes:
         values = {offset: emitter.use(store.value, scope) for offset, store in stores.items() if offset not in sums}
         terms = {offset: self.term(stores[offset].value, load, scope) for offset, load in sums.items()}
         alone = dict.fromkeys(sorted(self.carried.sums), self.zero) | terms
-        cell = Op("cell", (self.loop.index,), (self.table, SIBLINGS), self.loop.body)
-        sibling = emitter.whole(cell, scope)
-        before = f.block
-        with f.when(f.let(f"icmp ne i64 {sibling}, {Sibling.ONLY.value}")):
+        relatives, before = self.relatives(scope), f.block
+        with f.when(self.has(Relatives.SIBLINGS, relatives)):
             start = f.block
-            with f.when(f.let(f"icmp eq i64 {sibling}, {Sibling.LATER.value}")):
+            with f.when(self.has(Relatives.BEFORE, relatives)):
                 inner = scope.inner()
                 totals = {offset: emitter.load(place._replace(offset=offset), inner) for offset in alone}
                 for offset, load in sums.items():
@@ -228,7 +243,7 @@ class Passes:
         return self.emitter.op(Op(code, args, None, self.loop.body), scope)
 
     def is_spent(self, access: Any) -> bool:
-        """Whether only siblings may need from memory what is stored to a place."""
+        """Whether only siblings or later children may need from memory what is stored to a place."""
         return self.is_of(access, self.given_to) and access.offset in self.carried.spent
 
     def is_of(self, access: Any, record: tuple[str, str]) -> bool:

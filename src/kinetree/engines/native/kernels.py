@@ -179,7 +179,7 @@ def bind(
     variants = variants_of(algorithm, mechanism, sites)
     scalar = format_of(mechanism)
     made = kernels(algorithm, variants, scalar, individual_of(algorithm, mechanism, sites))
-    tables = Tables(algorithm, variants, mechanism, sites, made.metadata)
+    tables = Tables(algorithm, variants, mechanism, sites, made.metadata, carrying=True)
     packed, workspace = tables.packed()
     constants, single_workspace = tables.constants, 0
     together = LaneTables.of(tables) if target.current().width >= LANES else None

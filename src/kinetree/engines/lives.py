@@ -1,0 +1,116 @@
+"""When fields of nodes are in use: those that never are at the same time can share memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.carried import Carried
+from kinetree.engines.ir import Item, Loop, Op, Program, Store, walk
+from kinetree.engines.places import Field
+from kinetree.recursion.variants import WORLD_CLASS
+
+#: A component of a field.
+Component = tuple[str, int]
+
+
+class Life(NamedTuple):
+    """The first and the last time at which a field is in use. Every field is set before it is read.
+
+    Outermost items of a program have a number, and two halves: the bodies of a sweep read fields of their node in the
+    first and set them in the second.
+    """
+
+    first: int
+    last: int
+
+    @classmethod
+    def throughout(cls, number: int) -> Life:
+        """In use during the whole of an item."""
+        return cls(2 * number, 2 * number + 1)
+
+    def joined(self, other: Life | None) -> Life:
+        """In use during both, and between them."""
+        return self if other is None else Life(min(self.first, other.first), max(self.last, other.last))
+
+    def meets(self, other: Life) -> bool:
+        """Whether both are in use at the same time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def lives_of(program: Program) -> dict[Component, dict[str, Life]]:
+    """The life of each component of a field, in each class of nodes that has it."""
+    found: dict[Component, dict[str, Life]] = {}
+    for number, item in enumerate(program.top.items):
+        for component, use in _uses(item).items():
+            life, own = _life(use.ways, item, number), found.setdefault(component, {})
+            for c in use.classes:
+                own[c] = (Life.throughout(number) if c == WORLD_CLASS else life).joined(own.get(c))
+    return found
+
+
+def guarded(
+    lives: dict[Component, dict[str, Life]], program: Program, passed: dict[Loop, Carried]
+) -> dict[Component, dict[str, Life]]:
+    """Lives in which what a sweep carries is in use in all classes of nodes, even in those that do not have it.
+
+    The sweep knows it by its offset, which must mean nothing else there.
+    """
+    made = {component: dict(own) for component, own in lives.items()}
+    classes = sorted({c for own in lives.values() for c in own} - {WORLD_CLASS})
+    for loop, one in passed.items():
+        now = Life.throughout(program.top.items.index(loop))
+        for component in one.values:
+            own = made[component]
+            own.update((c, now.joined(own.get(c))) for c in classes if c not in own or not own[c].meets(now))
+    return made
+
+
+class _Use(NamedTuple):
+    """How an item uses a component: in which classes of nodes, and in which ways.
+
+    Whether it is "read" or "set"; in sweeps, whether that is "at its turn", by the node itself, or by its children.
+    """
+
+    classes: dict[str, None]
+    ways: set[str]
+
+
+def _uses(outermost: Item) -> dict[Component, _Use]:
+    """How an outermost item uses fields."""
+    found: dict[Component, _Use] = {}
+    own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, Loop) else set()
+    inner = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
+    for item in (outermost, *(item for block in inner for item in walk(block))):
+        place = place_of(item)
+        if isinstance(place, Field):
+            role, name, number = place
+            component = name, number
+            if component not in found:
+                found[component] = _Use({}, set())
+            found[component].classes.update(dict.fromkeys(role.classes))
+            way = "set" if isinstance(item, Store) else "read"
+            found[component].ways.add(f"{way} at its turn" if role in own else way)
+    return found
+
+
+def _life(ways: set[str], item: Item, number: int) -> Life:
+    """When a component of a node is in use during an item.
+
+    Towards the base, children are done with a node before its turn; towards the tips, they come after it.
+    """
+    life, before, after = Life.throughout(number), {"read at its turn"}, {"set at its turn"}
+    if is_sweep(item, "inward"):
+        before |= {"read", "set"}
+    elif is_sweep(item, "outward"):
+        after |= {"read"}
+    else:
+        return life
+    return Life(life.first, life.first) if ways <= before else Life(life.last, life.last) if ways <= after else life
+
+
+def place_of(item: Any) -> Any:
+    """The place that an item stores to or loads from; None if it does neither."""
+    if isinstance(item, Store):
+        return item.place
+    return item.attr if isinstance(item, Op) and item.code == "load" else None
