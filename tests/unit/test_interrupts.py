@@ -13,7 +13,7 @@ from rich.console import Console
 
 import kinetree as kt
 from kinetree.cli import progress
-from kinetree.engines.native import compiled
+from kinetree.engines.native import threads
 from kinetree.simulation import Simulator, steps
 
 
@@ -39,7 +39,7 @@ def test_a_large_batch_ends_on_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     q, v, tau = np.random.default_rng(0).normal(size=(3, 5003, 2))
     expected = robot.forward_dynamics(q, v, tau)
     function = robot.forward_dynamics.bound()
-    monkeypatch.setattr(compiled, "_UNINTERRUPTED", 700 * function.binding.footprint)
+    monkeypatch.setattr(threads, "UNINTERRUPTED", 700 * function.binding.footprint)
     np.testing.assert_array_equal(function.general(q, v, tau), expected)
     runner, out = function._runner(function._width), np.full((5003, 2), np.nan)
 

@@ -31,8 +31,6 @@ Kernel = Callable[[int], Library]
 
 # the limit of some versions of NumPy
 _UFUNC_OPERANDS = 32
-# numbers that a thread touches before Python may handle a signal: about 0.1 s of work
-_UNINTERRUPTED = 1 << 28
 
 
 class Compiled(Gate):
@@ -157,7 +155,7 @@ class Compiled(Gate):
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
         width = self._width if samples >= SMALLEST_BATCH else 1
-        fitting = _UNINTERRUPTED * threads.get_threads() // max(self.binding.footprint, 1)
+        fitting = threads.UNINTERRUPTED * threads.get_threads() // max(self.binding.footprint, 1)
         longest = max(width, fitting // width * width)
         for start in range(0, samples, longest):
             pieces = arrays if samples <= longest else [array[start : start + longest] for array in arrays]

@@ -3,10 +3,10 @@
 For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
 instances, once open, are called without executing any Python code. Machine code matches the arguments with the
 parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
-sample, or of a batch too small for threads; scalars may also be floats of Python or NumPy. If so, it finds memory for
-the results, unless `out` is given, and runs the kernel; in every other case (large batches, broadcasting, other types)
-it calls the method `general` with the same arguments. A closed gate is a plain Python object with a `__call__`, which
-needs no machine code. Opening a gate changes its class.
+sample, or of a batch that is not worth several threads; scalars may also be floats of Python or NumPy. If so, it finds
+memory for the results, unless `out` is given, and runs the kernel; in every other case (larger batches, broadcasting,
+other types) it calls the method `general` with the same arguments. A closed gate is a plain Python object with a
+`__call__`, which needs no machine code. Opening a gate changes its class.
 
 Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
 differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
@@ -327,15 +327,16 @@ class _Description:
         words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
         numpy_functions = c_table(_multiarray_umath._ARRAY_API)
         words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (_PYARRAY_NEW, _PYARRAY_SET_BASE))
-        words[Word.FOOTPRINT] = max(1, binding.footprint)
         words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
         words[Word.SINGLE_TYPE] = id(np.float32)
-        # larger batches are worth threads
-        words[Word.MOST_SAMPLES] = max(1, threads.NUMBERS_PER_THREAD // max(1, binding.footprint) - 1)
+        footprint = words[Word.FOOTPRINT] = max(1, binding.footprint)
+        words[Word.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // footprint)
+        words[Word.MOST_ALONE] = max(1, threads.UNINTERRUPTED // footprint)
+        words[Word.THREADS] = threads.shared.ctypes.data
         self.results = np.full(layout.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
         words[Word.RESULTS] = self.results.ctypes.data
-        self.pool = pool.buffers, pool.sizes, pool.fresh
+        self.shared = threads.shared, pool.buffers, pool.sizes, pool.fresh
         words[Word.BUFFERS], words[Word.BUFFER_SIZES] = pool.buffers.ctypes.data, pool.sizes.ctypes.data
         words[Word.FRESH_BUFFER] = id(pool.fresh)
         for k, operand in enumerate(operands):

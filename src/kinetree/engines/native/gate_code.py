@@ -324,7 +324,10 @@ class _Gate:
         drive, orders = f.address(self.words, Word.DRIVE), f.address(self.words, Word.PLAN)
         with f.when(self.batched):
             f.leave_when(f.let(f"icmp slt i64 {n}, 1"), "general")
-            f.leave_when(f.let(f"icmp sgt i64 {n}, {f.word(self.words, Word.MOST_SAMPLES)}"), "general")
+            alone = f.let(f"icmp eq i64 {f.word(f.address(self.words, Word.THREADS))}, 1")
+            limits = [f.word(self.words, word) for word in (Word.MOST_ALONE, Word.MOST_SAMPLES)]
+            most = f.let(f"select i1 {alone}, i64 {limits[0]}, i64 {limits[1]}")
+            f.leave_when(f.let(f"icmp sgt i64 {n}, {most}"), "general")
         self.count = f.let(f"select i1 {self.batched}, i64 {n}, i64 1")
         put(self.count, self.samples)
         wide = f.let(f"icmp sge i64 {self.count}, {SMALLEST_BATCH}")

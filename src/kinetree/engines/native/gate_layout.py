@@ -47,6 +47,9 @@ class Front(IntEnum):
 class Word(IntEnum):
     """Words of a bound kernel.
 
+    `THREADS` is the address of the number of threads. Batches of more than `MOST_SAMPLES` are worth two of them. Where
+    there is one, batches of up to `MOST_ALONE` stay in machine code, which Python cannot interrupt.
+
     `RESULTS` is the address of the small results that are kept, `KEPT` for each output; `NEXT_RESULT` counts those that
     were replaced. `BUFFERS` and `BUFFER_SIZES` are the pool's, for larger results, and `FRESH_BUFFER` its function that
     makes one. `NEW_ARRAY` and `SET_BASE` are functions of NumPy.
@@ -78,7 +81,9 @@ class Word(IntEnum):
     BUFFERS = 23
     BUFFER_SIZES = 24
     FRESH_BUFFER = 25
-    OPERANDS = 26
+    THREADS = 26
+    MOST_ALONE = 27
+    OPERANDS = 28
 
 
 OPERAND_WORDS = 5  # rank, up to three dimensions, bytes

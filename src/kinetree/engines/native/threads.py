@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 #: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many 64-bit words.
 NUMBERS_PER_THREAD = 1 << 20
+#: Words that a thread touches before Python may handle a signal: about 0.1 s of work.
+UNINTERRUPTED = 1 << 28
 
 #: The number of threads, for compiled code that starts tasks itself; set by `get_threads`.
 shared = np.ones(1, dtype=np.int64)
@@ -90,12 +92,10 @@ def _work(tasks: SimpleQueue[Callable[[], object] | None]) -> None:
 def get_threads() -> int:
     """The number of threads that large batches are spread over."""
     global _count
-    if getattr(_own, "alone", False):
-        return 1
     if _count is None:
         _count = _default_count()
     shared[0] = _count
-    return _count
+    return 1 if getattr(_own, "alone", False) else _count
 
 
 @contextmanager
