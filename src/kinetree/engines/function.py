@@ -223,8 +223,14 @@ class Function(Gate, Generic[P, R]):
     def _run(
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], out: Any, single: bool = False
     ) -> Any:
-        bound = self._bound.get((algorithm, sites, single)) or self._begun(sites, algorithm, inputs, single)
-        return bound(*inputs) if out is None else bound(*inputs, out=out)
+        bound = self._bound.get((algorithm, sites, single))
+        if bound is not None:
+            return bound(*inputs) if out is None else bound(*inputs, out=out)
+        bound = self._begun(sites, algorithm, inputs, single)
+        result = bound(*inputs) if out is None else bound(*inputs, out=out)
+        if self._engine == "native":  # not before: other threads may still compile the code that calls are passed to
+            self.call_from_machine_code()
+        return result
 
     def _begun(
         self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], single: bool = False
@@ -250,8 +256,6 @@ class Function(Gate, Generic[P, R]):
                     rest = self._names[len(bound.binding.inputs) :]
                     if self._is_default(*key) and set(rest) <= set(self._defaults):
                         self.follow(bound, tuple(self._defaults[name] for name in rest))
-                    else:
-                        self.call_from_machine_code()
                 else:
                     bound = Interpreted(self.name, algorithm, self.mechanism, sites, single, bundle)
                 self._bound[key] = bound

@@ -273,6 +273,7 @@ class Bias(Derived):
         """Let other threads begin with all kernels."""
         recursions = self.core.recursions
         recursions.forward_dynamics.begin(q, v, self._still)
+        recursions.inertia.begin(q)
         recursions.acceleration.begin(q, v, self._still)
         self.tasks.inertia.begin(q)
         self._begun = True
