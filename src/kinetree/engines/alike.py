@@ -6,7 +6,7 @@ are the same if they execute the same operations on the same places; fields are 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kinetree.engines.ir import Block, Loop, Op, Store
@@ -15,48 +15,81 @@ from kinetree.engines.places import Field, Position, Role
 from kinetree.recursion.variants import WORLD_CLASS
 
 
-def summary(body: Block, roles: Sequence[Role], layout: Layout) -> Hashable:
-    """Equal for equal bodies of one loop, each given with its roles."""
-    return _Summary(layout).of(body, roles)
+def alike(loop: Loop, variants: Mapping[int, tuple[Any, ...]], layout: Layout) -> dict[int, int]:
+    """For each variant of a loop, by number, the first with the same body."""
+    found: dict[int, int] = {}
+    firsts: list[int] = []
+    for number, variant in variants.items():
+        same = (first for first in firsts if _Comparison(layout).bodies(loop, variants[first], loop, variant))
+        found[number] = next(same, number)
+        if found[number] == number:
+            firsts.append(number)
+    return found
 
 
-class _Summary:
+class _Comparison:
+    """Compares two bodies item by item."""
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        #: What identifies roles and ops of the body; those from outside identify themselves.
-        self.names: dict[Role | Op, Hashable] = {}
+        #: What roles and ops of the one body are in the other; those from outside are the same in both.
+        self.other: dict[Role | Op, Role | Op | None] = {}
 
-    def of(self, body: Block, roles: Sequence[Role]) -> Hashable:
-        for role in roles:
-            self.names[role] = "world" if role.classes == (WORLD_CLASS,) else len(self.names)
-        return tuple([self.item(item) for item in body.items])
+    def bodies(self, one: Loop, variant: tuple[Any, ...], two: Loop, other: tuple[Any, ...]) -> bool:
+        """Whether bodies of two loops are the same."""
+        for own, its in zip(one.roles[variant], two.roles[other], strict=True):
+            both = (own.classes == (WORLD_CLASS,)) == (its.classes == (WORLD_CLASS,))
+            self.other[own] = its if both else None  # a body that does not use it may be the same
+        return self.blocks(one.bodies[variant], two.bodies[other])
 
-    def item(self, item: Any) -> Hashable:
-        names = self.names
-        if isinstance(item, Store):
-            return self.place(item.place), names.get(item.value, item.value)
-        if isinstance(item, Loop):
-            start = None if item.start is None else self.index(item.start)
-            over = None if item.over is None else names.get(item.over, item.over)
-            bodies = tuple((variant, self.of(body, item.roles[variant])) for variant, body in item.bodies.items())
-            return item.loop.name, over, start, bodies
-        arguments = tuple([names.get(a, a) for a in item.args])
-        names[item] = len(names)
-        if item.attr is None:
-            return item.code, arguments
-        return item.code, arguments, self.place(item.attr) if item.code == "load" else repr(item.attr)
+    def blocks(self, one: Block, two: Block) -> bool:
+        return len(one.items) == len(two.items) and all(map(self.items, one.items, two.items))
 
-    def place(self, place: Any) -> Hashable:
-        if isinstance(place, Field):
-            offset = self.layout.fields[place.role.classes[0], place.name, place.component]
-            return "field", self.names.get(place.role, place.role), offset
-        return type(place).__name__, *(self.part(part) for part in place)
+    def items(self, a: Any, b: Any) -> bool:
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, Op):
+            return self.ops(a, b)
+        if isinstance(a, Store):
+            return self.is_same(a.value, b.value) and self.places(a.place, b.place)
+        if a.loop.name != b.loop.name or not self.is_same(a.over, b.over) or list(a.bodies) != list(b.bodies):
+            return False
+        if (a.start is None) != (b.start is None) or (a.start is not None and not self.indices(a.start, b.start)):
+            return False
+        return all(self.bodies(a, variant, b, variant) for variant in a.bodies)
 
-    def part(self, part: Any) -> Hashable:
-        if isinstance(part, Role):
-            return self.names.get(part, part)
-        return tuple(self.index(index) for index in part) if isinstance(part, tuple) else part
+    def ops(self, a: Op, b: Op) -> bool:
+        other = self.other
+        if a.code != b.code or [other.get(x, x) for x in a.args] != list(b.args):
+            return False
+        other[a] = b
+        if a.attr is None or b.attr is None:
+            return a.attr is b.attr
+        return self.places(a.attr, b.attr) if a.code == "load" else repr(a.attr) == repr(b.attr)
 
-    def index(self, index: Any) -> Hashable:
-        base, offset = index
-        return (self.names.get(base.role, base.role), base.what, offset) if isinstance(base, Position) else index
+    def is_same(self, a: Any, b: Any) -> bool:
+        """Whether roles or ops correspond to each other."""
+        return self.other.get(a, a) is b
+
+    def places(self, a: Any, b: Any) -> bool:
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, Field):
+            fields = self.layout.fields
+            offsets = [fields[p.role.classes[0], p.name, p.component] for p in (a, b)]
+            return offsets[0] == offsets[1] and self.is_same(a.role, b.role)
+        return len(a) == len(b) and all(map(self.parts, a, b))
+
+    def parts(self, a: Any, b: Any) -> bool:
+        """Whether parts of places are the same: roles, indices along axes, numbers."""
+        if isinstance(a, Role):
+            return self.is_same(a, b)
+        if isinstance(a, tuple):
+            return len(a) == len(b) and all(map(self.indices, a, b))
+        return bool(a == b)
+
+    def indices(self, a: Any, b: Any) -> bool:
+        (one, offset), (two, its) = a, b
+        if isinstance(one, Position) and isinstance(two, Position):
+            return self.is_same(one.role, two.role) and one.what == two.what and offset == its
+        return bool(a == b)

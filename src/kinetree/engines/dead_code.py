@@ -32,43 +32,31 @@ def without_dead_code(program: Program) -> Program:
     Args:
         program: The program, which is changed.
     """
-    stores: list[Store] = []
+    stores: list[tuple[Store, list[Any]]] = []
+    stored: dict[Any, list[Op]] = {}  # what is stored to fields and arrays that nothing is known to read
+    needed: list[Op] = []  # and not visited yet
     for item in walk(program.top):
         if isinstance(item, Op):
             item.note = False  # not known to be needed
         elif isinstance(item, Store):
-            stores.append(item)
-    read: set[Any] = set()
-    waiting = [(store, keys_of(store.place)) for store in stores]
-    while True:
-        unread = []
-        for pair in waiting:
-            store, keys = pair
-            if isinstance(store.place, _RESULTS) or not read.isdisjoint(keys):
-                _mark(store.value, read)
+            if isinstance(item.place, _RESULTS):
+                needed.append(item.value)
             else:
-                unread.append(pair)
-        if len(unread) == len(waiting):
-            break
-        waiting = unread
-    _sweep(program.top, {id(store) for store, _ in waiting})
-    return program
-
-
-def _mark(op: Op, read: set[Any]) -> None:
-    """Note that an op is needed, and what it needs."""
-    if op.note:
-        return
-    op.note = True
-    stack = [op]
-    while stack:
-        op = stack.pop()
+                keys = keys_of(item.place)
+                stores.append((item, keys))
+                for key in keys:
+                    stored.setdefault(key, []).append(item.value)
+    while needed:
+        op = needed.pop()
+        if op.note:
+            continue
+        op.note = True
+        needed += op.args
         if op.code == "load":
-            read.update(keys_of(op.attr))
-        for argument in op.args:
-            if not argument.note:
-                argument.note = True
-                stack.append(argument)
+            for key in keys_of(op.attr):
+                needed += stored.pop(key, ())
+    _sweep(program.top, {id(store) for store, keys in stores if all(key in stored for key in keys)})
+    return program
 
 
 def _sweep(block: Block, unread: set[int]) -> None:
@@ -90,6 +78,9 @@ def _sweep(block: Block, unread: set[int]) -> None:
 
 def _without_overwritten(items: list[Item]) -> list[Item]:
     """Drop stores that a later store in the same block overwrites before they can be read."""
+    places = [item.place for item in items if isinstance(item, Store)]
+    if len(set(places)) == len(places):
+        return items
     kept: list[Item] = []
     pending: set[Place] = set()
     for item in reversed(items):

@@ -350,14 +350,22 @@ class Program:
         self.rules = {} if rules is None else rules
         self.top = Block(self, None)
         self.current = self.top
+        #: Ops to which rules have not been applied, because rules made them.
+        self.unsettled: set[Op] = set()
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
+    def forget(self) -> None:
+        """Forget which ops are known in which block, once nothing more is recorded."""
+        self.unsettled.clear()
+        for block in blocks(self.top):
+            block.known.clear()
+
     def discard(self) -> None:
         """Forget all items. What is left of a program that nobody needs is then freed without a collector's search."""
+        self.forget()
         for block in list(blocks(self.top)):
             block.items.clear()
-            block.known.clear()
 
     @staticmethod
     def inner(block: Block) -> list[Loop]:
@@ -397,7 +405,10 @@ class Program:
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
-        return self.record(Op(code, args, attr, self.current))
+        made = self.record(Op(code, args, attr, self.current))
+        if code in self.rules:
+            self.unsettled.add(made)
+        return made
 
     def load(self, place: Place) -> Op:
         """A load."""
@@ -408,28 +419,31 @@ class Program:
 
         Loads are identical only if they read from read-only places.
         """
-        code, args, current = op.code, op.args, self.current
-        key: Any
-        if len(args) == 2:
-            first, second = args
-            key = (code, second, first) if code in COMMUTATIVE and id(first) > id(second) else (code, first, second)
-        elif code == "const":
-            key = (op.attr, math.copysign(1.0, op.attr))  # −0.0 is not 0.0
-        elif code == "load" and not isinstance(op.attr, PURE_PLACES):
-            current.items.append(op)
-            return op
-        else:
-            key = (code, op.attr, *args)
-        known = current.known.get(key)
-        outer = current.outer
-        while known is None and outer is not None:
-            known = outer.known.get(key)
-            outer = outer.outer
-        if known is not None:
-            return known
-        current.known[key] = op
+        key, current = key_of(op), self.current
+        if key is not None:
+            known = current.known.get(key)
+            outer = current.outer
+            while known is None and outer is not None:
+                known = outer.known.get(key)
+                outer = outer.outer
+            if known is not None:
+                return known
+            current.known[key] = op
         current.items.append(op)
         return op
+
+
+def key_of(op: Op) -> Any:
+    """Equal for identical ops; None for loads from places that may have changed in between."""
+    code, args = op.code, op.args
+    if len(args) == 2:
+        first, second = args
+        return (code, second, first) if code in COMMUTATIVE and id(first) > id(second) else (code, first, second)
+    if code == "const":
+        return op.attr, math.copysign(1.0, op.attr)  # −0.0 is not 0.0
+    if code == "load" and not isinstance(op.attr, PURE_PLACES):
+        return None
+    return code, op.attr, *args
 
 
 def walk(block: Block) -> list[Item]:

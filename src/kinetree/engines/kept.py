@@ -1,8 +1,8 @@
 """Keeps programs without keeping their objects.
 
 A program consists of tens of thousands of objects: megabytes, which the garbage collector traverses again and again. So
-only the last two stay as they are. Earlier ones are pickled and compressed to some ten kilobytes; restoring one takes a
-twentieth of the time of tracing it again.
+only the last four stay as they are, as many as most functions need. Earlier ones are pickled and compressed to some ten
+kilobytes; restoring one takes a twentieth of the time of tracing it again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kinetree.engines.locks import Lock
 
 Made = TypeVar("Made")
 
-LIVE, PACKED = 2, 256
+LIVE, PACKED = 4, 256
 
 
 class Kept(Generic[Made]):
-    """What a function of hashable arguments returned for the last arguments: two as they are, 256 packed.
+    """What a function of hashable arguments returned for the last arguments: four as they are, 256 packed.
 
     Args:
         make: The function.

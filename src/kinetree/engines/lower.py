@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from kinetree.engines.accumulators import is_sweep
-from kinetree.engines.alike import summary
+from kinetree.engines.alike import alike
 from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.carried import RELATIVES, Carried, carried
 from kinetree.engines.ir import Access, Block, Follow, For, Item, Loop, Op, Place, Program, Store, Switch, walk
@@ -139,6 +139,7 @@ class _Lowering:
         self.independent: Role | None = None
         self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
         self.block(program.top, self.target.top)
+        self.target.forget()
 
     # Items
 
@@ -222,13 +223,9 @@ class _Lowering:
         """Lower a loop over rows, with a switch to the body of the row's variant; equal bodies are lowered once."""
         outer, row, source = self.target.current, self.index(), data.source
         numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
-        filled = {numbers[variant]: variant for variant, body in loop.bodies.items() if body.items}
-        first: dict[Any, int] = {}  # of the variants with the same body
-        alike = {
-            number: first.setdefault(summary(loop.bodies[variant], loop.roles[variant], self.layout), number)
-            for number, variant in sorted(filled.items())
-        }
-        single = len(filled) == len(numbers) and len(first) == 1
+        filled = dict(sorted((numbers[variant], variant) for variant, body in loop.bodies.items() if body.items))
+        first = alike(loop, filled, self.layout)
+        single = len(filled) == len(numbers) and len(set(first.values())) == 1
         self.result.tables.setdefault(source.name, [])
         if data.over is None:
             start, stop = self.fixed(0), self.size(f"count {source.name}")
@@ -239,7 +236,7 @@ class _Lowering:
         if not single:
             self.target.current = body
             variant_number = self.cell(source.name, row, "variant")
-        for number, same in alike.items():
+        for number, same in first.items():
             if number != same:
                 cases[number] = cases[same]
                 continue
@@ -330,12 +327,15 @@ class _Lowering:
 
     def sum(self, a: Op, b: Op | int) -> Op:
         """The sum of two numbers."""
-        b = self.fixed(b) if isinstance(b, int) else b
-        if a.code == b.code == "int":
-            return self.fixed(a.attr + b.attr)
-        if _is(a, 0) or _is(b, 0):
-            return b if _is(a, 0) else a
-        return self.target.op("iadd", a, b)
+        if isinstance(b, int):
+            if b == 0:
+                return a
+            b = self.fixed(b)
+        if a.code == "int":
+            return (
+                self.fixed(a.attr + b.attr) if b.code == "int" else b if a.attr == 0 else self.target.op("iadd", a, b)
+            )
+        return a if _is(b, 0) else self.target.op("iadd", a, b)
 
     def product(self, a: Op, b: Op | int) -> Op:
         """The product of two numbers."""

@@ -14,7 +14,8 @@ from typing import Any
 from kinetree.engines.accumulators import from_nothing
 from kinetree.engines.copies import without_copies
 from kinetree.engines.dead_code import keys_of, without_dead_code
-from kinetree.engines.fold import RULES, negative
+from kinetree.engines.fold import negative
+from kinetree.engines.folding import Folding, says_nothing
 from kinetree.engines.ir import Block, Op, Program, Rule, Store, walk
 from kinetree.engines.sums import arrange
 
@@ -28,7 +29,7 @@ def simplify(program: Program) -> Program:
     constants: dict[Any, float] = {}
     while (found := _constant_components(program)) != constants:
         constants = found
-        if not _rewrite(program, RULES, constants):
+        if not Folding(program, constants).news:
             break
     return without_dead_code(without_copies(program))
 
@@ -40,7 +41,7 @@ def fuse(program: Program) -> Program:
         program: The simplified program, which is changed.
     """
     arrange(from_nothing(program))
-    _rewrite(program, _Fusing(program).rules, {})
+    _rewrite(program, _Fusing(program).rules)
     return without_dead_code(program)
 
 
@@ -50,8 +51,6 @@ class _Unknown:
 
 _UNKNOWN = _Unknown()
 _Known = _Unknown | float | None  # None: not a constant
-#: Operations that are not evaluated, even if their arguments are known.
-_OPAQUE = ("div", "select")
 
 
 def _constant_components(program: Program) -> dict[Any, float]:
@@ -141,49 +140,34 @@ def _evaluate(op: Op, keys: list[Any], stored: dict[Any, _Known]) -> _Known:
     return None if None in known else _UNKNOWN if _UNKNOWN in known else None
 
 
-def _rewrite(program: Program, rules: Mapping[str, Rule], constants: Mapping[Any, float]) -> bool:
+def _rewrite(program: Program, rules: Mapping[str, Rule]) -> None:
     """Replace ops by rules, in order, and merge those that thereby become equal.
 
     Args:
         program: The program, which is changed.
         rules: What an op is replaced by, given what its arguments have become.
-        constants: Components of fields and arrays that are known to be constant.
-
-    Returns:
-        Whether it found constants that the ops' notes do not know of, or removed stores that say nothing: only then
-        can more components be constant.
     """
-    news = False
 
     def rewrite(block: Block) -> None:
-        nonlocal news
-        items, record, note = block.items, program.record, None
+        items, record = block.items, program.record
         block.items, block.known = [], {}
         program.current = block
         for item in items:
             if isinstance(item, Op):
-                code, args, better = item.code, item.args, None
+                args, better = item.args, None
                 if args:
                     args = (args[0].note, args[1].note) if len(args) == 2 else tuple([a.note for a in args])
-                    rule = rules.get(code)
+                    rule = rules.get(item.code)
                     if rule is not None:
                         better = rule(program, *args)
-                elif code == "load" and constants:
-                    values = {constants.get(key) for key in keys_of(item.attr)}
-                    if len(values) == 1 and (value := values.pop()) is not None:
-                        better = program.op("const", attr=value)
                 if better is None:
                     item.args = args
                     better = record(item)
-                elif better.code == "const" or code in _OPAQUE:
-                    news |= not isinstance(item.note, float)
                 item.note = better
             elif isinstance(item, Store):
-                note = item.value.note
-                if note.code == "load" and note.attr == item.place and note.block is block:
-                    news = True
-                else:
-                    block.items.append(Store(item.place, note))
+                value = item.value.note
+                if not says_nothing(item.place, value, block):
+                    block.items.append(Store(item.place, value))
             else:
                 for body in item.blocks:
                     rewrite(body)
@@ -192,7 +176,6 @@ def _rewrite(program: Program, rules: Mapping[str, Rule], constants: Mapping[Any
                     block.items.append(item)
 
     rewrite(program.top)
-    return news
 
 
 class _Fusing:
