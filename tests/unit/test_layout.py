@@ -14,7 +14,7 @@ from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
-from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.carried import carried
 from kinetree.engines.ir import Access, Loop, Op, Program, Store, walk
 from kinetree.engines.layout import Layout, Tables
@@ -43,7 +43,7 @@ def uses(program: Program) -> dict[tuple[str, str, int], set[Use]]:
     found: dict[tuple[str, str, int], set[Use]] = {}
     for time, outermost in enumerate(program.top.items):
         blocks = [] if isinstance(outermost, Op | Store) else outermost.blocks
-        sweeps = is_sweep(outermost, "inward") or is_sweep(outermost, "outward")
+        sweeps = bool(sweep_direction(outermost))
         own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, Loop) and sweeps else set()
         for item in (outermost, *(item for block in blocks for item in walk(block))):
             place = item.place if isinstance(item, Store) else getattr(item, "attr", None)
@@ -62,7 +62,7 @@ def are_apart(program: Program, one: set[Use], other: set[Use]) -> bool:
         return end < start
     old, new = ({use.how for use in uses if use.time == end} for uses in (one, other))
     before, after = {"loaded"}, {"stored"}
-    (before if is_sweep(program.top.items[end], "inward") else after).add("by children")
+    (before if sweep_direction(program.top.items[end]) == "inward" else after).add("by children")
     return old <= before and new <= after
 
 

@@ -17,11 +17,12 @@ from kinetree.recursion.loops import Table
 _Component = tuple[str, int]
 
 
-def is_sweep(item: Item, direction: str) -> bool:
-    """Whether an item is a loop from node to node in a direction, "inward" or "outward", without loops inside."""
-    if not isinstance(item, Loop) or not isinstance(item.loop, Table) or item.loop.direction != direction:
-        return False
-    return item.over is None and all(isinstance(inner, (Op, Store)) for body in item.blocks for inner in body.items)
+def sweep_direction(item: Item) -> str:
+    """The direction of a loop from node to node without loops inside, "inward" or "outward"; empty for other items."""
+    if not isinstance(item, Loop) or not isinstance(item.loop, Table) or item.over is not None:
+        return ""
+    is_plain = all({Op, Store}.issuperset(map(type, body.items)) for body in item.blocks)
+    return item.loop.direction if is_plain else ""
 
 
 def from_nothing(program: Program) -> Program:
@@ -31,9 +32,10 @@ def from_nothing(program: Program) -> Program:
         program: The program, which is changed.
     """
     for item in program.top.items:
-        if isinstance(item, Loop) and is_sweep(item, "inward"):
-            starts = {component: _starts(uses) for component, uses in _uses(program, item).items()}
-            _rewrite(item, {component: found for component, found in starts.items() if found is not None})
+        if isinstance(item, Loop) and sweep_direction(item) == "inward":
+            uses = _uses(program, item).items()
+            if starts := {component: found for component, each in uses if (found := _starts(each)) is not None}:
+                _rewrite(item, starts)
     return program
 
 
@@ -78,7 +80,7 @@ def _uses(program: Program, loop: Loop) -> dict[_Component, list[_Use]]:
         if outermost is loop:
             is_before = False
             continue
-        is_early = is_before and is_sweep(outermost, "outward")
+        is_early = is_before and sweep_direction(outermost) == "outward"
         for block, item in _inside(program.top, outermost):
             place: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
             if isinstance(place, Field) and (uses := found.get((place.name, place.component))) is not None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, needed, walk
 from kinetree.engines.places import Field, Role
 from kinetree.recursion.topology import WORLD
@@ -88,11 +88,11 @@ def carried(program: Program) -> dict[Loop, Carried]:
     found = {}
     accesses = [_Accesses(item) for item in program.top.items]
     for time, loop in enumerate(program.top.items):
-        for taken, direction in enumerate(("inward", "outward")):
-            if isinstance(loop, Loop) and is_sweep(loop, direction):
-                made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
-                if 0 < len(made.values) <= len(made.sums) + _MOST:
-                    found[loop] = made
+        if isinstance(loop, Loop) and accesses[time].direction:
+            taken = int(accesses[time].direction == "outward")
+            made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
+            if 0 < len(made.values) <= len(made.sums) + _MOST:
+                found[loop] = made
     return found
 
 
@@ -100,7 +100,7 @@ class _Accesses:
     """Loads of fields, and stores to them, of an outermost item and those inside: component, role and what does it."""
 
     def __init__(self, outermost: Item) -> None:
-        self.item = outermost
+        self.direction = sweep_direction(outermost)
         inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
         items = [outermost, *(item for block in inside for item in walk(block))]
         self.loads, self.stores = list(_loads(items)), list(_stores(items))
@@ -196,7 +196,7 @@ def _starts(before: Sequence[_Accesses]) -> dict[_Component, set[str]]:
     found: dict[_Component, set[str]] = {}
     other = set[_Component]().union(*(accesses.loaded for accesses in before))
     for accesses in before:
-        is_outward = is_sweep(accesses.item, "outward")
+        is_outward = accesses.direction == "outward"
         for component, role, store in accesses.stores:
             if is_outward and _is_nothing(store.value):
                 found.setdefault(component, set()).update(role.classes)

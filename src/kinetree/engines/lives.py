@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.carried import Carried
 from kinetree.engines.ir import Item, Loop, Op, Program, Store, walk
 from kinetree.engines.places import Field
@@ -42,8 +42,9 @@ def lives_of(program: Program) -> dict[Component, dict[str, Life]]:
     """The life of each component of a field, in each class of nodes that has it."""
     found: dict[Component, dict[str, Life]] = {}
     for number, item in enumerate(program.top.items):
+        direction = sweep_direction(item)
         for component, use in _uses(item).items():
-            life, own = _life(use.ways, item, number), found.setdefault(component, {})
+            life, own = _life(use.ways, direction, number), found.setdefault(component, {})
             for c in use.classes:
                 own[c] = (Life.throughout(number) if c == WORLD_CLASS else life).joined(own.get(c))
     return found
@@ -94,15 +95,15 @@ def _uses(outermost: Item) -> dict[Component, _Use]:
     return found
 
 
-def _life(ways: set[str], item: Item, number: int) -> Life:
-    """When a component of a node is in use during an item.
+def _life(ways: set[str], direction: str, number: int) -> Life:
+    """When a component of a node is in use during an item, a sweep if it has a direction.
 
     Towards the base, children are done with a node before its turn; towards the tips, they come after it.
     """
     life, before, after = Life.throughout(number), {"read at its turn"}, {"set at its turn"}
-    if is_sweep(item, "inward"):
+    if direction == "inward":
         before |= {"read", "set"}
-    elif is_sweep(item, "outward"):
+    elif direction == "outward":
         after |= {"read"}
     else:
         return life

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kinetree.engines.accumulators import is_sweep
+from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.alike import alike
 from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.carried import RELATIVES, Carried, carried
@@ -104,12 +104,13 @@ def lower(
 
 @dataclass
 class _Row:
-    """A role that is an entry in a row of a table."""
+    """A role that is an entry in a row of a table, and the cells of the row that are known."""
 
     block: Block
     table: str
     row: Op
     position: int
+    cells: dict[str, Op] = field(default_factory=dict)
 
 
 @dataclass
@@ -245,7 +246,7 @@ class _Lowering:
             for position, role in enumerate(loop.roles[variant]):
                 self.found[role] = _Row(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
-            if is_sweep(loop, "inward") or is_sweep(loop, "outward"):
+            if sweep_direction(loop):
                 _set_last(block, (source.name, "0.record"))
         if not single:
             notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
@@ -310,15 +311,15 @@ class _Lowering:
             if found.entity.identity(self.variants, what):
                 return found.index
             return self.cell(f"{found.entity.name}.{what}", found.index, what)
-        # read at the start of the block that belongs to the row
-        block, column = found.block, f"{found.position}.{what}"
-        self.column(found.table, column)
-        key = ("cell", (found.table, column), found.row)
-        if key not in block.known:
-            block.known[key] = made = Op("cell", (found.row,), (found.table, column), block)
+        made = found.cells.get(what)
+        if made is None:
+            # read at the start of the block that belongs to the row
+            block, column = found.block, f"{found.position}.{what}"
+            self.column(found.table, column)
+            made = found.cells[what] = Op("cell", (found.row,), (found.table, column), block)
             block.items.insert(self.heads.setdefault(block, 0), made)
             self.heads[block] += 1
-        return block.known[key]
+        return made
 
     def number(self, index: Index) -> Op:
         """The value of an index."""
@@ -356,7 +357,7 @@ class _Lowering:
             offset = self.layout.fields[place.role.classes[0], place.name, place.component]
             record = self.of_role(place.role, "record") if place.role in self.found else None
             note = f"{place.role.name}.{place.name}[{place.component}]"
-            return self.at(("records", 0), record, offset)._replace(note=note)
+            return self.at(("records", 0), record, offset, note=note)
         if isinstance(place, Param) and self.algorithm.constants is not None and place.role.classes:
             return self.at(("input", self.algorithm.constants), self.of_role(place.role, "constants"), place.component)
         if isinstance(place, Uniform) and self.algorithm.constants is not None:
@@ -396,15 +397,21 @@ class _Lowering:
         return self.at(("array", place.number), self.sum(line, self.number((base, 0))), offset, place, stride)
 
     def at(
-        self, space: tuple[str, int], base: Op | None, offset: int, place: Place | None = None, stride: Op | None = None
+        self,
+        space: tuple[str, int],
+        base: Op | None,
+        offset: int,
+        place: Place | None = None,
+        stride: Op | None = None,
+        note: str = "",
     ) -> Access:
         """An address, with its stride along the index of an enclosing loop with independent indices."""
         if base is not None and base.code == "int":
             offset += base.attr
             base = None
-        along = [b for b in _bases(place) if b.role is self.independent] if self.independent else []
+        along = [b for b in _bases(place) if b.role is self.independent] if self.independent and place else []
         if not along:
-            return Access(space, base, offset)
+            return Access(space, base, offset, note=note)
         found, what = self.found[along[0].role], along[0].what
         if isinstance(found, _Count) and not found.entity.identity(self.variants, what):
             return Access(space, base, offset, stride, f"{found.entity.name}.{what}")

@@ -63,6 +63,8 @@ def _arrange(body: Block, passed_on: set[str]) -> None:
         elif isinstance(item, Store):
             item.value.note += 1
     sums, parts = _sums(body)
+    if not sums:
+        return
     items: list[Item] = []
     for item in body.items:
         if isinstance(item, Op):
@@ -78,8 +80,7 @@ def _arrange(body: Block, passed_on: set[str]) -> None:
 def _time(op: Op, passed_on: set[str]) -> int:
     """When an op is known: fields that the loop passes on at 0, what depends on them later, everything else before."""
     if op.args:
-        latest: int = max([a.note for a in op.args])
-        return latest + _LATENCIES.get(op.code, 1)
+        return _latest(op) + _LATENCIES.get(op.code, 1)
     return 0 if op.code == "load" and isinstance(op.attr, Field) and op.attr.name in passed_on else _EARLY
 
 
@@ -140,5 +141,11 @@ _CODES = {False: "add", True: "sub"}
 
 def _known(term: _Term) -> int:
     """When a term can be added: a product is formed together with the sum."""
-    time: int = max([a.note for a in term.op.args]) if term.product else term.op.note
+    time: int = _latest(term.op) if term.product else term.op.note
     return time
+
+
+def _latest(op: Op) -> int:
+    """When all arguments of an op are known."""
+    times: list[int] = [a.note for a in op.args]
+    return max(times)
