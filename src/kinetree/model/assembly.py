@@ -22,6 +22,7 @@ from kinetree.model.framing import distinct
 from kinetree.model.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
+from kinetree.model.merging import merged_poses
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NONE, NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
 from kinetree.model.placement import NOWHERE, composed
@@ -130,6 +131,7 @@ class _Assembly:
     ) -> None:
         self._bodies, self._joints = bodies, joints
         self._by_name = {body.name: body for body in bodies}
+        self._merged = merged_poses(bodies, joints)
         self._nodes: list[NodeDraft] = []
         # factors of the pose of each node in its parent, which are multiplied for all nodes at once
         self._factors: list[tuple[Array, Array, Array]] = []
@@ -159,6 +161,9 @@ class _Assembly:
             self._carriers[body.name] = node, NOWHERE
             return
         carrier, at = self._carrier(joint.parent)
+        if joint.kind == "fixed":
+            self._carriers[body.name] = carrier, self._merged[body.name]
+            return
         placement, own = joint.placement, joint.own
         if joint.node is not None:
             if body.mass:
@@ -171,7 +176,7 @@ class _Assembly:
             kind = jointed_kind(stage, any(armature.tolist()))
             carrier = self._append(NodeDraft(name, carrier, kind, armature, own), at, placement, turn)
             at, placement = back, NOWHERE
-        self._carriers[body.name] = carrier, composed(at, placement)
+        self._carriers[body.name] = carrier, at
 
     def _append(self, node: NodeDraft, at: Array = NOWHERE, placement: Array = NOWHERE, turn: Array = NOWHERE) -> int:
         """Add a node whose pose in its parent is a product of three; returns its number."""
@@ -224,8 +229,12 @@ class _Assembly:
         # bodies of large robots are alike, and so are their poses
         factors = self._factors
         placed, first = distinct([(id(at), placement.tobytes(), id(turn)) for at, placement, turn in factors])
-        before, between, behind = (stacked([factors[k][i] for k in first]) for i in range(3))
-        poses = product(product(before, between), behind)
+        before, between, behind = ([factors[k][i] for k in first] for i in range(3))
+        poses = stacked(between)
+        if any(at is not NOWHERE for at in before):
+            poses = product(stacked(before), poses)
+        if any(turn is not NOWHERE for turn in behind):
+            poses = product(poses, stacked(behind))
         if not reframed:
             return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(NOWHERE, (len(placed) + 1, 1, 1)))
         found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.engines.groups import grouped, may_pay
-from kinetree.model.framing import changed, framed
+from kinetree.model.framing import UNCHANGED, changed, framed
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NodeDraft, axial_kind
 from kinetree.model.placement import NOWHERE, inverses
@@ -54,7 +54,10 @@ def reframe(nodes: Sequence[NodeDraft], placed: Sequence[int], poses: Array, fix
     which, changes, found = framed(parents, placed, poses, stages, fixed)
     here = np.concatenate([changed(changes)[which], NOWHERE[None]])
     at, whole = poses[placed], [k for k, entry in enumerate(which) if found[entry] is None]
-    at[whole] = product(product(here[[parents[k] for k in whole]], at[whole]), inverses(here[whole]))
+    if carried := [k for k in whole if parents[k] != WORLD]:
+        at[carried] = product(here[[parents[k] for k in carried]], at[carried])
+    if turned := [k for k in whole if changes[which[k]] is not UNCHANGED]:
+        at[turned] = product(at[turned], inverses(here[turned]))
     steps = np.array([_NO_STEPS if own is None else own.numbers for own in found]).reshape(-1, 9)[which]
     _give_kinds(nodes, [own and own.shape for own in [found[entry] for entry in which]])
     return Reframed(at, steps, here)
