@@ -19,6 +19,8 @@ from kinetree.spatial.value import Array
 
 # values of `actuator_trntype`: a joint, in the child's axes or the parent's
 _AT_JOINTS = (0, 1)
+# where MuJoCo has each velocity of a joint, by its number of the type
+_VELOCITIES = [np.argsort(codec.columns).tolist() for codec in CODECS]
 _ZERO = np.zeros(3)
 
 
@@ -38,14 +40,19 @@ def rotors_of(model: Any) -> Array:
 
 def poses_of(quaternions: Any, positions: Any) -> Array:
     """Poses, (n, 4, 4)."""
+    return _posed(matrix_of(np.array(quaternions)), positions) if len(positions) else np.zeros((0, 4, 4))
+
+
+def _posed(rotations: Array, positions: Any) -> Array:
     found = NOWHERE[None].repeat(len(positions), 0)
-    found[:, :3, :3], found[:, :3, 3] = matrix_of(np.array(quaternions)), positions
+    found[:, :3, :3], found[:, :3, 3] = rotations, positions
     return found
 
 
 def add_bodies(builder: Builder, model: Any, names: Names) -> None:
     """Add all bodies, each with its joints."""
-    poses, principal = poses_of(model.body_quat, model.body_pos), matrix_of(np.array(model.body_iquat))
+    rotations, principal = np.split(matrix_of(np.concatenate([model.body_quat, model.body_iquat])), 2)
+    poses = _posed(rotations, model.body_pos)
     inertias = product(principal * model.body_inertia[:, None], principal.transpose(0, 2, 1))
     masses, centers = model.body_mass.tolist(), model.body_ipos.tolist()
     parents, starts = model.body_parentid.tolist(), model.body_jntadr.tolist()
@@ -88,8 +95,7 @@ def _joints(model: Any, names: Names) -> list[_Moving]:
     found = []
     for joint, number in enumerate(model.jnt_type.tolist()):
         codec, start = CODECS[number], starts[joint]
-        order = np.argsort(codec.columns).tolist()
-        armature, damping, friction = ([numbers[start + k] for k in order] for numbers in losses)
+        armature, damping, friction = ([numbers[start + k] for k in _VELOCITIES[number]] for numbers in losses)
         given = {
             "armature": _one_if_equal([number + rotors[joint] for number in armature]),
             "damping": _one_if_equal(damping),
@@ -130,7 +136,7 @@ def _add_body(
     """
     name, origin = names.bodies[body], _ZERO  # of the last link frame, seen from the body's; they have the same axes
     anchors = [joint.anchor for joint in joints if joint.kind != "prismatic"]
-    off_centre = bool(anchors and anchors[-1].any() and joints[0].kind != "floating")
+    off_centre = bool(anchors and any(anchors[-1].tolist()) and joints[0].kind != "floating")
     for joint in joints:
         last = joint is joints[-1] and not off_centre
         link = name if last else names.free(f"{name} ({joint.name})")
@@ -161,4 +167,4 @@ def _add_body(
 
 def _shifted(at: Array, position: Array) -> Array:
     """A pose, shifted along its own axes."""
-    return product(at, pose(np.eye(3), position)) if position.any() else at
+    return product(at, pose(np.eye(3), position)) if any(position.tolist()) else at

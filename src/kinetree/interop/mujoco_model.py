@@ -124,7 +124,7 @@ def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = 
 def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> list[str]:
     """What acts on the robot in MuJoCo but not in Kinetree, with counts."""
     fluid = model.opt.density or model.opt.viscosity or np.any(model.opt.wind)
-    free = [j for j in range(model.njnt) if model.jnt_type[j] == 0]
+    free = np.flatnonzero(model.jnt_type == 0).tolist()
     rotors = rotors_of(model)
     heavy = [names.joints[j] for j in free if model.dof_armature[model.jnt_dofadr[j]] + rotors[j] != 0.0]
     balls = (model.jnt_type == 1) & (model.jnt_limited != 0)

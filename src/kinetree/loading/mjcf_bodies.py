@@ -38,6 +38,7 @@ _DROPPED: Mapping[str, frozenset[str]] = {
     "geom": frozenset(("user", "material", "hfield", "fluidshape", "fluidcoef", "contype", "conaffinity")),
     "mesh": frozenset(("maxhullvert",)),
 }
+_NOTHING = frozenset[str]()
 _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
 
 
@@ -142,12 +143,14 @@ class Bodies:
     def _branch(self, element: Element, within: _Within) -> _Within:
         """Start a body, or an element that groups or copies others."""
         origin = self.file.origin(element)
-        inside = within._replace(childclass=element.get("childclass", within.childclass))
+        childclass = element.get("childclass", within.childclass)
+        inside = _Within(childclass, within.copies, within.weighs, within.dofs)
         if element.tag == "body":
-            explicit = element.find("inertial") is not None
-            weighs = self._from_shapes == "true" or (self._from_shapes != "false" and not explicit)
-            dofs = sum(self._freedom(joint, inside) for joint in element.iterchildren("joint", "freejoint"))
-            inside = inside._replace(weighs=weighs, dofs=within.dofs + dofs)
+            tags = [child.tag for child in element[:]]
+            weighs = self._from_shapes == "true" or (self._from_shapes != "false" and "inertial" not in tags)
+            joints = [child for child, tag in zip(element[:], tags) if tag in ("joint", "freejoint")]
+            dofs = sum([self._freedom(joint, childclass) for joint in joints])
+            inside = _Within(childclass, within.copies, weighs, within.dofs + dofs)
             self._work += within.copies * max(1, dofs) * inside.dofs**2
             if self._work > _MOST_WORK:
                 raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
@@ -156,8 +159,8 @@ class Bodies:
         self.open(element.tag, kept(element, origin), origin, inside.copies)
         return inside
 
-    def _freedom(self, joint: Element, within: _Within) -> int:
-        kind = "free" if joint.tag == "freejoint" else self._defaults.of(joint, within.childclass).get("type", "hinge")
+    def _freedom(self, joint: Element, childclass: str | None) -> int:
+        kind = "free" if joint.tag == "freejoint" else self._defaults.of(joint, childclass).get("type", "hinge")
         return {"hinge": 1, "slide": 1, "ball": 3}.get(kind, 6)
 
     def _leaf(self, element: Element, within: _Within, parent: str) -> None:
@@ -226,8 +229,8 @@ class Bodies:
 
 def kept(element: Element, origin: Origin) -> dict[str, str]:
     """The attributes of an element, without those that are dropped."""
-    dropped = _DROPPED.get(element.tag, frozenset())
-    return {key: value for key, value in attributes_of(element, origin).items() if key not in dropped}
+    given, dropped = attributes_of(element, origin), _DROPPED.get(element.tag, _NOTHING)
+    return given if dropped.isdisjoint(given) else {key: given[key] for key in given if key not in dropped}
 
 
 def _count(replicate: Element, origin: Origin) -> int:

@@ -59,11 +59,11 @@ class MjcfText:
             origin: Its origin in the file.
         """
         written = [f"<{tag}"]
+        special = _SPECIAL.search("".join(attributes.values())) is not None
         for name, value in attributes.items():
             if name not in _WORDS:
                 self._require_finite(tag, name, value, origin)
-            escaped = value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
-            written.append(f' {name}="{escaped}"')
+            written.append(f' {name}="{value.translate(_ESCAPES) if special else value}"')
         self._lines.append("".join(written) + ">")
         self.origins.append(origin)
 
@@ -86,15 +86,16 @@ class MjcfText:
         if len(value) > (_LONGEST_LIST if name in _LISTS else _LONGEST):
             raise origin.error(f"{name}= of <{tag}> has {len(value)} characters, too many to read; shorten it")
         for word in value.split():
-            if word in self._finite or not _NUMBER.match(word):
-                continue  # of other words, MuJoCo says what is wrong
+            if word in self._finite:
+                continue
             try:
                 number = float(word) if word.isascii() and "_" not in word else math.nan
             except ValueError:
                 number = math.nan
             if -_HUGE <= number <= _HUGE:
                 self._finite.add(word)
-            elif not (name in _LIMITS and math.isinf(number)):
+            # of other words, MuJoCo says what is wrong
+            elif _NUMBER.match(word) and not (name in _LIMITS and math.isinf(number)):
                 raise origin.error(
                     f"{name}={clipped(value)} of <{tag}> has {clipped(word)}, which is no number, not finite, or too "
                     "great to compute with; correct it"
