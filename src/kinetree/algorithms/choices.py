@@ -48,6 +48,11 @@ def larger(x: Any, y: Any) -> Any:
     return less(x, y, y, x)
 
 
+def smaller(x: Any, y: Any) -> Any:
+    """The smaller one of two numbers."""
+    return less(x, y, x, y)
+
+
 def stand_in(limit: Array, at: Array) -> Array:
     """A limit, with the coordinate itself wherever there is none: a configuration."""
     return np.array([less(magnitude(end), UNBOUNDED, end, x) for end, x in zip(limit, at, strict=True)])

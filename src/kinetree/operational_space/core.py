@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from kinetree.algorithms.operational_space.clear_gap import LEAST_CUT, invert_clear
+from kinetree.algorithms.operational_space.eigen import invert
 from kinetree.engines.native.expected import made_for
 from kinetree.operational_space import singular
+from kinetree.operational_space.freedom import most_independent_rows
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import Eigenvalues, Spectrum
 from kinetree.spatial.value import Array
@@ -48,8 +53,8 @@ class Core:
 
     @cached_property
     def excessive(self) -> bool:
-        """Whether there are more rows than degrees of freedom, so that every sample is singular."""
-        return self.rows > self.recursions.robot.mechanism.nv
+        """Whether there are more rows than can be independent, so that every sample is singular."""
+        return self.rows > most_independent_rows(self.recursions.robot.mechanism, self.recursions.sites)
 
     @property
     def trusted(self) -> float:
@@ -79,13 +84,69 @@ class Core:
             singular.refuse_singular(of, self.names, places)
         return singular.inverted(of, self.policy)
 
-    def inertia_by_eigenvalues(self, q: Array, places: Array | None) -> Array:
+    @cached_property
+    def may_be_clear(self) -> bool:
+        """Whether samples can be recognised as clearly singular or not."""
+        return self.rows > 0 and self.cut >= LEAST_CUT
+
+    def begin_doubtful(self) -> None:
+        """Let other threads begin with the kernels of `inertia_of_doubtful`."""
+        if self.may_be_clear:
+            singular.over_rows(invert_clear, self.rows)
+        elif self.rows:
+            singular.decomposition(self.rows)
+            singular.over_rows(invert, self.rows)
+
+    def inertia_of_doubtful(self, q: Array, places: Array | None) -> Array:
         """Λ of samples that may be singular, without contacts, (…, r, r).
 
         Args:
             q: (…, nq).
             places: As for `inertia`.
         """
+        if not self.may_be_clear:
+            return self._inertia_by_eigenvalues(q, places)
+        inertia, rank, clear = self._clear_inertia(q)
+        least = self.rows if self.policy == "raise" else 0
+        if places is None:
+            right = clear.item() == 1.0 and rank.item() >= least
+            return inertia if right else self._inertia_by_eigenvalues(q, None)
+        doubtful = np.logical_or(clear != 1.0, rank < least)
+        if doubtful.any():
+            inertia[doubtful] = self._inertia_by_eigenvalues(q[doubtful], places[doubtful.ravel()])
+        return inertia
+
+    def _clear_inertia(self, q: Array) -> tuple[Array, Array, Array]:
+        """Λ, its rank, and whether they are certain."""
+        found: tuple[Array, Array, Array]
+        if self.eigenvalues is not None:
+            found = made_for(self.eigenvalues, "clear_inertia", q)(q)
+        else:
+            found = self._clear_inverse(self.recursions.inverse_inertia(q))
+        return found
+
+    def _clear_inverse(self, A: Array) -> tuple[Array, Array, Array]:
+        given = A, self._means, self.reach, self.cut, singular.softness(self.policy)
+        found: tuple[Array, Array, Array] = singular.over_rows(invert_clear, self.rows)(*given)
+        return found
+
+    def rank(self, A: Array) -> Array:
+        """Rank as floats, without contacts, (…); −1 where Λ⁻¹ is not finite.
+
+        Args:
+            A: Λ⁻¹, (…, r, r).
+        """
+        if not self.may_be_clear:
+            return self.spectrum_of(A).rank
+        _, rank, clear = self._clear_inverse(A)
+        if A.ndim == 2:
+            return rank if clear.item() == 1.0 else self.spectrum_of(A).rank
+        doubtful = clear != 1.0
+        if doubtful.any():
+            rank[doubtful] = self.spectrum_of(A[doubtful]).rank
+        return rank
+
+    def _inertia_by_eigenvalues(self, q: Array, places: Array | None) -> Array:
         if self.policy != "raise" and self.eigenvalues is not None:
             result: Array = made_for(self.eigenvalues, "inertia", q)(q)
             return result
@@ -93,7 +154,7 @@ class Core:
 
     @cached_property
     def eigenvalues(self) -> Eigenvalues | None:
-        """Compiled functions of the eigenvalues of Λ⁻¹ without contacts, on the native engine."""
+        """Compiled functions that depend on the eigenvalues of Λ⁻¹ without contacts, on the native engine."""
         if not self.rows or self.recursions.engine != "native":
             return None
         bound = self.recursions.inverse_inertia.bound()

@@ -16,19 +16,21 @@ import numpy as np
 from numpy import ndarray
 
 from kinetree.algorithms.operational_space.dense import opposing_force
-from kinetree.algorithms.operational_space.eigen import invert
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.native.expected import expecting
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
-from kinetree.operational_space.singular import decomposition, over_rows
+from kinetree.operational_space.singular import over_rows
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 class TaskDynamics(NamedTuple):
@@ -102,7 +104,7 @@ class Regular(PreparedFunction):
 
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name)
-        self._kernel, self._trusted = kernel, core.trusted
+        self._kernel, self._trusted, self._one = kernel, core.trusted, (core.recursions.robot.mechanism.nq,)
         self._known_reach: Array | None = None
 
     def begin(self, q: Any) -> Array:
@@ -144,6 +146,20 @@ class Regular(PreparedFunction):
             for result, right in zip((results[0], *results[2:]), again, strict=True):
                 result[which] = right
 
+    def _located(self, q: Any) -> tuple[Array, Array | None]:
+        """Where all samples are singular: q, checked, and the batch indices of its samples, as for `_again`."""
+        if self._known_reach is not None and type(q) is ndarray and q.shape == self._one and q.dtype is _FLOAT64:
+            return q, None
+        q = arguments.numbers(self.name, "q", q)
+        arguments.require_shape(f"{self.name}: q", q.shape, self._one)
+        if self._known_reach is None:
+            self.core.recursions.inverse_inertia.begin(q)
+            with expecting((q,), (1,)):
+                self.core.begin_doubtful()
+            self._known_reach = self.core.reach
+        places = np.argwhere(np.ones(q.shape[:-1], dtype=bool)) if q.ndim > 1 else None
+        return np.asarray(q, dtype=np.float64), places
+
     @abstractmethod
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         """All results except `spread`, for samples that may be singular."""
@@ -159,8 +175,8 @@ class Inertia(Regular):
             lazy: Array = self._lazily(out, q=q)
             return lazy
         if self.core.excessive:
-            inertia = self._put(self._singular(q), out)
-            return inertia
+            inertia = self.core.inertia_of_doubtful(*self._located(q))
+            return inertia if out is None else self._put(inertia, out)
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
@@ -168,25 +184,11 @@ class Inertia(Regular):
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
-            return self.core.inertia_by_eigenvalues(np.asarray(q, dtype=np.float64), None)
+            return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None)
         return inertia
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
-        return (self.core.inertia_by_eigenvalues(q, places),)
-
-    def _singular(self, q: Any) -> Array:
-        """The same where all samples are singular."""
-        q = arguments.numbers(self.name, "q", q)
-        size = self.core.recursions.robot.model.nq
-        arguments.require_shape(f"{self.name}: q", q.shape, (size,))
-        if self._known_reach is None:
-            self.core.recursions.inverse_inertia.begin(q)
-            with expecting((q,), (1,)):
-                decomposition(self.core.rows)
-                over_rows(invert, self.core.rows)
-            self._known_reach = self.core.reach
-        places = np.argwhere(np.ones(q.shape[:-1], dtype=bool)) if q.ndim > 1 else None
-        return self.core.inertia_by_eigenvalues(np.asarray(q, dtype=np.float64), places)
+        return (self.core.inertia_of_doubtful(q, places),)
 
     def _kernels(self) -> Sequence[Any]:
         return (self.core.recursions.inverse_inertia,) if self.core.excessive else super()._kernels()
@@ -203,6 +205,8 @@ class Dynamics(Regular):
         if out is not None:
             inertia, _, consistent, nullspace = self._into(q, _three(out))
             return TaskDynamics(inertia, consistent, nullspace)
+        if self.core.excessive:
+            return TaskDynamics(*self._again(*self._located(q)))
         inertia, spread, consistent, nullspace = results = self._kernel(q, self._reach(q))
         if spread.ndim or not spread.item() < self._trusted:
             self._recompute(q, results)
@@ -210,7 +214,7 @@ class Dynamics(Regular):
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         recursions = self.core.recursions
-        inertia = self.core.inertia_by_eigenvalues(q, places)
+        inertia = self.core.inertia_of_doubtful(q, places)
         return inertia, *recursions.projections(recursions.response(q), recursions.jacobian(q), inertia)
 
 

@@ -14,6 +14,9 @@ With eigenvalues λ of the weighted Λ⁻¹ and ε = cut · max(λmax, 1), a dir
     "raise"       SingularTaskError
 
 All policies invert the other directions exactly.
+
+Where all eigenvalues are either far below ε or well above it, as they mostly are, Λ needs no eigenvectors:
+`kinetree.algorithms.operational_space.clear_gap`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.algorithms.operational_space.clear_gap import invert_clear
 from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
 from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
 from kinetree.algorithms.operational_space.solve import solve_symmetric
@@ -123,7 +127,7 @@ def decomposition(rows: int) -> Compiled:
 
 
 class Eigenvalues:
-    """Functions of q that need the eigenvalues of Λ⁻¹ in every sample, without contacts, each recorded on first use.
+    """Functions of q that depend on the eigenvalues of Λ⁻¹, without contacts, each recorded on first use.
 
     Args:
         inverse_inertia: Λ⁻¹ of q.
@@ -138,10 +142,19 @@ class Eigenvalues:
         self._policy, self._rows = policy, len(reach)
 
     @cached_property
+    def clear_inertia(self) -> Compiled:
+        """Λ under a policy, (r, r), its rank, (), and whether they are certain, ()."""
+        inverting = over_rows(invert_clear, self._rows)
+        steps = Sequence("inertia", self._mobility.binding.inputs, inverting.binding.outputs)
+        A = steps.call(self._mobility, *steps.inputs)
+        steps.call(inverting, A, *self._weights, softness(self._policy), into=steps.outputs)
+        return steps.finish()
+
+    @cached_property
     def inertia(self) -> Compiled:
         """Λ under a policy other than "raise", (r, r)."""
         steps, (values, vectors, roots, edge, *_) = self._begun(Operand("inertia", (self._rows, self._rows)))
-        given = values, vectors, roots, edge, _softness(self._policy)
+        given = values, vectors, roots, edge, softness(self._policy)
         steps.call(over_rows(invert, self._rows), *given, into=steps.outputs)
         return steps.finish()
 
@@ -178,12 +191,12 @@ def jacobi(A: Array) -> tuple[Array, Array]:
 def inverted(of: Spectrum, policy: str) -> Array:
     """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
     rows = of.values.shape[-1]
-    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, _softness(policy))
+    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness(policy))
     return result
 
 
-def _softness(policy: str) -> float:
-    """What `invert` makes of singular directions."""
+def softness(policy: str) -> float:
+    """What `invert` and `invert_clear` make of singular directions."""
     return 0.0 if policy == "truncated" else 1.0
 
 

@@ -51,7 +51,10 @@ class Condition(_Spectral):
         (q,) = inputs
         self._reach(q)
         of = self.core.eigenvalues
-        if of is not None and type(q) is ndarray and q.shape == self._one:
+        if self.core.excessive and self.core.may_be_clear:
+            entries = np.isfinite(self._kernel(q)).all(axis=(-2, -1))
+            found = np.where(entries, np.inf, np.nan)
+        elif of is not None and type(q) is ndarray and q.shape == self._one:
             found = made_for(of, "condition", q)(q)
         else:
             found = self.core.spectrum_of(self._kernel(q)).condition
@@ -66,13 +69,18 @@ class Rank(_Spectral):
     """Rank of tasks without contacts, (…): all rows of samples far from singular, else from eigenvalues."""
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
-        super().__init__(tasks, core, name, core.recursions.inertia_for(name))
+        kernel = core.recursions.inverse_inertia_for if core.excessive else core.recursions.inertia_for
+        super().__init__(tasks, core, name, kernel(name))
         self._trusted = core.trusted
 
     def _found(self, *inputs: Any) -> Any:
         (q,) = inputs
-        _, spread = self._kernel(q, self._reach(q))
         # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        if self.core.excessive:
+            self._reach(q)
+            found = self.core.rank(self._kernel(q))
+            return np.where(np.isfinite(q).all(axis=-1), found, -1.0).astype(int)[()]
+        _, spread = self._kernel(q, self._reach(q))
         finite = np.isfinite(q)
         if finite.all() and not spread.ndim and spread.item() < self._trusted:
             return np.int64(self.core.rows)
@@ -80,6 +88,7 @@ class Rank(_Spectral):
         found = np.where(finite, self.core.rows, -1)
         doubtful = finite & np.logical_not(spread < self._trusted)
         if doubtful.any():
-            A = self.core.recursions.inverse_inertia(np.asarray(q)[doubtful])
-            found[doubtful] = self.core.spectrum_of(A).rank
+            alone = not doubtful.ndim
+            A = self.core.recursions.inverse_inertia(q if alone else np.asarray(q)[doubtful])
+            found[... if alone else doubtful] = self.core.rank(A)
         return found[()]

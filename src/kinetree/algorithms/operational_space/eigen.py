@@ -51,7 +51,23 @@ def weigh(
         roots: Square roots of the weights; one for rows that are immobile or not finite, (r,).
         infinite: Number of entries of `weighted` that are not finite, ().
     """
-    root = tree.array("rows")
+    root, bad = tree.array("rows"), tree.array("rows")
+    root_weights(tree, own, mean, reach, root)
+    for one in tree.task_rows():
+        roots[one] = root[one]
+        bad[one] = 0.0
+    for one in tree.task_rows():
+        scale = root[one]
+        for other in tree.task_rows():
+            entry = A[one, other] / (scale * root[other])
+            weighted[one, other] = entry
+            bad[other] = bad[other] + less(magnitude(entry), _INFINITE, 0.0, 1.0)
+    for one in tree.task_rows():
+        infinite[...] = infinite[...] + bad[one]
+
+
+def root_weights(tree: Tree, own: Indexed, mean: Indexed, reach: Indexed, root: Indexed) -> None:
+    """Square roots of the weights, the last argument; the others are those of `weigh`."""
     for one in tree.task_rows():
         root[one] = reach[one]
     for other in tree.task_rows():
@@ -60,14 +76,6 @@ def weigh(
             root[one] = root[one] + mean[other, one] * entry
     for one in tree.task_rows():
         root[one] = sqrt(less(-root[one], 0.0, root[one], 1.0))
-    for one in tree.task_rows():
-        roots[one] = root[one]
-    for one in tree.task_rows():
-        scale = root[one]
-        for other in tree.task_rows():
-            entry = A[one, other] / (scale * root[other])
-            weighted[one, other] = entry
-            infinite[...] = infinite[...] + less(magnitude(entry), _INFINITE, 0.0, 1.0)
 
 
 @algorithm(A=("rows", "rows"), values=("rows",), vectors=("rows", "rows"), outputs=("values", "vectors"))

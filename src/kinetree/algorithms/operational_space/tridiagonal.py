@@ -10,7 +10,7 @@ its neighbours in the batch nor on the processor.
 from __future__ import annotations
 
 from kinetree.algorithms.choices import less, magnitude
-from kinetree.recursion.entities import Entity, Group
+from kinetree.recursion.entities import TASK, Entity, Group
 from kinetree.recursion.loops import Table
 from kinetree.recursion.roles import GroupRole
 from kinetree.recursion.setup import Setup
@@ -33,8 +33,40 @@ def neighbours(setup: Setup) -> list[tuple[int, int]]:
     return [(i, i + 1) for i in range(setup.rows.task_row_count - 1)]
 
 
-_NEIGHBOURS: Table[tuple[GroupRole, GroupRole]] = Table(
+#: Each row but the last with the next one, as a loop.
+NEIGHBOURS: Table[tuple[GroupRole, GroupRole]] = Table(
     single("row"), single("next"), rows=neighbours, name="neighbours"
+)
+
+_GROUP = Group("rows", TASK, {"rows": "rows"}, lambda setup, place: len(setup.rows.tasks[place]))
+
+
+def _after_one(setup: Setup) -> list[tuple[int, int]]:
+    return [(place, max(task.start - 1, 0)) for place, task in enumerate(setup.rows.tasks)]
+
+
+def _before_one(setup: Setup) -> list[tuple[int, int]]:
+    last = setup.rows.task_row_count - 1
+    return [(place, min(task.stop, last)) for place, task in enumerate(setup.rows.tasks)]
+
+
+def _from(setup: Setup, row: int) -> range:
+    tasks = setup.rows.tasks
+    return range(next(place for place, task in enumerate(tasks) if row in task), len(tasks))
+
+
+# Groups of up to six rows. What passes from row to row stays in registers within a group.
+#: All groups, each with the row before it; the first group has its own first row.
+DOWNWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
+    _GROUP, single("before"), rows=_after_one, name="groups_downwards"
+)
+#: All groups, last first, each with the row after it; the last group has its own last row.
+UPWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
+    _GROUP, single("next"), rows=_before_one, backwards=True, name="groups_upwards"
+)
+#: The group of a given row, and those after it.
+_FROM: Table[tuple[GroupRole, GroupRole]] = Table(
+    *DOWNWARDS.roles, of=DOWNWARDS, over=SINGLE, part=_from, name="groups_from"
 )
 
 
@@ -58,25 +90,31 @@ def tridiagonalize(tree: Tree, B: Indexed, V: Indexed, diagonal: Indexed, beside
     for one in tree.task_rows():
         V[one, one] = 1.0
 
-    for row, after in _NEIGHBOURS(tree):
+    for row, after in NEIGHBOURS(tree):
         (k,), (first,) = row.rows, after.rows
         # the reflection I − β v vᵀ takes the rest of row k to its first entry
+        v[k] = 0.0
         for j in tree.task_rows(first):
-            entry = B[k, j]
-            v[j] = entry
+            v[j] = B[k, j]
             p[j] = 0.0
-            total[k] = total[k] + entry * entry
+        for group, _ in _FROM(tree, after):
+            total[k] = total[k] + sum(v[i] * v[i] for i in group.rows)
         norm, leading = sqrt(total[k]), B[k, first]
         beside[first] = less(leading, 0.0, norm, -norm)
         v[first] = leading + less(leading, 0.0, -norm, norm)
         beta = 1.0 / (norm * (norm + magnitude(leading)) + _NEVER_ZERO)
-        # B ← B − v wᵀ − w vᵀ with p = B v, w = β p − ½ β² (pᵀv) v
-        for i in tree.task_rows(first):
-            entry = v[i]
+        # B ← B − v wᵀ − w vᵀ with p = B v, w = β p − ½ β² (pᵀv) v; V ← V − β v uᵀ with u = Vᵀv
+        for j in tree.task_rows():
+            u[j] = 0.0
+        for group, _ in _FROM(tree, after):
+            entries = [v[i] for i in group.rows]
             for j in tree.task_rows(first):
-                p[j] = p[j] + entry * B[i, j]
-        for j in tree.task_rows(first):
-            product[k] = product[k] + p[j] * v[j]
+                p[j] = p[j] + sum(entry * B[i, j] for entry, i in zip(entries, group.rows, strict=True))
+            for j in tree.task_rows():
+                u[j] = u[j] + sum(entry * V[i, j] for entry, i in zip(entries, group.rows, strict=True))
+        p[k] = 0.0
+        for group, _ in _FROM(tree, after):
+            product[k] = product[k] + sum(p[i] * v[i] for i in group.rows)
         half = 0.5 * (beta * product[k])
         for j in tree.task_rows(first):
             p[j] = beta * (p[j] - half * v[j])
@@ -84,17 +122,9 @@ def tridiagonalize(tree: Tree, B: Indexed, V: Indexed, diagonal: Indexed, beside
             x, y = v[i], p[i]
             for j in tree.task_rows(first):
                 B[i, j] = B[i, j] - (x * p[j] + y * v[j])
-        # V ← V − β v (vᵀV)
-        for j in tree.task_rows():
-            u[j] = 0.0
-        for i in tree.task_rows(first):
-            entry = v[i]
+            scaled = beta * x
             for j in tree.task_rows():
-                u[j] = u[j] + entry * V[i, j]
-        for i in tree.task_rows(first):
-            entry = beta * v[i]
-            for j in tree.task_rows():
-                V[i, j] = V[i, j] - entry * u[j]
+                V[i, j] = V[i, j] - scaled * u[j]
 
     for one in tree.task_rows():
         diagonal[one] = B[one, one]
