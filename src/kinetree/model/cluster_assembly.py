@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -16,10 +17,13 @@ from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
 from kinetree.model.loop import Loop
 from kinetree.model.node_constants import transforms
+from kinetree.model.placement import NOWHERE, composed
 from kinetree.spatial.fixed import product
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
+
+_ROUNDING = 4.0 * float(np.finfo(float).eps)
 
 
 class InnerStage(NamedTuple):
@@ -51,7 +55,7 @@ class Built:
     def finished(self, inertias: Array) -> tuple[ClusterKind, Array]:
         """Its kind and constants, given the inertias of its bodies."""
         turn = self._axes(inertias)
-        poses = [product(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
+        poses = [composed(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
         placements = [_rounded(at[:9], at[9:]) for at in transforms(np.array(poses))]
         place = {each.joint.name: i for i, each in enumerate(self.stages)}
         inner, constants = [], []
@@ -82,20 +86,20 @@ class Built:
         Those of the first joint, if all other axes are parallel or at right angles to it, though they are not to the
         carrier's. The turn costs about as much as an inertia inside, so there must be two of them.
         """
-        same, inside = np.eye(4), [i for i, own in enumerate(inertias) if own.any() and i not in self.exits]
+        inside = [i for i, own in enumerate(inertias) if own.any() and i not in self.exits]
         first = next(each for each in self.stages if each.parent < 0)
-        turn = np.eye(4)
+        if len(inside) < 2 or _aligned(first.at):
+            return NOWHERE
+        turn = NOWHERE.copy()
         turn[:3, :3] = first.at[:3, :3].T
-        poses = [product(turn, each.at) if each.parent < 0 else each.at for each in self.stages]
-        if len(inside) < 2 or _aligned(first.at) or not all(map(_aligned, poses)):
-            return same
-        return turn
+        poses = (product(turn, each.at) if each.parent < 0 else each.at for each in self.stages)
+        return turn if all(map(_aligned, poses)) else NOWHERE
 
     def _closed(self, constraint: Constraint, place: Mapping[str, int], turn: Array) -> tuple[Closure, Array]:
         """The formulas of a constraint, and their numbers."""
         if isinstance(constraint, Loop):
             ends = [self.placed[body] for body in constraint.bodies]
-            (a, first), (b, second) = ((i, product(turn, at) if i < 0 else at) for i, at in ends)
+            (a, first), (b, second) = ((i, composed(turn, at) if i < 0 else at) for i, at in ends)
             return constraint.closure(a, b), _rounded(constraint.constants(first, second))
         how = constraint.expressed()
         leaders = tuple(place[leader] for leader in how.leaders)
@@ -105,16 +109,16 @@ class Built:
 def _aligned(pose: Array) -> bool:
     """Whether the z axes of two frames are parallel or at right angles, and the latter along x or y."""
     numbers = _rounded(np.concatenate([pose[2, :3], pose[:3, 2]]))
-    return bool(np.isin(numbers, (0.0, 1.0, -1.0)).all())
+    return all(abs(number) in (0.0, 1.0) for number in numbers.tolist())
 
 
 def _rounded(*parts: Array) -> Array:
     """Numbers in one array; in each part, what differs from 0, 1 or −1 by rounding errors only is replaced by that."""
-    found = []
-    for part in parts:
-        close = 4.0 * np.finfo(float).eps * np.array([np.abs(part).max(initial=0.0), 1.0, 1.0])
-        numbers = np.array(part)
-        for value, tolerance in zip((0.0, 1.0, -1.0), close, strict=True):
-            numbers[np.abs(numbers - value) <= tolerance] = value
-        found.append(numbers)
-    return np.concatenate(found)
+    # plain numbers: NumPy would take ten times as long for so few
+    return np.array([number for part in parts for number in _without_errors(part.tolist())])
+
+
+def _without_errors(numbers: Sequence[float]) -> list[float]:
+    small = _ROUNDING * max(map(abs, numbers), default=0.0)
+    found = [0.0 if abs(number) <= small else number for number in numbers]
+    return [math.copysign(1.0, number) if abs(abs(number) - 1.0) <= _ROUNDING else number for number in found]
