@@ -174,7 +174,7 @@ def _placed(parent: Change, line: _Line, across: list[float], turns: bool, movab
         a, b = c * a - s * b, s * a + c * b
     line = parent.of(line)
     steps = _steps(line, turns, movable)
-    sx, cx, sz, cz, rx, ry, rz, *_ = steps.numbers
+    sx, cx, sz, cz, rx, ry, rz, _, _ = steps.numbers
     # the frame's x axis behind the steps
     cosine = a * cz + b * sz
     sine = (b * cz - a * sz) * cx + d * sx
@@ -246,7 +246,7 @@ def _towards(line: _Line) -> tuple[float, float]:
 
 def _axis(line: _Line) -> _Vector:
     """The direction of a line."""
-    x, y, z, *_ = line
+    x, y, z, _, _, _ = line
     x, y = 0.0 if abs(x) <= _ROUNDING else x, 0.0 if abs(y) <= _ROUNDING else y
     if x or y:
         return x, y, 0.0 if abs(z) <= _ROUNDING else z

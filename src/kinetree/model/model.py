@@ -115,7 +115,7 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
         moving, nq, nv = [], 0, 0
         for joint in order:
             coupled, rates, free = joint.name in follows, chosen.get(joint.name), joint.type.nv
-            if rates == tuple(range(free)):
+            if rates is not None and rates == tuple(range(free)):
                 rates = None
             if (joint.q_start, joint.v_start, joint.coupled, joint.independent) != (nq, nv, coupled, rates):
                 joint = joint.numbered(nq, nv, coupled, rates)

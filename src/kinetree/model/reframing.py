@@ -93,6 +93,8 @@ def _common_shapes(nodes: Sequence[NodeDraft], shapes: Sequence[Shape | None]) -
     found = list(shapes)
     for group in grouped(topology, tuple(variants)):
         own = {k: shape for k in group if (shape := shapes[k]) is not None}
-        for k in own:
-            found[k] = reduce(or_, own.values())
+        if len(own) > 1:
+            common = reduce(or_, own.values())
+            for k in own:
+                found[k] = common
     return found
