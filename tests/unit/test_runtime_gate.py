@@ -546,6 +546,38 @@ def test_results_in_use_stay_as_they_are(hold: Any, batch: tuple[int, ...]) -> N
         np.testing.assert_array_equal(np.asarray(held), np.asarray(hold(expected)))
 
 
+@native
+@pytest.mark.parametrize("batch", [(), (8,)])
+def test_tuples_nobody_refers_to_are_returned_again(batch: tuple[int, ...]) -> None:
+    robot = kt.zoo.double_pendulum()
+    q = v = tau = np.full((*batch, 2), 0.3)
+    robot.step(q, v, tau, 0.01)
+    assert len({id(robot.step(q, v, tau, 0.01)) for _ in range(100)}) == 1
+    seen = set()
+    for _ in range(100):  # the usual loop: the last results are the next arguments
+        q, v = robot.step(q, v, tau, 0.01)
+        seen |= {id(q), id(v)}
+    assert len(seen) == 4
+
+
+@native
+@pytest.mark.parametrize(
+    "hold",
+    [lambda x: x, lambda x: x[0], lambda x: x[1], lambda x: x[1][:1], lambda x: memoryview(x[0]), lambda x: [*x], iter],
+)
+def test_tuples_in_use_stay_as_they_are(hold: Any) -> None:
+    """Through the tuple itself, one of its arrays, a view or a buffer of one, or an iterator."""
+    robot = kt.zoo.double_pendulum()
+    q = np.full(2, 0.3)
+    robot.step(q, q, q, 0.01)
+    first = robot.step(q, q, q, 0.01)
+    held, expected = hold(first), [np.array(part) for part in hold(tuple(map(np.copy, first)))]
+    del first
+    others = [robot.step(q, q + 1.0 + i, q, 0.01) for i in range(gate_layout.KEPT + 2)]
+    assert len({other[0].ctypes.data for other in others}) == len(others)
+    np.testing.assert_array_equal([np.array(part) for part in held], expected)
+
+
 def _reshape(array: Any) -> None:
     array.shape = (array.size,)
 
@@ -564,6 +596,13 @@ def test_results_that_were_changed_are_not_returned_again(change: Any, batch: tu
         assert result.flags.writeable
         np.testing.assert_array_equal(result, expected, strict=True)
         change(result)
+    moved = [part.copy() for part in robot.step(q, q, q, 0.01)]
+    for _ in range(2 * gate_layout.KEPT):
+        both = robot.step(q, q, q, 0.01)
+        for part, wanted in zip(both, moved, strict=True):
+            np.testing.assert_array_equal(part, wanted, strict=True)
+            assert part.flags.writeable
+        change(both[1])
 
 
 @native

@@ -26,13 +26,13 @@ from kinetree.spatial.value import Array
 #: How far the stages of the classic Runge–Kutta method look ahead, in steps.
 STAGES = (0.0, 0.5, 0.5, 1.0)
 
-_step = algorithm(
-    q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), q_end=("q",), v_end=("v",),
-    outputs=("q_end", "v_end"), any_node=True, sparse=("q_end", "v_end"),
-)  # fmt: skip
+_ARGUMENTS: dict[str, Any] = {
+    "q": ("q",), "v": ("v",), "tau": ("v",), "dt": (), "wrench": ("frames", 6), "q_end": ("q",), "v_end": ("v",),
+    "outputs": ("q_end", "v_end"), "any_node": True,
+}  # fmt: skip
 
 
-@_step
+@algorithm(**_ARGUMENTS)
 def semi_implicit_euler(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
 ) -> None:
@@ -55,7 +55,7 @@ def semi_implicit_euler(
         q_end[k] = k.manifold.integrate(q[k], after * dt[...])
 
 
-@_step
+@algorithm(**_ARGUMENTS, sparse=("q_end", "v_end"))
 def midpoint(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
 ) -> None:

@@ -334,8 +334,9 @@ class _Description:
         words[Word.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // footprint)
         words[Word.MOST_ALONE] = max(1, threads.UNINTERRUPTED // footprint)
         words[Word.THREADS] = threads.shared.ctypes.data
-        self.results = np.full(layout.KEPT * len(binding.outputs), None, dtype=object)  # owns what is kept
-        words[Word.RESULTS] = self.results.ctypes.data
+        self.results = np.full(layout.KEPT, None, dtype=object)  # owns what is kept
+        if len(binding.outputs) == 1 or not (binding.bundle.__dictoffset__ or binding.bundle.__weakrefoffset__):
+            words[Word.RESULTS] = self.results.ctypes.data  # a tuple is what it was
         self.shared = threads.shared, pool.buffers, pool.sizes, pool.fresh
         words[Word.BUFFERS], words[Word.BUFFER_SIZES] = pool.buffers.ctypes.data, pool.sizes.ctypes.data
         words[Word.FRESH_BUFFER] = id(pool.fresh)

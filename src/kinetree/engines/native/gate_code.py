@@ -8,9 +8,10 @@ plans, and the required layout of NumPy arrays.
 One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
 chosen by its keys, and its values copied together, row by row, are the kernel's last input.
 
-Making an array and destroying it takes longer than some kernels do. So a bound kernel keeps the last few small arrays
-that it returned, and returns one of them again once nobody else refers to it, provided that it still is what it was:
-not reshaped, not made read-only, and without weak references. Larger arrays are views of the pool's buffers.
+Making arrays and tuples of them and destroying them takes longer than some kernels do. So a bound kernel keeps the last
+few small results that it returned, and returns one of them again once nobody else refers to it or its parts, provided
+that they still are what they were: not reshaped, not made read-only, and without weak references. Larger arrays are
+views of the pool's buffers.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Gate:
         self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
         self.values = f.let(f"alloca [{MAX_KEYS} x ptr], align 8")
         self.rows = f.let(f"alloca [{MAX_ROWS_SIZE} x i64], align 8")
-        self.keys, self.place, self.differs = (f.let("alloca i64, align 8") for _ in range(3))
+        self.keys, self.place, self.differs, self.fits = (f.let("alloca i64, align 8") for _ in range(4))
         self.key, self.buffer = (f.let("alloca ptr, align 8") for _ in range(2))
 
     def text(self) -> str:
@@ -337,12 +338,12 @@ class _Gate:
         f.leave_when(f.let(f"icmp eq ptr {self.drive}, null"), "general")
         self.extra = f.let(f"zext i1 {self.batched} to i64")
 
-    def out_item(self, o: str) -> str:
-        """The array of `out` for an output."""
+    def part(self, results: str, o: str) -> str:
+        """The array for an output among results: one of a tuple, or the only one."""
         f = self.f
-        self.put(f.address(self.out), self.item, "ptr")
+        self.put(results, self.item, "ptr")
         with f.when(self.several):
-            self.put(f.let(f"call ptr @PyTuple_GetItem(ptr {f.address(self.out)}, i64 {o})"), self.item, "ptr")
+            self.put(f.let(f"call ptr @PyTuple_GetItem(ptr {results}, i64 {o})"), self.item, "ptr")
         return f.address(self.item)
 
     def take_out(self) -> None:
@@ -357,7 +358,7 @@ class _Gate:
             f.leave_when(f.let(f"icmp ne i64 {size}, {self.outputs}"), "general")
         first = f.let(f"select i1 {self.batched}, i64 0, i64 {self.inputs}")
         with f.loop(0, self.outputs) as o:
-            array, k = self.out_item(o), f.let(f"add i64 {o}, {self.inputs}")
+            array, k = self.part(f.address(self.out), o), f.let(f"add i64 {o}, {self.inputs}")
             operand = self.operand(k)
             extra, dims = self.require_array(array, operand, PLAIN | WRITEABLE)
             f.leave_when(f.let(f"icmp ne i64 {extra}, {self.extra}"), "general")
@@ -378,39 +379,54 @@ class _Gate:
             put(length, f.at(self.lengths, k, "i64"))
 
     def give(self, has_out: str) -> None:
-        """Create the results. The returned array or tuple of arrays owns everything allocated here."""
+        """Find or create the results. The returned array or tuple of arrays owns everything allocated here."""
         f, put = self.f, self.put
         put("null", self.answer, "ptr")
-        with f.when(self.several):
+        small = self.keeps_results(has_out)
+        with f.when(small):
+            self.find_kept()
+        missing = f.let(f"icmp eq ptr {f.address(self.answer)}, null")
+        with f.when(f.let(f"and i1 {missing}, {self.several}")):
             bundle = f.let(
                 f"call ptr @PyType_GenericAlloc(ptr {f.address(self.words, Word.BUNDLE)}, i64 {self.outputs})"
             )
             f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
             put(bundle, self.answer, "ptr")
-        with f.loop(0, self.outputs) as o:
+        with f.loop(0, f.let(f"select i1 {missing}, i64 {self.outputs}, i64 0")) as o:
             k = f.let(f"add i64 {o}, {self.inputs}")
             operand = self.operand(k)
             with f.when(has_out):
-                f.do(f"call void @Py_IncRef(ptr {self.out_item(o)})")
+                f.do(f"call void @Py_IncRef(ptr {self.part(f.address(self.out), o)})")
             with f.when(f.let(f"xor i1 {has_out}, true")):
-                size = f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
-                small = f.let(f"icmp ult i64 {size}, {SMALLEST_RESULT}")
-                put("null", self.item, "ptr")
                 put("null", self.buffer, "ptr")
-                with f.when(small):
-                    self.find_kept(o, operand)
-                with f.when(f.let(f"xor i1 {small}, true")):
+                size = self.size_of(operand)
+                with f.when(f.let(f"icmp uge i64 {size}, {SMALLEST_RESULT}")):
                     self.find_buffer(size)
-                with f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")):
-                    self.make(operand)
-                    with f.when(small):
-                        self.keep(o)
+                self.make(operand)
                 put(f.address(f.at(f.address(self.item), DATA)), f.at(self.arguments, k, "ptr"), "ptr")
             result = f.address(self.item)
             with f.when(self.several):
                 f.let(f"call i32 @PyTuple_SetItem(ptr {f.address(self.answer)}, i64 {o}, ptr {result})")
             with f.when(f.let(f"xor i1 {self.several}, true")):
                 put(result, self.answer, "ptr")
+        with f.when(f.let(f"and i1 {missing}, {small}")):
+            self.keep()
+
+    def size_of(self, operand: str) -> str:
+        """Size of all samples of an operand in bytes."""
+        return self.f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
+
+    def keeps_results(self, has_out: str) -> str:
+        """Whether the results of this call are kept for later calls: all are small, and none is the caller's."""
+        f, put = self.f, self.put
+        kept = f.let(f"icmp ne ptr {f.address(self.words, Word.RESULTS)}, null")
+        keeps = f.let(f"and i1 {kept}, {f.let(f'xor i1 {has_out}, true')}")
+        put(f.let(f"zext i1 {keeps} to i64"), self.fits)
+        with f.loop(self.inputs, f.let(f"add i64 {self.inputs}, {self.outputs}")) as k:
+            large = f.let(f"icmp uge i64 {self.size_of(self.operand(k))}, {SMALLEST_RESULT}")
+            with f.when(large):
+                put("0", self.fits)
+        return f.let(f"icmp ne i64 {f.word(self.fits)}, 0")
 
     def make(self, operand: str) -> None:
         """Set `item` to a new array for a result, a view of `buffer` if there is one."""
@@ -449,9 +465,8 @@ class _Gate:
             missing = f.let(f"icmp eq ptr {f.address(self.buffer)}, null")
             with f.when(f.let(f"and i1 {f.let(f'and i1 {large}, {small}')}, {missing}")):
                 buffer = f.address(buffers, place)
-                unused = f.let(f"icmp eq i32 {f.let(f'load i32, ptr {f.at(buffer, COUNT)}, align 4')}, 1")
                 intact = self.has_flags(buffer, PLAIN | WRITEABLE | OWNS_DATA)
-                with f.when(f.let(f"and i1 {unused}, {intact}")):
+                with f.when(f.let(f"and i1 {self.is_unused(buffer)}, {intact}")):
                     put(buffer, self.buffer, "ptr")
                     f.do(f"call void @Py_IncRef(ptr {buffer})")
         with f.when(f.let(f"icmp eq ptr {f.address(self.buffer)}, null")):
@@ -465,22 +480,24 @@ class _Gate:
             put(made, self.buffer, "ptr")
             put("null", self.item, "ptr")
 
-    def find_kept(self, o: str, operand: str) -> None:
-        """Set `item` to a new reference to a kept array that is not in use, if there is one."""
-        f = self.f
+    def find_kept(self) -> None:
+        """Set `answer` to a new reference to kept results that are not in use, if there are any."""
+        f, put = self.f, self.put
         kept = f.address(self.words, Word.RESULTS)
-        first = f.let(f"mul i64 {o}, {KEPT}")
-        with (
-            f.loop(first, f.let(f"add i64 {first}, {KEPT}")) as slot,
-            f.when(f.let(f"icmp eq ptr {f.address(self.item)}, null")),
-        ):
-            array = f.address(kept, slot)
-            count = f.let(f"load i32, ptr {f.at(array, COUNT)}, align 4")
-            with f.when(f.let(f"icmp eq i32 {count}, 1")):
-                self.take_intact(array, operand)
-        taken = f.address(self.item)
-        with f.when(f.let(f"icmp ne ptr {taken}, null")):
-            f.do(f"call void @Py_IncRef(ptr {taken})")
+        with f.loop(0, KEPT) as slot, f.when(f.let(f"icmp eq ptr {f.address(self.answer)}, null")):
+            whole = f.address(kept, slot)
+            with f.when(self.is_unused(whole)):
+                put("1", self.fits)
+                with f.loop(0, self.outputs) as o, f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
+                    self.take_intact(self.part(whole, o), f.let(f"add i64 {o}, {self.inputs}"))
+                with f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
+                    put(whole, self.answer, "ptr")
+                    f.do(f"call void @Py_IncRef(ptr {whole})")
+
+    def is_unused(self, value: str) -> str:
+        """Whether there is one reference to an object: the one through which it was found."""
+        f = self.f
+        return f.let(f"icmp eq i32 {f.let(f'load i32, ptr {f.at(value, COUNT)}, align 4')}, 1")
 
     def has_flags(self, array: str, flags: int) -> str:
         """Whether an array has all of some flags, an i1."""
@@ -488,41 +505,40 @@ class _Gate:
         found = f.let(f"and i32 {f.let(f'load i32, ptr {f.at(array, FLAGS)}, align 4')}, {flags}")
         return f.let(f"icmp eq i32 {found}, {flags}")
 
-    def take_intact(self, array: str, operand: str) -> None:
-        """Set `item` to a kept array unless somebody changed more than its numbers."""
+    def take_intact(self, array: str, k: str) -> None:
+        """Use a kept array for an operand; reset `fits` if it is in use or somebody changed more than its numbers."""
         f, put = self.f, self.put
+        operand = self.operand(k)
         axes = f.let(f"add i64 {f.word(operand)}, {self.extra}")
         rank = f.let(f"trunc i64 {axes} to i32")
-        put("1", self.hit)
         for changed in (
+            f.let(f"xor i1 {self.is_unused(array)}, true"),
             f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"),
             f.let(f"xor i1 {self.has_flags(array, PLAIN | WRITEABLE | OWNS_DATA)}, true"),
             f.let(f"icmp ne i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')}, {rank}"),
             f.let(f"icmp ne ptr {f.address(f.at(array, WEAK))}, null"),
         ):
             with f.when(changed):
-                put("0", self.hit)
-        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
+                put("0", self.fits)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
             dims = f.address(f.at(array, DIMS))
             with f.when(self.batched), f.when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}")):
-                put("0", self.hit)
+                put("0", self.fits)
             with f.loop(self.extra, axes) as axis:
                 wanted = f.word(operand, f.let(f"add i64 {f.let(f'sub i64 {axis}, {self.extra}')}, 1"))
                 with f.when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}")):
-                    put("0", self.hit)
-        with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
-            put(array, self.item, "ptr")
+                    put("0", self.fits)
+        put(f.address(f.at(array, DATA)), f.at(self.arguments, k, "ptr"), "ptr")
 
-    def keep(self, o: str) -> None:
-        """Keep the array in `item` in place of an older one."""
+    def keep(self) -> None:
+        """Keep the results in place of older ones."""
         f, put = self.f, self.put
         turn = f.word(self.words, Word.NEXT_RESULT)
         put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
-        which = f.let(f"add i64 {f.let(f'mul i64 {o}, {KEPT}')}, {f.let(f'and i64 {turn}, {KEPT - 1}')}")
-        slot = f.at(f.address(self.words, Word.RESULTS), which, "ptr")
+        slot = f.at(f.address(self.words, Word.RESULTS), f.let(f"and i64 {turn}, {KEPT - 1}"), "ptr")
         old = f.address(slot)
-        f.do(f"call void @Py_IncRef(ptr {f.address(self.item)})")
-        put(f.address(self.item), slot, "ptr")
+        f.do(f"call void @Py_IncRef(ptr {f.address(self.answer)})")
+        put(f.address(self.answer), slot, "ptr")
         f.do(f"call void @Py_DecRef(ptr {old})")
 
     def run(self) -> None:

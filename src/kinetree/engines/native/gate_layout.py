@@ -21,7 +21,7 @@ MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
 
 # Fewer samples are faster one by one than in mostly unused lanes.
 SMALLEST_BATCH = 3
-# Small results that a kernel keeps, per output.
+# Small results that a kernel keeps: arrays, or tuples of them.
 KEPT = 4
 
 
@@ -50,8 +50,8 @@ class Word(IntEnum):
     `THREADS` is the address of the number of threads. Batches of more than `MOST_SAMPLES` are worth two of them. Where
     there is one, batches of up to `MOST_ALONE` stay in machine code, which Python cannot interrupt.
 
-    `RESULTS` is the address of the small results that are kept, `KEPT` for each output; `NEXT_RESULT` counts those that
-    were replaced. `BUFFERS` and `BUFFER_SIZES` are the pool's, for larger results, and `FRESH_BUFFER` its function that
+    `RESULTS` is the address of the small results that are kept, or null; `NEXT_RESULT` counts those that were replaced.
+    `BUFFERS` and `BUFFER_SIZES` are the pool's, for larger results, and `FRESH_BUFFER` its function that
     makes one. `NEW_ARRAY` and `SET_BASE` are functions of NumPy.
     """
 
