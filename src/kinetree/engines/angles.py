@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kinetree.engines.ir import Access, Block, For, Op, Program, Switch
 from kinetree.recursion.tree import Tree
@@ -50,12 +49,13 @@ def angles(program: Program) -> Angles | None:
     number: int | None = None
     offsets: dict[int, int] = {}
     ops: list[tuple[Op, Op]] = []
-    item: Any
     for loop in program.top.items:
         if not isinstance(loop, For) or loop.stop.code != "size" or loop.stop.attr != f"count {TABLE}":
             continue
         for block, variants in _bodies(loop):
             for item in block.items:
+                if not isinstance(item, Op) or item.code not in ("sin", "cos"):
+                    continue
                 access = _coordinate(item, loop.index)
                 if access is None or number not in (None, access.space[1]):
                     continue
@@ -77,9 +77,9 @@ def _bodies(loop: For) -> Iterator[tuple[Block, list[int]]]:
         yield block, [number for number, case in last.cases.items() if case is block]
 
 
-def _coordinate(op: Any, row: Op) -> Access | None:
+def _coordinate(op: Op, row: Op) -> Access | None:
     """The coordinate of the row's node of which an op is the sine or cosine."""
-    if not isinstance(op, Op) or op.code not in ("sin", "cos") or op.args[0].code != "load":
+    if op.args[0].code != "load":
         return None
     access: Access = op.args[0].attr
     base = access.base

@@ -146,7 +146,10 @@ class Op:
     note: Any
 
     def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: Block) -> None:
-        self.code, self.args, self.attr, self.block = code, args, attr, block
+        self.code = code
+        self.args = args
+        self.attr = attr
+        self.block = block
 
     # Kept programs are pickled, without scratch: a tuple takes half the time of a dictionary of slots.
 

@@ -68,7 +68,12 @@ def _constant_components(program: Program) -> dict[Any, float]:
             if len(args) == 2 and args[0].note is None and args[1].note is None:  # most of them
                 item.note = None
                 continue
-            keys = keys_of(item.attr) if item.code == "load" else []
+            keys = []
+            if item.code == "load":
+                keys = keys_of(item.attr)
+                if not keys:  # inputs and constants of nodes
+                    item.note = None
+                    continue
             value = item.note = _evaluate(item, keys, stored)
         elif isinstance(item, Store) and (keys := keys_of(item.place)):
             value = item.value.note

@@ -20,6 +20,7 @@ from kinetree.engines.places import Field
 #: Cycles until a result can be used, on current processors; one if not given.
 _LATENCIES = {"add": 3, "sub": 3, "mul": 3, "div": 13, "sqrt": 20, "sin": 80, "cos": 80}
 _FUSED = 4
+_SUMS = ("add", "sub")
 #: When values are known that do not depend on the node before.
 _EARLY = -10_000
 
@@ -79,7 +80,12 @@ def _arrange(body: Block, passed_on: set[str]) -> None:
 
 def _time(op: Op, passed_on: set[str]) -> int:
     """When an op is known: fields that the loop passes on at 0, what depends on them later, everything else before."""
-    if op.args:
+    args = op.args
+    if len(args) == 2:  # most of them
+        first: int = args[0].note
+        second: int = args[1].note
+        return (first if first > second else second) + _LATENCIES.get(op.code, 1)
+    if args:
         return _latest(op) + _LATENCIES.get(op.code, 1)
     return 0 if op.code == "load" and isinstance(op.attr, Field) and op.attr.name in passed_on else _EARLY
 
@@ -89,7 +95,7 @@ def _sums(block: Block) -> tuple[dict[Op, list[_Term]], set[Op]]:
     sums: dict[Op, list[_Term]] = {}
     parts: set[Op] = set()
     for op in reversed(block.items):
-        if isinstance(op, Op) and _is_sum(op) and op not in parts:
+        if isinstance(op, Op) and op.code in _SUMS and op not in parts and _is_sum(op):
             terms, found = _terms(op)
             if found and any(term.product for term in terms):
                 sums[op] = terms
@@ -98,7 +104,7 @@ def _sums(block: Block) -> tuple[dict[Op, list[_Term]], set[Op]]:
 
 
 def _is_sum(op: Op) -> bool:
-    return op.code in ("add", "sub") and op.args[0].code != "load" and op.args[1].code != "load"
+    return op.code in _SUMS and op.args[0].code != "load" and op.args[1].code != "load"
 
 
 def _terms(op: Op) -> tuple[list[_Term], set[Op]]:

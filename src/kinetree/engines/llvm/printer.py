@@ -285,7 +285,8 @@ def _taken_from_outside(block: Block) -> list[Op]:
             inside.add(item)
         elif isinstance(item, (For, Follow)):
             inside.add(item.index)
-        used.update(dict.fromkeys(needed(item)))
+        for op in needed(item):
+            used[op] = None
     return [op for op in used if op not in inside and op.code not in ("const", "int")]
 
 
