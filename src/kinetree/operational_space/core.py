@@ -16,6 +16,9 @@ from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import Eigenvalues, Spectrum
 from kinetree.spatial.value import Array
 
+#: The value of `spread` below which a doubtful sample is not clear: its least eigenvalue is more than rounding, 10⁻¹³.
+_UNCLEAR = 2.0**86
+
 
 @dataclass(frozen=True)
 class Core:
@@ -97,24 +100,40 @@ class Core:
             singular.decomposition(self.rows)
             singular.over_rows(invert, self.rows)
 
-    def inertia_of_doubtful(self, q: Array, places: Array | None) -> Array:
+    def inertia_of_doubtful(self, q: Array, places: Array | None, spread: Array | None = None) -> Array:
         """Λ of samples that may be singular, without contacts, (…, r, r).
 
         Args:
             q: (…, nq).
             places: As for `inertia`.
+            spread: From the kernel for regular samples, (…), if it has been called.
         """
         if not self.may_be_clear:
             return self._inertia_by_eigenvalues(q, places)
-        inertia, rank, clear = self._clear_inertia(q)
-        least = self.rows if self.policy == "raise" else 0
         if places is None:
-            right = clear.item() == 1.0 and rank.item() >= least
+            if spread is not None and spread.item() < _UNCLEAR:
+                return self._inertia_by_eigenvalues(q, None)
+            inertia, rank, clear = self._clear_inertia(q)
+            right = clear.item() == 1.0 and rank.item() >= self._least_rank
             return inertia if right else self._inertia_by_eigenvalues(q, None)
-        doubtful = np.logical_or(clear != 1.0, rank < least)
-        if doubtful.any():
-            inertia[doubtful] = self._inertia_by_eigenvalues(q[doubtful], places[doubtful.ravel()])
+        unclear = np.zeros(q.shape[:-1], dtype=bool) if spread is None else spread < _UNCLEAR
+        if unclear.all():
+            return self._inertia_by_eigenvalues(q, places)
+        if not unclear.any():
+            inertia, rank, clear = self._clear_inertia(q)
+        else:
+            inertia = np.empty((*q.shape[:-1], self.rows, self.rows))
+            rank, clear = np.zeros(q.shape[:-1]), np.zeros(q.shape[:-1])
+            inertia[~unclear], rank[~unclear], clear[~unclear] = self._clear_inertia(q[~unclear])
+        wrong = np.logical_or(clear != 1.0, rank < self._least_rank)
+        if wrong.any():
+            inertia[wrong] = self._inertia_by_eigenvalues(q[wrong], places[wrong.ravel()])
         return inertia
+
+    @property
+    def _least_rank(self) -> int:
+        """The rank below which samples are left to the eigenvalues, which name them in an error."""
+        return self.rows if self.policy == "raise" else 0
 
     def _clear_inertia(self, q: Array) -> tuple[Array, Array, Array]:
         """Λ, its rank, and whether they are certain."""
@@ -130,13 +149,14 @@ class Core:
         found: tuple[Array, Array, Array] = singular.over_rows(invert_clear, self.rows)(*given)
         return found
 
-    def rank(self, A: Array) -> Array:
+    def rank(self, A: Array, spread: Array | None = None) -> Array:
         """Rank as floats, without contacts, (…); −1 where Λ⁻¹ is not finite.
 
         Args:
             A: Λ⁻¹, (…, r, r).
+            spread: As for `inertia_of_doubtful`.
         """
-        if not self.may_be_clear:
+        if not self.may_be_clear or (spread is not None and np.all(spread < _UNCLEAR)):
             return self.spectrum_of(A).rank
         _, rank, clear = self._clear_inverse(A)
         if A.ndim == 2:

@@ -142,7 +142,8 @@ class Regular(PreparedFunction):
             q = np.asarray(q, dtype=np.float64)
             alone = doubtful.ndim == 0
             which: Any = ... if alone else doubtful
-            again = self._again(q if alone else q[which], None if alone else np.argwhere(doubtful))
+            places = None if alone else np.argwhere(doubtful)
+            again = self._again(q if alone else q[which], places, results[1] if alone else results[1][which])
             for result, right in zip((results[0], *results[2:]), again, strict=True):
                 result[which] = right
 
@@ -161,7 +162,7 @@ class Regular(PreparedFunction):
         return np.asarray(q, dtype=np.float64), places
 
     @abstractmethod
-    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
         """All results except `spread`, for samples that may be singular."""
 
 
@@ -184,11 +185,11 @@ class Inertia(Regular):
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
-            return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None)
+            return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None, spread)
         return inertia
 
-    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
-        return (self.core.inertia_of_doubtful(q, places),)
+    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
+        return (self.core.inertia_of_doubtful(q, places, spread),)
 
     def _kernels(self) -> Sequence[Any]:
         return (self.core.recursions.inverse_inertia,) if self.core.excessive else super()._kernels()
@@ -212,9 +213,9 @@ class Dynamics(Regular):
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
 
-    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
         recursions = self.core.recursions
-        inertia = self.core.inertia_of_doubtful(q, places)
+        inertia = self.core.inertia_of_doubtful(q, places, spread)
         return inertia, *recursions.projections(recursions.response(q), recursions.jacobian(q), inertia)
 
 

@@ -90,5 +90,6 @@ class Rank(_Spectral):
         if doubtful.any():
             alone = not doubtful.ndim
             A = self.core.recursions.inverse_inertia(q if alone else np.asarray(q)[doubtful])
-            found[... if alone else doubtful] = self.core.rank(A)
+            which: Any = ... if alone else doubtful
+            found[which] = self.core.rank(A, spread[which])
         return found[()]
