@@ -44,10 +44,10 @@ def test_relatives() -> None:
     #      1   4       5
     #     2 3        6
     rows = list(enumerate([-1, 0, 1, 1, 0, -1, 5]))
-    siblings, before, later_children = Relatives
-    later = siblings | before
-    assert relatives(rows).tolist() == [later | later_children, later | later_children, later, *[siblings] * 3, 0]
-    assert relatives(rows, [6])[5] == siblings | later_children
+    before, after, later_children = Relatives
+    meeting = before | later_children
+    assert relatives(rows).tolist() == [meeting, meeting, before, after, after, after, 0]
+    assert relatives(rows, [6])[5] == after | later_children
     assert relatives([]).tolist() == []
 
 
@@ -55,8 +55,8 @@ def test_relatives_of_some_nodes() -> None:
     assert relatives([(2, -1), (4, 2), (5, 4), (9, 4)]).tolist() == [
         0,
         Relatives.LATER_CHILDREN,
-        Relatives.SIBLINGS | Relatives.BEFORE,
-        Relatives.SIBLINGS,
+        Relatives.BEFORE,
+        Relatives.AFTER,
     ]
 
 

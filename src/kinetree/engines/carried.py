@@ -38,8 +38,8 @@ _Component = tuple[str, int]
 class Relatives(IntFlag):
     """When a node needs memory for what sweeps carry."""
 
-    SIBLINGS = 1  # others add to the same parent
-    BEFORE = 2  # and have added to it before this node, tips to base
+    BEFORE = 1  # siblings have added to the parent before this node, tips to base
+    AFTER = 2  # siblings add to the parent after this node
     LATER_CHILDREN = 4  # a child does not directly follow this node, base to tips
 
 
@@ -52,11 +52,10 @@ def relatives(rows: Sequence[Sequence[int]], starts: Iterable[int] = ()) -> Arra
     """
     nodes, parents = np.array(rows, dtype=int).reshape(-1, 2).T
     numbers, of = np.arange(len(nodes)), parents - WORLD
-    last = np.zeros(of.max(initial=0) + 1, dtype=int)
-    last[of] = numbers
-    siblings = np.bincount(of)[of] > 1
-    found: Array = siblings * Relatives.SIBLINGS.value
-    found[siblings & (last[of] != numbers)] |= Relatives.BEFORE.value
+    first, last = np.zeros((2, of.max(initial=0) + 1), dtype=int)
+    last[of], first[of[::-1]] = numbers, numbers[::-1]
+    found: Array = (last[of] != numbers) * Relatives.BEFORE.value
+    found[first[of] != numbers] |= Relatives.AFTER.value
     apart = np.append(True, nodes[:-1] != parents[1:])[: len(nodes)]
     apart[list(starts)] = True
     found[np.isin(nodes, parents[apart])] |= Relatives.LATER_CHILDREN.value

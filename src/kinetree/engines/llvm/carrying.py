@@ -213,7 +213,7 @@ class Passes:
         terms = {offset: self.term(stores[offset].value, load, scope) for offset, load in sums.items()}
         alone = dict.fromkeys(sorted(self.carried.sums), self.zero) | terms
         relatives, before = self.relatives(scope), f.block
-        with f.when(self.has(Relatives.SIBLINGS, relatives)):
+        with f.when(self.has(Relatives.BEFORE | Relatives.AFTER, relatives)):
             start = f.block
             with f.when(self.has(Relatives.BEFORE, relatives)):
                 inner = scope.inner()
@@ -225,9 +225,10 @@ class Passes:
             sofar = {
                 offset: f.merged(element, {start: alone[offset], later: total}) for offset, total in totals.items()
             }
-            inner = scope.inner()
-            for offset in sorted(self.carried.spent):
-                emitter.store(place._replace(offset=offset), (sofar | values)[offset], inner)
+            with f.when(self.has(Relatives.AFTER, relatives)):
+                inner = scope.inner()
+                for offset in sorted(self.carried.spent):
+                    emitter.store(place._replace(offset=offset), (sofar | values)[offset], inner)
             inside = f.block
         values |= {offset: f.merged(element, {before: alone[offset], inside: total}) for offset, total in sofar.items()}
         return Given(self.record_of(stores, scope), values)
