@@ -124,7 +124,7 @@ class Algorithm:
         """The nodes that loops run over: all of them, or only those supporting the frames if that is sufficient."""
         if not self.local_to_frames:
             return range(len(mechanism.kinds))
-        return sorted({k for site in sites for k in mechanism.topology.support(site.node)})
+        return mechanism.topology.supporting(site.node for site in sites)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ world is node −1; it may have several children (a forest).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 WORLD = -1
@@ -78,6 +78,15 @@ class Topology:
             path.append(node)
             node = self.parents[node]
         return tuple(reversed(path))
+
+    def supporting(self, nodes: Iterable[int]) -> list[int]:
+        """Some nodes and their ancestors, base to tips, without the world."""
+        found: set[int] = {WORLD}
+        for node in nodes:
+            while node not in found:
+                found.add(node)
+                node = self.parents[node]
+        return sorted(found - {WORLD})
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
