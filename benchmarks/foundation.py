@@ -76,6 +76,7 @@ def main() -> None:
     jobs["specialized kernels"] = specialized.kernels
     jobs["chains"] = lambda: against_ourselves(options.seconds)
     jobs["sizes"] = lambda: sizes.table(options.seconds)
+    jobs["functions by size"] = lambda: sizes.functions_table(options.seconds)
     jobs["linearize"] = lambda: linearized.matrices(options.seconds)
     jobs["directions"] = lambda: linearized.directions(options.seconds)
     jobs["manifold"] = lambda: manifold.functions(options.seconds)

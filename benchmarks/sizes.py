@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -73,4 +74,47 @@ def table(seconds: float) -> Table:
                 f"{each / smallest:.2f}",
                 f"{times['batch'] / size / BATCH * 1e9:.1f} ns",
             )
+    return found
+
+
+def functions(robot: kt.Model) -> dict[str, tuple[Callable[..., object], list[tuple[Any, ...]]]]:
+    """Functions whose cost is proportional to the number of bodies, with arguments."""
+    q, v, tip = robot.neutral(), np.full(robot.nv, 1e-3), robot.bodies[-1].name
+    forward, inverse = robot.forward_dynamics, robot.inverse_dynamics
+    return {
+        "forward dynamics": (forward, [(q, v, v)]),
+        "forward dynamics, jvp": (forward.jvp, [(q, v, v, v, v, v)]),
+        "forward dynamics, vjp": (forward.vjp, [(q, v, v, v)]),
+        "inverse dynamics": (inverse, [(q, v, v)]),
+        "inverse dynamics, jvp": (inverse.jvp, [(q, v, v, v, v, v)]),
+        "inverse dynamics, vjp": (inverse.vjp, [(q, v, v, v)]),
+        "mass matrix solve": (robot.mass_matrix_solve, [(q, v)]),
+        "gravity forces": (robot.gravity_forces, [(q,)]),
+        "energy": (robot.energy, [(q, v)]),
+        "center of mass": (robot.center_of_mass, [(q,)]),
+        "pose of the tip": (robot.pose, [(q, tip)]),
+        "velocity of the tip": (robot.velocity, [(q, v, tip)]),
+        "integrate": (robot.integrate, [(q, v)]),
+        "step": (robot.step, [(q, v, v, 1e-3)]),
+        "step, rk4": (lambda q, v, tau: robot.step(q, v, tau, 1e-3, method="rk4"), [(q, v, v)]),
+    }
+
+
+def functions_table(seconds: float) -> Table:
+    """Time of single calls per body of a chain.
+
+    Args:
+        seconds: How long to go on calling each function.
+    """
+    found = Table(
+        "Functions of a chain: time of a single call per body",
+        ["function", *(f"{size:,} bodies" for size in SIZES[1:]), "last against first"],
+    )
+    times: dict[str, list[float]] = {}
+    for size in SIZES[1:]:
+        robot = builder("chain", size).build()
+        for name, call in functions(robot).items():
+            times.setdefault(name, []).append(race({name: call}, seconds)[name] / size)
+    for name, each in times.items():
+        found.add(name, *(f"{one * 1e9:.1f} ns" for one in each), f"{each[-1] / each[0]:.2f}")
     return found
