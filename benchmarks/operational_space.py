@@ -1,8 +1,9 @@
 """Speed of operational-space quantities against Pinocchio and MuJoCo. `make bench`, or as a module.
 
 Λ⁻¹ of m frames with six rows each, then Λ, then Λ, J̄ and N together (in one call of `dynamics`, and one by one from
-`at(q)`). Numbers marked × say how many times as long the peer takes; µs are Kinetree's own. What a peer's user writes
-is in `_Pinocchio` and `_MuJoCo`; containers are prepared once.
+`at(q)`). Λ⁺ is that of frames which the robot cannot move independently of each other: damped, or a peer's `pinv`.
+Numbers marked × say how many times as long the peer takes; µs are Kinetree's own. What a peer's user writes is in
+`_Pinocchio` and `_MuJoCo`; containers are prepared once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from benchmarks.robots import Array, Robot
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
 from kinetree.engines.native.threads import set_threads
+from kinetree.operational_space.singular import CUT
 
 #: Frames of each robot, those that matter most first.
 FRAMES = {
@@ -74,6 +76,9 @@ class _Pinocchio:
 
     def inertia(self, q: Array) -> Any:
         return np.linalg.inv(self.delassus(q))
+
+    def pseudo_inertia(self, q: Array) -> Any:
+        return np.linalg.pinv(self.delassus(q), rcond=CUT, hermitian=True)
 
     def everything(self, q: Array) -> Any:
         inverse = pin.computeMinverse(self.model, self.data, q)
@@ -125,6 +130,9 @@ class _MuJoCo:
     def inertia(self, q: Array) -> Any:
         return np.linalg.inv(self.inverse_inertia(q))
 
+    def pseudo_inertia(self, q: Array) -> Any:
+        return np.linalg.pinv(self.inverse_inertia(q), rcond=CUT, hermitian=True)
+
     def everything(self, q: Array) -> Any:
         inertia = np.linalg.inv(self.inverse_inertia(q))
         consistent = self.solved.T @ inertia
@@ -146,6 +154,8 @@ def table(robot: Robot, seconds: float) -> Table:
         _check(robot, ours, ways)
         _add(made, robot, "Λ⁻¹", count, own, ways, seconds)
         if count > REGULAR[robot.name]:
+            ways = {"Pinocchio": pinocchio.pseudo_inertia, "MuJoCo": muj.pseudo_inertia}
+            _add(made, robot, "Λ⁺", count, robot.model.tasks(ours).inertia, ways, seconds)
             continue
         _add(
             made,

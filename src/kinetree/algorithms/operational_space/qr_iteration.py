@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kinetree.algorithms.choices import larger, less, magnitude
-from kinetree.algorithms.operational_space.tridiagonal import SINGLE, neighbours, single
+from kinetree.algorithms.operational_space.tridiagonal import DOWNWARDS, SINGLE, group_of, neighbours, single
 from kinetree.recursion.entities import PLACE
 from kinetree.recursion.loops import Range, Table
 from kinetree.recursion.roles import GroupRole, RowRole
@@ -62,6 +62,14 @@ _STEPS: Table[GroupRole] = Table(single("last"), rows=_steps, name="qr_steps")
 _PAIRS: Table[tuple[GroupRole, GroupRole]] = Table(single("before"), single("after"), rows=neighbours, name="qr_pairs")
 _ROTATIONS: Table[tuple[GroupRole, GroupRole]] = Table(
     *_PAIRS.roles, of=_PAIRS, over=SINGLE, part=lambda _, last: range(last), name="qr_rotations"
+)
+# what passes from row to row stays in registers within a group of rows
+_ROTATED: Table[tuple[GroupRole, GroupRole]] = Table(
+    *DOWNWARDS.roles,
+    of=DOWNWARDS,
+    over=SINGLE,
+    part=lambda setup, last: range(group_of(setup, last) + 1),
+    name="qr_rotated",
 )
 _WINDOW: Range[RowRole] = Range(PLACE, SINGLE, stop=lambda _, last: last + 1, name="qr_window")
 
@@ -126,6 +134,9 @@ def qr_iteration(tree: Tree, d: Indexed, e: Indexed, V: Indexed) -> None:
             C[row] = 1.0
             length[row] = 1.0
             sign[row] = 1.0
+        for row in tree.task_rows():  # neither the first row nor those after the last one are rotated
+            cosine[row] = 1.0
+            sine[row] = 0.0
 
         for before, after in _ROTATIONS(tree, final):
             (i,), (j,) = before.rows, after.rows
@@ -149,13 +160,19 @@ def qr_iteration(tree: Tree, d: Indexed, e: Indexed, V: Indexed) -> None:
             entry, own = _or_zero(sine[i] * length[j], scale[i]), gamma[i] + (d[j] - gamma[j])
             trailing.pass_on(i, j, entry, own)
             e[i], d[i] = entry, own
-            c, s = cosine[j], sine[j]
-            for k in tree.task_rows():
-                x, y = V[i, k], V[j, k]
-                V[i, k] = c * x + s * y
-                V[j, k] = c * y - s * x
         e[last] = _or_zero(sine[last] * (cosine[last] * t[last]), scale[last])
         d[last] = gamma[last] + sigma
+
+        for group, before in _ROTATED(tree, final):
+            (previous,) = before.rows
+            angles = [(cosine[row], sine[row]) for row in group.rows]
+            for k in tree.task_rows():
+                x, above = V[previous, k], previous
+                for row, (c, s) in zip(group.rows, angles, strict=True):
+                    y = V[row, k]
+                    V[above, k] = c * x + s * y
+                    x, above = c * y - s * x, row
+                V[above, k] = x
 
 
 def _or_zero(entry: Any, scale: Any) -> Any:

@@ -50,9 +50,9 @@ def _before_one(setup: Setup) -> list[tuple[int, int]]:
     return [(place, min(task.stop, last)) for place, task in enumerate(setup.rows.tasks)]
 
 
-def _from(setup: Setup, row: int) -> range:
-    tasks = setup.rows.tasks
-    return range(next(place for place, task in enumerate(tasks) if row in task), len(tasks))
+def group_of(setup: Setup, row: int) -> int:
+    """The number of the group of up to six rows that a row belongs to."""
+    return next(place for place, task in enumerate(setup.rows.tasks) if row in task)
 
 
 # Groups of up to six rows. What passes from row to row stays in registers within a group.
@@ -66,7 +66,11 @@ UPWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
 )
 #: The group of a given row, and those after it.
 _FROM: Table[tuple[GroupRole, GroupRole]] = Table(
-    *DOWNWARDS.roles, of=DOWNWARDS, over=SINGLE, part=_from, name="groups_from"
+    *DOWNWARDS.roles,
+    of=DOWNWARDS,
+    over=SINGLE,
+    part=lambda setup, row: range(group_of(setup, row), len(setup.rows.tasks)),
+    name="groups_from",
 )
 
 
