@@ -74,7 +74,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--update", action="store_true", help=f"write the tables into {numbers.FUNCTIONS_PAGE.name}")
-    parser.add_argument("--seconds", type=float, default=0.03, help="for each contender (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.06, help="for each contender (default: %(default)s)")
     parser.add_argument("--robots", nargs="*", default=list(NAMES))
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of functions; all if empty")
     options = parser.parse_args()
