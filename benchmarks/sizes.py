@@ -79,7 +79,8 @@ def table(seconds: float) -> Table:
 
 def functions(robot: kt.Model) -> dict[str, tuple[Callable[..., object], list[tuple[Any, ...]]]]:
     """Functions whose cost is proportional to the number of bodies, with arguments."""
-    q, v, tip = robot.neutral(), np.full(robot.nv, 1e-3), robot.bodies[-1].name
+    rng, tip = np.random.default_rng(0), robot.bodies[-1].name
+    q, v = robot.random_configuration(rng), 1e-2 * rng.standard_normal(robot.nv)
     forward, inverse = robot.forward_dynamics, robot.inverse_dynamics
     return {
         "forward dynamics": (forward, [(q, v, v)]),
