@@ -29,7 +29,7 @@ from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
 #: A column of the table of nodes: `Relatives`.
-RELATIVES = "relatives"
+RELATIVES = "relatives of a node"
 #: The most numbers that a loop carries, apart from sums: more would displace others from registers.
 _MOST = 16
 _Component = tuple[str, int]
