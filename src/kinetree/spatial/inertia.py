@@ -13,6 +13,8 @@ from kinetree.spatial.vector3 import cross, pack3, skew, stack, unpack3
 #: Where entry (i, j) of a symmetric 6×6 matrix sits in its 21 packed numbers, row by row of the upper triangle.
 SYMMETRIC6 = np.zeros((6, 6), dtype=np.intp)
 _ROWS6, _COLUMNS6 = np.triu_indices(6)
+# the upper triangle among the upper three rows of a 6×6 matrix, followed by the lower right block
+_OF_BLOCKS = np.where(_ROWS6 < 3, 6 * _ROWS6 + _COLUMNS6, 3 * _ROWS6 + _COLUMNS6 + 6)
 SYMMETRIC6[_ROWS6, _COLUMNS6] = SYMMETRIC6[_COLUMNS6, _ROWS6] = np.arange(21)
 
 
@@ -80,8 +82,8 @@ class ArticulatedInertia(Linear):
     @classmethod
     def of(cls, angular: Array, coupling: Array, linear: Array) -> ArticulatedInertia:
         """From its three 3×3 blocks, the diagonal ones symmetric."""
-        dense = np.block([[angular, coupling], [coupling.T, linear]])
-        return cls.from_matrix(dense)
+        upper = np.concatenate([angular, coupling], axis=1)
+        return cls(np.concatenate([upper.reshape(-1), linear.reshape(-1)])[_OF_BLOCKS])
 
     @classmethod
     def from_matrix(cls, matrix: Array) -> ArticulatedInertia:
