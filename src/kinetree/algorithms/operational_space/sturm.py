@@ -29,7 +29,7 @@ from kinetree.recursion.setup import Setup
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
 
-#: Steps of Laguerre's iteration. With three, they were too few for a tenth of 160 matrices of robots, with four for none.
+#: Steps of Laguerre's iteration. Three were too few for a tenth of 160 matrices of robots, four for none.
 _STEPS = 4
 #: Pivots are never zero.
 _LEAST_PIVOT = 2.0**-200
