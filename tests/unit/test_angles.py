@@ -12,7 +12,7 @@ from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.engines.angles import ANGLES, MOST_LANES
 from kinetree.engines.ir import Op, walk
 from kinetree.engines.layout import Tables
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
 from tests.mechanisms import NEAR, four_bar
 

@@ -14,7 +14,7 @@ from kinetree.engines import interpreter, reference
 from kinetree.engines.carried import RELATIVES, Carried, Relatives, relatives
 from kinetree.engines.ir import For, Store, walk
 from kinetree.engines.llvm.carrying import emit
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm, algorithm

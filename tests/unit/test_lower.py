@@ -14,7 +14,7 @@ from kinetree.engines.carried import RELATIVES
 from kinetree.engines.checks import verify
 from kinetree.engines.ir import Access, For, Op, Store, blocks, walk
 from kinetree.engines.layout import Tables, size_of
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.setup import Setup

@@ -1,88 +1,26 @@
-"""Lowering: turns the roles and places of a program into integers and addresses.
+"""Lowering: turns the loops of a program into loops over numbers, and its places into addresses.
 
-A role becomes a row of a table or an index of a loop, and its numbers become cells of that row. A place becomes an
-address: a base, which is an integer op, and a fixed offset. All index arithmetic happens here, so that printers need to
-know nothing but the operations of `kinetree.engines.ir`.
+A role becomes a row of a table or an index of a loop; `kinetree.engines.addressing` makes addresses from them. Printers
+then need to know nothing but the operations of `kinetree.engines.ir`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from kinetree.engines.accumulators import sweep_direction
+from kinetree.engines.addressing import Addressing, Count, Row, bases
 from kinetree.engines.alike import alike
-from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.carried import RELATIVES, Carried, carried
-from kinetree.engines.ir import Access, Block, Follow, For, Item, Loop, Op, Place, Program, Store, Switch, walk
+from kinetree.engines.ir import Access, Block, Follow, For, Item, Loop, Op, Place, Program, Store, Switch
 from kinetree.engines.layout import Layout
-from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Position, Role, Uniform
-from kinetree.engines.subtrees import SUBTREES, OutAndBack
-from kinetree.engines.sweeps import Sweeps
+from kinetree.engines.lowered import Lowered
+from kinetree.engines.places import ArrayEntry, Field, Output, Position, Role
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity
 from kinetree.recursion.loops import Chain, IndexLoop, Range, Runs, Table
-from kinetree.recursion.variants import WORLD_CLASS, Variants
-
-
-@dataclass
-class Lowered:
-    """A lowered program.
-
-    Attributes:
-        program: Its blocks.
-        layout: Offsets of fields.
-        inputs: Number of inputs.
-        outputs: Number of outputs.
-        tables: The columns of each table that it reads.
-        sizes: The sizes that it reads.
-        angles: Sines and cosines that can be computed ahead of all loops.
-        turns: Loops that can take turns, subtree by subtree.
-        starts: Stores with which sums start that loops may carry.
-        sweeps: Its sweeps, if it consists of sweeps over nodes.
-    """
-
-    program: Program
-    layout: Layout
-    inputs: int
-    outputs: int
-    tables: dict[str, list[str]] = field(default_factory=dict)
-    sizes: list[str] = field(default_factory=list)
-    angles: Angles | None = None
-    turns: OutAndBack | None = None
-    starts: list[Store] = field(default_factory=list)
-    sweeps: Sweeps | None = None
-
-    @property
-    def head(self) -> list[str]:
-        """Names of the numbers at the head of the tables."""
-        return [
-            *self.sizes,
-            *(f"table {name}" for name in self.tables),
-            *(f"array {i}" for i in range(len(self.layout.arrays))),
-            *(f"input {i}" for i in range(self.inputs)),
-            "gravity",
-            *(ANGLES if self.angles else ()),
-            *(name for names in (SUBTREES if self.turns else ()) for name in names),
-            "node lanes",
-        ]
-
-    @cached_property
-    def metadata(self) -> dict[str, Any]:
-        """What is needed to bind the program to a mechanism; serialisable as JSON."""
-        loads = [item.attr for item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]
-        return {
-            "records": self.layout.records,
-            "passing": self.layout.passing,
-            "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
-            "tables": self.tables,
-            "head": self.head,
-            "angles": None if self.angles is None else self.angles.metadata,
-            "reread": sorted({access.space[1] for access in loads if access.space[0] == "output"}),
-            "sweeps": None if self.sweeps is None else self.sweeps.metadata,
-        }
+from kinetree.recursion.variants import Variants
 
 
 def lower(
@@ -102,26 +40,7 @@ def lower(
     return _Lowering(program, algorithm, variants, known).result
 
 
-@dataclass
-class _Row:
-    """A role that is an entry in a row of a table, and the cells of the row that are known."""
-
-    block: Block
-    table: str
-    row: Op
-    position: int
-    cells: dict[str, Op] = field(default_factory=dict)
-
-
-@dataclass
-class _Count:
-    """A role that is an index of a loop."""
-
-    index: Op
-    entity: IndexEntity
-
-
-class _Lowering:
+class _Lowering(Addressing):
     def __init__(
         self,
         program: Program,
@@ -129,15 +48,9 @@ class _Lowering:
         variants: Variants,
         known: Callable[[str], int] | None,
     ) -> None:
-        self.algorithm, self.variants, self.known = algorithm, variants, known
         self.carried = carried(program)
-        self.layout = Layout.of(program, variants, self.carried)
-        self.target = Program()
-        self.result = Lowered(self.target, self.layout, len(algorithm.inputs), len(algorithm.outputs))
+        super().__init__(algorithm, variants, Layout.of(program, variants, self.carried), known)
         self.copies: dict[int, Op] = {}
-        self.found: dict[Role, _Row | _Count] = {}
-        self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
-        self.independent: Role | None = None
         self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
         self.block(program.top, self.target.top)
         self.target.forget()
@@ -191,7 +104,7 @@ class _Lowering:
             outer, index = self.target.current, self.index()
             start = self.of_over(loop, "start") if loop.start is None else self.number(loop.start)
             self.column(data.name, "next")
-            self.found[loop.roles[()][0]] = _Count(index, data.index)
+            self.found[loop.roles[()][0]] = Count(index, data.index)
             outer.items.append(Follow(index, start, data.name, self.inside(loop.bodies[()], outer)))
 
     def range(self, loop: Loop, data: Range[Any]) -> None:
@@ -209,7 +122,7 @@ class _Lowering:
         """Lower a loop over consecutive indices."""
         outer, index, (role,), body = self.target.current, self.index(), loop.roles[()], loop.bodies[()]
         independent = _independent(body, role) and not self.adds_to_shared(body, role, data.index)
-        self.found[role] = _Count(index, data.index)
+        self.found[role] = Count(index, data.index)
         self.independent = role if independent else None
         outer.items.append(For(index, start, stop, self.inside(body, outer), independent=independent, note=data.name))
         self.independent = None
@@ -218,7 +131,7 @@ class _Lowering:
         """Whether a body reads places that several indices share, and so may accumulate into them."""
         shared = {Position(role, what) for what in entity.maps if entity.shared(self.variants, what)}
         read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
-        return any(shared.intersection(_bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
+        return any(shared.intersection(bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
 
     def table(self, loop: Loop, data: Table[Any]) -> None:
         """Lower a loop over rows, with a switch to the body of the row's variant; equal bodies are lowered once."""
@@ -244,7 +157,7 @@ class _Lowering:
             variant = filled[number]
             cases[number] = block = body if single else Block(self.target, body)
             for position, role in enumerate(loop.roles[variant]):
-                self.found[role] = _Row(block, source.name, row, position)
+                self.found[role] = Row(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
             if sweep_direction(loop):
                 _set_last(block, (source.name, "0.record"))
@@ -272,166 +185,6 @@ class _Lowering:
             raise AssertionError(f"{loop.loop.name} is not an inner loop")
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
 
-    # Integers
-
-    def index(self) -> Op:
-        """The index of a new loop."""
-        return Op("index", (), None, self.target.current)
-
-    def fixed(self, number: int) -> Op:
-        """A constant."""
-        return self.target.op("int", attr=number)
-
-    def size(self, name: str) -> Op:
-        """A size of the mechanism."""
-        if self.known is not None:
-            return self.fixed(self.known(name))
-        if name not in self.result.sizes:
-            self.result.sizes.append(name)
-        return self.target.op("size", attr=name)
-
-    def column(self, table: str, column: str) -> int:
-        """The position of a column in a table, to which it is added if needed."""
-        columns = self.result.tables.setdefault(table, [])
-        if column not in columns:
-            columns.append(column)
-        return columns.index(column)
-
-    def cell(self, table: str, row: Op, column: str) -> Op:
-        """A number from a table."""
-        self.column(table, column)
-        return self.target.op("cell", row, attr=(table, column))
-
-    def of_role(self, role: Role, what: str) -> Op:
-        """A number of the entity that a role identifies; 0 for the world."""
-        if role.classes == (WORLD_CLASS,):
-            return self.fixed(0)
-        found = self.found[role]
-        if isinstance(found, _Count):
-            if found.entity.identity(self.variants, what):
-                return found.index
-            return self.cell(f"{found.entity.name}.{what}", found.index, what)
-        made = found.cells.get(what)
-        if made is None:
-            # read at the start of the block that belongs to the row
-            block, column = found.block, f"{found.position}.{what}"
-            self.column(found.table, column)
-            made = found.cells[what] = Op("cell", (found.row,), (found.table, column), block)
-            block.items.insert(self.heads.setdefault(block, 0), made)
-            self.heads[block] += 1
-        return made
-
-    def number(self, index: Index) -> Op:
-        """The value of an index."""
-        base, offset = index
-        return self.sum(self.of_role(base.role, base.what) if isinstance(base, Position) else self.fixed(base), offset)
-
-    def sum(self, a: Op, b: Op | int) -> Op:
-        """The sum of two numbers."""
-        if isinstance(b, int):
-            if b == 0:
-                return a
-            b = self.fixed(b)
-        if a.code == "int":
-            return (
-                self.fixed(a.attr + b.attr) if b.code == "int" else b if a.attr == 0 else self.target.op("iadd", a, b)
-            )
-        return a if _is(b, 0) else self.target.op("iadd", a, b)
-
-    def product(self, a: Op, b: Op | int) -> Op:
-        """The product of two numbers."""
-        b = self.fixed(b) if isinstance(b, int) else b
-        if a.code == b.code == "int":
-            return self.fixed(a.attr * b.attr)
-        if _is(a, 0) or _is(b, 0):
-            return self.fixed(0)
-        if _is(a, 1) or _is(b, 1):
-            return b if _is(a, 1) else a
-        return self.target.op("imul", a, b)
-
-    # Places
-
-    def access(self, place: Place) -> Access:
-        """The address of a place."""
-        if isinstance(place, Field):
-            offset = self.layout.fields[place.role.classes[0], place.name, place.component]
-            record = self.of_role(place.role, "record") if place.role in self.found else None
-            note = f"{place.role.name}.{place.name}[{place.component}]"
-            return self.at(("records", 0), record, offset, note=note)
-        if isinstance(place, Param) and self.algorithm.constants is not None and place.role.classes:
-            return self.at(("input", self.algorithm.constants), self.of_role(place.role, "constants"), place.component)
-        if isinstance(place, Uniform) and self.algorithm.constants is not None:
-            return self.at(("input", self.algorithm.constants), self.size("gravity"), place.component)
-        if isinstance(place, Param):
-            return self.at(("constants", 0), self.of_role(place.role, "constants"), place.component)
-        if isinstance(place, Uniform):
-            return self.at(("gravity", 0), None, place.component)
-        if isinstance(place, ArrayEntry):
-            return self.entry(place)
-        if not isinstance(place, (Input, Output)):
-            raise AssertionError(f"{place} is not a place of a traced program")
-        *leading, (base, offset) = place.at or [(0, 0)]
-        dimensions = self.dimensions(place)
-        total = self.fixed(0)
-        for one, following in zip(leading, dimensions[1:], strict=True):
-            total = self.product(self.sum(total, self.number(one)), self.length(following))
-        total = self.sum(total, self.number((base, 0)))
-        stride = self.fixed(1)
-        for dimension in dimensions[self.axis(place) + 1 :]:
-            stride = self.product(stride, self.length(dimension))
-        space = ("input" if isinstance(place, Input) else "output", place.number)
-        return self.at(space, total, offset, place, stride)
-
-    def entry(self, place: ArrayEntry) -> Access:
-        """The address of a scalar of an array: for each first index, one line per component."""
-        over, components = self.layout.arrays[place.number]
-        *lines, (base, offset) = place.at
-        size, line = self.size(f"line {over[-1]}"), self.fixed(0)
-        for one in lines:
-            if isinstance(one[0], Position) and one[0].what == "node":  # by number or by depth
-                one = Position(one[0].role, over[0]), 0
-            line = self.product(self.number(one), len(components))
-        line = self.product(self.sum(line, components[place.component]), size)
-        last = self.axis(place) == len(over) - 1
-        stride = self.fixed(1) if last else self.product(size, len(components))
-        return self.at(("array", place.number), self.sum(line, self.number((base, 0))), offset, place, stride)
-
-    def at(
-        self,
-        space: tuple[str, int],
-        base: Op | None,
-        offset: int,
-        place: Place | None = None,
-        stride: Op | None = None,
-        note: str = "",
-    ) -> Access:
-        """An address, with its stride along the index of an enclosing loop with independent indices."""
-        if base is not None and base.code == "int":
-            offset += base.attr
-            base = None
-        along = [b for b in _bases(place) if b.role is self.independent] if self.independent and place else []
-        if not along:
-            return Access(space, base, offset, note=note)
-        found, what = self.found[along[0].role], along[0].what
-        if isinstance(found, _Count) and not found.entity.identity(self.variants, what):
-            return Access(space, base, offset, stride, f"{found.entity.name}.{what}")
-        return Access(space, base, offset, stride)
-
-    def axis(self, place: Place) -> int:
-        """The axis of a place that is indexed by a loop with independent indices; −1 if there is none."""
-        at = getattr(place, "at", ())
-        axes = [i for i, (b, _) in enumerate(at) if isinstance(b, Position) and b.role is self.independent]
-        return axes[0] if axes else -1
-
-    def dimensions(self, place: Input | Output) -> tuple[str | int, ...]:
-        """What the axes of an input or output run over."""
-        arguments = self.algorithm.inputs if isinstance(place, Input) else self.algorithm.outputs
-        return arguments[place.number].dimensions
-
-    def length(self, dimension: str | int) -> Op:
-        """The length of an axis."""
-        return self.fixed(dimension) if isinstance(dimension, int) else self.size(dimension)
-
 
 def _set_last(block: Block, record: tuple[str, str]) -> None:
     """Move the stores to a node's own fields to the end of a body: what it reads may be in the same places."""
@@ -446,15 +199,6 @@ def _set_last(block: Block, record: tuple[str, str]) -> None:
 def _text(key: Any) -> str:
     """Part of a variant, for comments in generated code."""
     return key if isinstance(key, str) else "frame" if key is None else str(key)
-
-
-def _is(op: Op, number: int) -> bool:
-    return op.code == "int" and bool(op.attr == number)
-
-
-def _bases(place: Any) -> list[Position]:
-    """The positions that a place depends on."""
-    return [base for base, _ in getattr(place, "at", ()) if isinstance(base, Position)]
 
 
 def _independent(body: Block, index: Role) -> bool:

@@ -12,7 +12,8 @@ from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Program
 from kinetree.engines.kept import Kept
-from kinetree.engines.lower import Lowered, lower
+from kinetree.engines.lower import lower
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.subtrees import out_and_back
 from kinetree.engines.sweeps import sweeps

@@ -24,7 +24,8 @@ from kinetree.engines.collector import paused
 from kinetree.engines.ir import Block, Op
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Layout, Tables
-from kinetree.engines.lower import Lowered, lower
+from kinetree.engines.lower import lower
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.parts import split
 from kinetree.engines.pipeline import is_own, simplified, variants_of

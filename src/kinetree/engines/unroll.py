@@ -18,7 +18,7 @@ from kinetree.engines.dead_code import without_dead_code
 from kinetree.engines.fold import RULES
 from kinetree.engines.ir import Access, For, Item, Op, Program, Store
 from kinetree.engines.layout import Tables
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.machine import Machine
 
 

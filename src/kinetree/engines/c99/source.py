@@ -13,7 +13,7 @@ import numpy as np
 from kinetree.engines.c99.printer import FunctionPrinter, number, sine_cosine
 from kinetree.engines.formats import FORMATS, format_of
 from kinetree.engines.layout import Tables, size_of
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.engines.straight import own_code
 from kinetree.recursion.algorithm import Algorithm, Argument

@@ -12,7 +12,7 @@ from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 
 
 def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:

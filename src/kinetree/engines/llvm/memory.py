@@ -8,7 +8,7 @@ from typing import Any
 from kinetree.engines.formats import Format
 from kinetree.engines.ir import Access, Op
 from kinetree.engines.llvm.writer import FunctionWriter
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 
 _INTEGER = {"iadd": "add i64", "imul": "mul i64"}
 #: Read-only memory spaces.

@@ -16,7 +16,7 @@ from kinetree.engines.lane_tables import ROUND_WORDS, Parents, column_places, he
 from kinetree.engines.llvm.carrying import Given, Passes
 from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
 
 #: Loads of sums at consecutive places, and the terms that are added.

@@ -21,7 +21,7 @@ from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Part, St
 from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.subtrees import BATCH, COLUMNS, SINGLE, OutAndBack
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}

@@ -19,7 +19,7 @@ from kinetree.engines.llvm import target
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.llvm.node_lanes import emit_node_lanes
 from kinetree.engines.locks import Lock
-from kinetree.engines.lower import Lowered
+from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled, prepare
 from kinetree.engines.native.expected import is_single
