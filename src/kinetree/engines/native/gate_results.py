@@ -1,0 +1,182 @@
+"""The part of gates that finds memory for results: see `kinetree.engines.native.gate_code`.
+
+Making arrays and tuples of them and destroying them takes longer than some kernels do. So a bound kernel keeps the last
+few small results that it returned, and returns one of them again once nobody else refers to it or its parts, provided
+that they still are what they were: not reshaped, not made read-only, and without weak references. Larger arrays are
+views of the pool's buffers.
+"""
+
+from __future__ import annotations
+
+from kinetree.engines.native.gate_layout import (
+    COUNT,
+    DATA,
+    DESCR,
+    DIMS,
+    KEPT,
+    NDIM,
+    OWNS_DATA,
+    PLAIN,
+    WEAK,
+    WRITEABLE,
+    Word,
+)
+from kinetree.engines.native.gate_writer import GateWriter
+from kinetree.engines.native.pool import BUFFERS, SMALLEST_RESULT
+
+
+class Results(GateWriter):
+    """Writes how memory for the results is found."""
+
+    def give(self, has_out: str) -> None:
+        """Find or create the results. The returned array or tuple of arrays owns everything allocated here."""
+        f, put = self.f, self.put
+        put("null", self.answer, "ptr")
+        small = self.keeps_results(has_out)
+        with f.when(small):
+            self.find_kept()
+        missing = f.let(f"icmp eq ptr {f.address(self.answer)}, null")
+        with f.when(f.let(f"and i1 {missing}, {self.several}")):
+            bundle = f.let(
+                f"call ptr @PyType_GenericAlloc(ptr {f.address(self.words, Word.BUNDLE)}, i64 {self.outputs})"
+            )
+            f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
+            put(bundle, self.answer, "ptr")
+        with f.loop(0, f.let(f"select i1 {missing}, i64 {self.outputs}, i64 0")) as o:
+            k = f.let(f"add i64 {o}, {self.inputs}")
+            operand = self.operand(k)
+            with f.when(has_out):
+                f.do(f"call void @Py_IncRef(ptr {self.part(f.address(self.out), o)})")
+            with f.when(f.let(f"xor i1 {has_out}, true")):
+                put("null", self.buffer, "ptr")
+                size = self.size_of(operand)
+                with f.when(f.let(f"icmp uge i64 {size}, {SMALLEST_RESULT}")):
+                    self.find_buffer(size)
+                self.make(operand)
+                put(f.address(f.at(f.address(self.item), DATA)), f.at(self.arguments, k, "ptr"), "ptr")
+            result = f.address(self.item)
+            with f.when(self.several):
+                f.let(f"call i32 @PyTuple_SetItem(ptr {f.address(self.answer)}, i64 {o}, ptr {result})")
+            with f.when(f.let(f"xor i1 {self.several}, true")):
+                put(result, self.answer, "ptr")
+        with f.when(f.let(f"and i1 {missing}, {small}")):
+            self.keep()
+
+    def keeps_results(self, has_out: str) -> str:
+        """Whether the results of this call are kept for later calls: all are small, and none is the caller's."""
+        f, put = self.f, self.put
+        kept = f.let(f"icmp ne ptr {f.address(self.words, Word.RESULTS)}, null")
+        keeps = f.let(f"and i1 {kept}, {f.let(f'xor i1 {has_out}, true')}")
+        put(f.let(f"zext i1 {keeps} to i64"), self.fits)
+        with f.loop(self.inputs, f.let(f"add i64 {self.inputs}, {self.outputs}")) as k:
+            large = f.let(f"icmp uge i64 {self.size_of(self.operand(k))}, {SMALLEST_RESULT}")
+            with f.when(large):
+                put("0", self.fits)
+        return f.let(f"icmp ne i64 {f.word(self.fits)}, 0")
+
+    def make(self, operand: str) -> None:
+        """Set `item` to a new array for a result, a view of `buffer` if there is one."""
+        f, put = self.f, self.put
+        put(self.count, self.shape)
+        for axis in range(3):
+            put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
+        rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
+        dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
+        number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
+        buffer = f.address(self.buffer)
+        view = f.let(f"icmp ne ptr {buffer}, null")
+        put("null", self.item, "ptr")
+        with f.when(view):
+            put(f.address(f.at(buffer, DATA)), self.item, "ptr")
+        flags = f.let(f"select i1 {view}, i32 {PLAIN | WRITEABLE}, i32 0")
+        rest = f"i32 {number}, ptr null, ptr {f.address(self.item)}, i32 0, i32 {flags}, ptr null"
+        new = f.address(self.words, Word.NEW_ARRAY)
+        made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
+        put(made, self.item, "ptr")
+        failed = f.let(f"icmp eq ptr {made}, null")
+        with f.when(f.let(f"and i1 {failed}, {view}")):
+            f.do(f"call void @Py_DecRef(ptr {buffer})")
+        f.leave_when(failed, "failed")
+        with f.when(view):
+            f.let(f"call i32 {f.address(self.words, Word.SET_BASE)}(ptr {made}, ptr {buffer})")
+
+    def find_buffer(self, size: str) -> None:
+        """Set `buffer` to a new reference to one of the pool's that is not in use, or to a fresh one."""
+        f, put = self.f, self.put
+        buffers, sizes = f.address(self.words, Word.BUFFERS), f.address(self.words, Word.BUFFER_SIZES)
+        most = f.let(f"mul i64 {size}, 2")
+        with f.loop(0, BUFFERS) as place:
+            found = f.word(sizes, place)
+            large, small = f.let(f"icmp sge i64 {found}, {size}"), f.let(f"icmp sle i64 {found}, {most}")
+            missing = f.let(f"icmp eq ptr {f.address(self.buffer)}, null")
+            with f.when(f.let(f"and i1 {f.let(f'and i1 {large}, {small}')}, {missing}")):
+                buffer = f.address(buffers, place)
+                intact = self.has_flags(buffer, PLAIN | WRITEABLE | OWNS_DATA)
+                with f.when(f.let(f"and i1 {self.is_unused(buffer)}, {intact}")):
+                    put(buffer, self.buffer, "ptr")
+                    f.do(f"call void @Py_IncRef(ptr {buffer})")
+        with f.when(f.let(f"icmp eq ptr {f.address(self.buffer)}, null")):
+            number = f.let(f"call ptr @PyLong_FromSsize_t(i64 {size})")
+            f.leave_when(f.let(f"icmp eq ptr {number}, null"), "failed")
+            put(number, self.item, "ptr")
+            fresh = f.address(self.words, Word.FRESH_BUFFER)
+            made = f.let(f"call ptr @PyObject_Vectorcall(ptr {fresh}, ptr {self.item}, i64 1, ptr null)")
+            f.do(f"call void @Py_DecRef(ptr {number})")
+            f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
+            put(made, self.buffer, "ptr")
+            put("null", self.item, "ptr")
+
+    def find_kept(self) -> None:
+        """Set `answer` to a new reference to kept results that are not in use, if there are any."""
+        f, put = self.f, self.put
+        kept = f.address(self.words, Word.RESULTS)
+        with f.loop(0, KEPT) as slot, f.when(f.let(f"icmp eq ptr {f.address(self.answer)}, null")):
+            whole = f.address(kept, slot)
+            with f.when(self.is_unused(whole)):
+                put("1", self.fits)
+                with f.loop(0, self.outputs) as o, f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
+                    self.take_intact(self.part(whole, o), f.let(f"add i64 {o}, {self.inputs}"))
+                with f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
+                    put(whole, self.answer, "ptr")
+                    f.do(f"call void @Py_IncRef(ptr {whole})")
+
+    def is_unused(self, value: str) -> str:
+        """Whether there is one reference to an object: the one through which it was found."""
+        f = self.f
+        return f.let(f"icmp eq i32 {f.let(f'load i32, ptr {f.at(value, COUNT)}, align 4')}, 1")
+
+    def take_intact(self, array: str, k: str) -> None:
+        """Use a kept array for an operand; reset `fits` if it is in use or somebody changed more than its numbers."""
+        f, put = self.f, self.put
+        operand = self.operand(k)
+        axes = f.let(f"add i64 {f.word(operand)}, {self.extra}")
+        rank = f.let(f"trunc i64 {axes} to i32")
+        for changed in (
+            f.let(f"xor i1 {self.is_unused(array)}, true"),
+            f.let(f"icmp ne ptr {f.address(f.at(array, DESCR))}, {self.dtype}"),
+            f.let(f"xor i1 {self.has_flags(array, PLAIN | WRITEABLE | OWNS_DATA)}, true"),
+            f.let(f"icmp ne i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')}, {rank}"),
+            f.let(f"icmp ne ptr {f.address(f.at(array, WEAK))}, null"),
+        ):
+            with f.when(changed):
+                put("0", self.fits)
+        with f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
+            dims = f.address(f.at(array, DIMS))
+            with f.when(self.batched), f.when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}")):
+                put("0", self.fits)
+            with f.loop(self.extra, axes) as axis:
+                wanted = f.word(operand, f.let(f"add i64 {f.let(f'sub i64 {axis}, {self.extra}')}, 1"))
+                with f.when(f.let(f"icmp ne i64 {f.word(dims, axis)}, {wanted}")):
+                    put("0", self.fits)
+        put(f.address(f.at(array, DATA)), f.at(self.arguments, k, "ptr"), "ptr")
+
+    def keep(self) -> None:
+        """Keep the results in place of older ones."""
+        f, put = self.f, self.put
+        turn = f.word(self.words, Word.NEXT_RESULT)
+        put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
+        slot = f.at(f.address(self.words, Word.RESULTS), f.let(f"and i64 {turn}, {KEPT - 1}"), "ptr")
+        old = f.address(slot)
+        f.do(f"call void @Py_IncRef(ptr {f.address(self.answer)})")
+        put(f.address(self.answer), slot, "ptr")
+        f.do(f"call void @Py_DecRef(ptr {old})")
