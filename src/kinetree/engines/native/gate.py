@@ -8,18 +8,16 @@ memory for the results, unless `out` is given, and runs the kernel; in every oth
 other types) it calls the method `general` with the same arguments. A closed gate is a plain Python object with a
 `__call__`, which needs no machine code. Opening a gate changes its class.
 
-Machine code reads the fields of NumPy's arrays directly. `supported` verifies their offsets on live arrays. If they
-differ, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class that
-always calls `general`.
+Machine code reads the fields of NumPy's arrays directly, if they are where `kinetree.engines.native.gate_support`
+expects them. Otherwise, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a
+plain class that always calls `general`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import operator
-import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-from kinetree.engines.formats import FLOAT64
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import gate_layout as layout
 from kinetree.engines.native import pool, threads
 from kinetree.engines.native.gate_code import gate_text
 from kinetree.engines.native.gate_layout import Word
+from kinetree.engines.native.gate_support import PYARRAY_NEW, PYARRAY_SET_BASE, call_by_vector, make_base, supported
 from kinetree.engines.native.gufunc import c_table
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, plan
@@ -41,8 +39,6 @@ from kinetree.engines.native.operands import Binding, plan
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PYARRAY_NEW, _PYARRAY_SET_BASE = 93, 282  # places in NumPy's array table, part of its binary interface
-_HAVE_VECTORCALL = 1 << 11
 _GENERAL = sys.intern("general")
 _OUT = sys.intern("out")
 
@@ -56,141 +52,6 @@ class Keys(tuple[str, ...]):
     """The keys of a dictionary whose values, together, are the last input of a kernel."""
 
     __slots__ = ()
-
-
-class _Spec(ctypes.Structure):
-    """PyType_Spec."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("basicsize", ctypes.c_int),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-        ("slots", ctypes.c_void_p),
-    )
-
-
-class _Slot(ctypes.Structure):
-    """PyType_Slot."""
-
-    _fields_ = (("slot", ctypes.c_int), ("pfunc", ctypes.c_void_p))
-
-
-class _Member(ctypes.Structure):
-    """PyMemberDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def _make_base() -> type:
-    """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.VECTORCALL, 1, None))  # a read-only Py_ssize_t
-    call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
-    slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
-    # Python copies all of this except the names, which are constants of this function
-    default, base = 1 << 18, 1 << 10
-    name = b"kinetree.engines.native.gate.GateBase"
-    spec = _Spec(name, layout.GATE_SIZE, 0, default | base | _HAVE_VECTORCALL, ctypes.addressof(slots))
-    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
-    made: type = make(ctypes.addressof(spec))
-    return made
-
-
-def _call_by_vector(cls: type) -> None:
-    """Let Python pass arguments to instances as they are, without a tuple and a dictionary.
-
-    From Python 3.12 on, classes inherit this flag; before, only those that cannot be changed do.
-    """
-    flags = ctypes.c_ulong.from_address(id(cls) + layout.TYPE_FLAGS)
-    flags.value |= _HAVE_VECTORCALL
-
-
-def supported() -> bool:
-    """Whether gates can read arrays directly in this process, as verified on some arrays."""
-    if os.environ.get("KINETREE_NO_GATE", "") not in ("", "0"):
-        return False
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return False
-    if object.__basicsize__ != layout.VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return False
-    square = np.arange(6.0).reshape(2, 3)
-    shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
-    arrays = [square, square.T, square[:, 1:], np.array(1.0), np.zeros((4, 0, 5)), np.zeros(3, np.float32), shifted]
-    return all(map(_fields_fit, arrays)) and _numbers_fit() and _allocator_fits() and _references_fit() and _flags_fit()
-
-
-def _numbers_fit() -> bool:
-    kinds = {float: ctypes.c_double, np.float64: ctypes.c_double, np.float32: ctypes.c_float}
-    numbers = [(kind("1.25"), c_kind) for kind, c_kind in kinds.items()]
-    return all(c_kind.from_address(id(number) + layout.FLOAT_VALUE).value == number for number, c_kind in numbers)
-
-
-def _flags_fit() -> bool:
-    def read(kind: type) -> int:
-        return ctypes.c_ulong.from_address(id(kind) + layout.TYPE_FLAGS).value
-
-    return all(read(kind) == kind.__flags__ for kind in (int, np.ndarray, np.ufunc, _Slot))
-
-
-def _references_fit() -> bool:
-    array = np.empty(1)
-
-    def read() -> tuple[int, bool]:
-        count = ctypes.c_int32.from_address(id(array) + layout.COUNT).value
-        return count, bool(ctypes.c_void_p.from_address(id(array) + layout.WEAK).value)
-
-    before = read()
-    others, watch = [array, array], weakref.ref(array)
-    return before[1] is False and read() == (before[0] + len(others), True) and watch() is array
-
-
-def _fields_fit(array: np.ndarray[Any, Any]) -> bool:
-    def read(offset: int, kind: Any) -> Any:
-        return kind.from_address(id(array) + offset).value
-
-    plain = bool(array.flags.c_contiguous) * 0x0001 + bool(array.flags.aligned) * 0x0100
-
-    def dims() -> tuple[int, ...]:
-        return (
-            tuple((ctypes.c_ssize_t * array.ndim).from_address(read(layout.DIMS, ctypes.c_void_p)))
-            if array.ndim
-            else ()
-        )
-
-    return bool(
-        read(layout.TYPE, ctypes.c_void_p) == id(np.ndarray)
-        and read(layout.DATA, ctypes.c_void_p) == array.ctypes.data
-        and read(layout.NDIM, ctypes.c_int) == array.ndim
-        and read(layout.DESCR, ctypes.c_void_p) == id(array.dtype)
-        and read(layout.FLAGS, ctypes.c_int) & layout.PLAIN == plain
-        and dims() == array.shape
-    )
-
-
-def _allocator_fits() -> bool:
-    address, number = ctypes.c_void_p, ctypes.c_int
-    prototype = ctypes.PYFUNCTYPE(
-        ctypes.py_object, address, number, address, number, address, address, number, number, address
-    )
-    set_base = ctypes.PYFUNCTYPE(number, ctypes.py_object, ctypes.py_object)
-    dims = (ctypes.c_ssize_t * 2)(2, 3)
-    functions, buffer = c_table(_multiarray_umath._ARRAY_API), np.arange(8.0)
-    data, flags = buffer.ctypes.data, layout.PLAIN | layout.WRITEABLE
-    new = prototype(functions[_PYARRAY_NEW])
-    arrays = [
-        new(id(np.ndarray), 2, ctypes.addressof(dims), FLOAT64.number, None, *rest, None)
-        for rest in ((None, 0, 0), (data, 0, flags))
-    ]
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))  # the view takes over this reference
-    set_base(functions[_PYARRAY_SET_BASE])(arrays[1], buffer)
-    plain = all(type(a) is np.ndarray and a.shape == (2, 3) and a.dtype is np.dtype(np.float64) for a in arrays)
-    return plain and arrays[1].base is buffer and arrays[1].flags.carray and arrays[1][1, 2] == buffer[5]
 
 
 class _Plain:
@@ -208,7 +69,7 @@ NATIVE = supported()
 if TYPE_CHECKING:
     _Base = _Plain
 else:
-    _Base = _make_base() if NATIVE else _Plain
+    _Base = make_base() if NATIVE else _Plain
 
 
 class Gate(_Base):
@@ -227,7 +88,7 @@ class Gate(_Base):
             twin: dict[str, Any] = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
             twin |= {"__slots__": (), "__call__": _Plain.__call__, "_opened": cls}
             cls._opened, cls._shut = cls, type(cls.__name__, (cls,), twin)
-            _call_by_vector(cls)
+            call_by_vector(cls)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Create a closed gate: all calls go to `general`."""
@@ -326,7 +187,7 @@ class _Description:
         words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
         words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
         numpy_functions = c_table(_multiarray_umath._ARRAY_API)
-        words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (_PYARRAY_NEW, _PYARRAY_SET_BASE))
+        words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (PYARRAY_NEW, PYARRAY_SET_BASE))
         words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
         words[Word.SINGLE_TYPE] = id(np.float32)

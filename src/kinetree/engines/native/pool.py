@@ -6,8 +6,8 @@ buffer is reused once no array refers to it. The memory kept is bounded: four bl
 and 64 buffers of at most 1 GiB together, or a sixteenth of the computer's memory if that is less.
 
 All threads share the buffers. Whoever wants one looks at its reference count while holding a reference of their own
-(`empty`) or the GIL (gates, see `gate_results.py`). So of two that want the same buffer both may go without, but never do
-both get it.
+(`empty`) or the GIL (gates, see `gate_results.py`). So of two that want the same buffer both may go without, but never
+do both get it.
 
 On Linux, scratch of 4 MiB or more asks for huge pages: sweeps over large robots would otherwise wait for page tables.
 """
