@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,6 +21,13 @@ from tests.tolerance import assert_close, bound, condition
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no kernel had been compiled, and nothing evaluated."""
+    monkeypatch.setattr(kernels.Kernels, "is_loaded", False)
+    monkeypatch.setattr(once, "_times", Counter())
 
 
 def robot() -> kt.Model:
@@ -56,6 +64,26 @@ def test_nothing_is_compiled_and_the_result_is_kept() -> None:
             recursions_of(robot()).inverse_inertia_at(model.neutral())
         with pytest.raises(AssertionError, match="computed"):
             recursions_of(kt.zoo.chain(4)).inverse_inertia_at(np.zeros(4))
+
+
+def test_many_tasks_are_compiled() -> None:
+    """As in a loop whose point moves."""
+    model = robot()
+
+    def at(x: float) -> Recursions:
+        task = kt.Task(model.frames[-1], "position", (x, 0.0, 0.0))
+        return model.tasks([task]).core.recursions
+
+    with mock.patch.object(kernels.Kernels, "library", refuse):
+        few = [at(1e-3 * i).reach for i in range(once._TIMES)]
+        with pytest.raises(AssertionError, match="compiled"):
+            _ = at(0.1).reach
+    assert at(0.1).reach.shape == few[0].shape
+    # from now on there is a kernel on disk, and then in memory
+    with mock.patch.object(Interpreted, "__call__", refuse):
+        assert at(0.2).reach.shape == few[0].shape
+        with mock.patch.object(kernels.Kernels, "is_loaded", True), mock.patch.object(once.cache, "load", refuse):
+            assert at(0.3).reach.shape == few[0].shape
 
 
 def test_large_robots_are_compiled() -> None:

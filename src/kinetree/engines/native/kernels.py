@@ -106,6 +106,16 @@ class Kernels:
         )
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether there is machine code in this process."""
+        return bool(self._libraries)
+
+    def is_found(self) -> bool:
+        """Whether there is machine code in this process, or in the cache on disk."""
+        with self._lock:
+            return self.is_loaded or self._stored() is not None
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Sizes of records and arrays, the same for all widths."""
         with self._lock:
