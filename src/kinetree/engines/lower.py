@@ -13,7 +13,7 @@ from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.addressing import Addressing, Count, Row, bases
 from kinetree.engines.alike import alike
 from kinetree.engines.carried import RELATIVES, Carried, carried
-from kinetree.engines.ir import Access, Block, Follow, For, Item, Loop, Op, Place, Program, Store, Switch
+from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Program, Store, Switch
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.places import ArrayEntry, Field, Output, Position, Role
@@ -160,7 +160,7 @@ class _Lowering(Addressing):
                 self.found[role] = Row(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
             if sweep_direction(loop):
-                _set_last(block, (source.name, "0.record"))
+                _set_late(block, (source.name, "0.record"))
         if not single:
             notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
             body.items.append(Switch(variant_number, cases, len(filled) == len(numbers), notes))
@@ -186,14 +186,22 @@ class _Lowering(Addressing):
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
 
 
-def _set_last(block: Block, record: tuple[str, str]) -> None:
-    """Move the stores to a node's own fields to the end of a body: what it reads may be in the same places."""
+def _set_late(block: Block, record: tuple[str, str]) -> None:
+    """Move a store to a field of the node itself to the end of a body if it reads another field in that place later."""
 
-    def sets(item: Item) -> bool:
-        place = item.place if isinstance(item, Store) else None
-        return isinstance(place, Access) and place.base is not None and bool(place.base.attr == record)
+    def offset(place: Any) -> int | None:
+        is_own = isinstance(place, Access) and place.base is not None and place.base.attr == record
+        return place.offset if is_own else None
 
-    block.items.sort(key=sets)
+    read: set[int | None] = set()
+    late: set[int] = set()
+    for item in reversed(block.items):
+        if isinstance(item, Op) and item.code == "load":
+            read.add(offset(item.attr))
+        elif isinstance(item, Store) and (here := offset(item.place)) is not None and here in read:
+            late.add(id(item))
+    if late:
+        block.items.sort(key=lambda item: id(item) in late)
 
 
 def _text(key: Any) -> str:
