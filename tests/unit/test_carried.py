@@ -212,9 +212,23 @@ def handed_out_twice(tree: Any, v: Any, seen: Any) -> None:
         seen[k] = v[k] * k.total[0]
 
 
+@declare
+def handed_out_later(tree: Any, v: Any, seen: Any) -> None:
+    """Numbers from the base to the tips, in a field that had another use before."""
+    tree.world.total = np.zeros(1)
+    for k, _ in tree.gather():
+        k.own = k.M.data[:1] * k.M.data[1:2]
+        k.total = k.M.data[:1] * k.M.data[:1]
+    for k, _ in tree.scatter():
+        k.own = k.own + k.total
+    for k, parent in tree.scatter():
+        k.total = parent.total + k.own
+        seen[k] = v[k] * k.total[0]
+
+
 TOYS = [
     masses, plain_masses, read_later, products, differences, so_far, with_own, handed_out,
-    handed_out_and_kept, handed_out_twice,
+    handed_out_and_kept, handed_out_twice, handed_out_later,
 ]  # fmt: skip
 
 
