@@ -115,3 +115,17 @@ def test_what_becomes_the_same_as_an_operation_before_the_loop_is_not_computed_i
     (product,) = [item for item in program.top.items if isinstance(item, Op) and item.code == "mul"]
     assert [item.value for item in inner.items if isinstance(item, Store)] == [product]
     assert len(inner.items) == 1
+
+
+def test_what_only_stores_that_say_nothing_would_change_is_constant() -> None:
+    """As of a field that is divided by another one, once that turns out to be one."""
+    program, world = Program(RULES), Role("world", (WORLD_CLASS,))
+    one, two = (Field(world, name, 0) for name in ("one", "two"))
+    v = program.load(Input(0, ((0, 0),)))
+    program.top.items.append(Store(one, program.lift(1.0)))
+    program.top.items.append(Store(two, program.lift(2.0)))
+    program.top.items.append(Store(two, program.load(two) / program.load(one)))
+    program.top.items.append(Store(Output(0, ((0, 0),)), v * program.load(two)))
+    stage.simplify(program)
+    loads = [item.attr for item in program.top.items if isinstance(item, Op) and item.code == "load"]
+    assert loads == [Input(0, ((0, 0),))]
