@@ -30,12 +30,7 @@ def most_independent_rows(mechanism: Mechanism, sites: Sequence[Site]) -> int:
     # of each node that carries rows: those of all its children's subtrees if it can move in any way, or not at all
     moving: dict[int, int] = {}
     still: dict[int, int] = {}
-    supporting = set()
-    for node in rows:
-        while node != WORLD and node not in supporting:
-            supporting.add(node)
-            node = mechanism.parents[node]
-    for node in sorted(supporting, reverse=True):  # parents have smaller numbers
+    for node in reversed(mechanism.topology.supporting(rows)):
         free = min(rows.get(node, 0), _RIGID) + moving.get(node, 0)
         held = min(free, mechanism.kinds[node].nv + still.get(node, 0))
         parent = mechanism.parents[node]
