@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
@@ -31,8 +30,14 @@ from kinetree.engines.native import gate_layout as layout
 from kinetree.engines.native import pool, threads
 from kinetree.engines.native.gate_code import gate_text
 from kinetree.engines.native.gate_layout import Word
-from kinetree.engines.native.gate_support import PYARRAY_NEW, PYARRAY_SET_BASE, call_by_vector, make_base, supported
-from kinetree.engines.native.gufunc import c_table
+from kinetree.engines.native.gate_support import (
+    PYARRAY_NEW,
+    PYARRAY_SET_BASE,
+    call_by_vector,
+    make_base,
+    supported,
+)
+from kinetree.engines.native.gufunc import array_functions
 from kinetree.engines.native.libraries import Library, find_or_compile
 from kinetree.engines.native.operands import Binding, plan
 
@@ -186,7 +191,7 @@ class _Description:
         words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
         words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
         words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
-        numpy_functions = c_table(_multiarray_umath._ARRAY_API)
+        numpy_functions = array_functions()
         words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (PYARRAY_NEW, PYARRAY_SET_BASE))
         words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)

@@ -13,11 +13,10 @@ import weakref
 from typing import Any
 
 import numpy as np
-from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from kinetree.engines.formats import FLOAT64
 from kinetree.engines.native import gate_layout as layout
-from kinetree.engines.native.gufunc import c_table
+from kinetree.engines.native.gufunc import array_functions
 
 PYARRAY_NEW, PYARRAY_SET_BASE = 93, 282
 """Places in NumPy's array table, part of its binary interface."""
@@ -147,7 +146,7 @@ def _allocator_fits() -> bool:
     )
     set_base = ctypes.PYFUNCTYPE(number, ctypes.py_object, ctypes.py_object)
     dims = (ctypes.c_ssize_t * 2)(2, 3)
-    functions, buffer = c_table(_multiarray_umath._ARRAY_API), np.arange(8.0)
+    functions, buffer = array_functions(), np.arange(8.0)
     data, flags = buffer.ctypes.data, layout.PLAIN | layout.WRITEABLE
     new = prototype(functions[PYARRAY_NEW])
     arrays = [

@@ -57,7 +57,7 @@ def _make(function: int, data: int, kinds: bytes, inputs: int, name: str, signat
 def _constructor() -> Any:
     if _multiarray_umath._get_ndarray_c_version() >> 24 != _NUMPY_ABI:
         raise ImportError(f"Kinetree needs NumPy 2's binary interface; that of NumPy {np.__version__} is different")
-    table = c_table(_multiarray_umath._UFUNC_API)
+    table = _c_table(_multiarray_umath._UFUNC_API)
     arrays, text, number = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int
     prototype = ctypes.PYFUNCTYPE(
         ctypes.py_object, arrays, arrays, text, number, number, number, number, text, text, number, text
@@ -65,7 +65,12 @@ def _constructor() -> Any:
     return prototype(table[_FROM_FUNC_AND_DATA_AND_SIGNATURE])
 
 
-def c_table(capsule: object) -> Any:
+def array_functions() -> Any:
+    """The addresses of NumPy's functions of arrays."""
+    return _c_table(_multiarray_umath._ARRAY_API)
+
+
+def _c_table(capsule: object) -> Any:
     """The array of addresses that a C extension exports in a capsule."""
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
