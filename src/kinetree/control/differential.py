@@ -117,8 +117,7 @@ class DifferentialIK(Remade):
         if not nonnegative("dt", dt) > 0.0:
             raise InputError(f"dt={dt!r} is not a positive time step")
         wanted = self._targets.read(targets, None, 0.0)
-        q = np.asarray(arguments.numbers("control", "q", q), dtype=np.float64)
-        arguments.require_shape("control: q", q.shape, (self.robot.nq,))
+        q = arguments.doubles("control", "q", q, (self.robot.nq,))
         batch = arguments.common_batch("control", ("q", "targets"), (q.shape[:-1], wanted.batch))
         shares = np.array([*self._shares, dt])
         found = self._kernel(q, self._rest, wanted.target, self._softness, shares, *self._bounds)

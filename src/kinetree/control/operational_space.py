@@ -246,10 +246,7 @@ class OperationalSpace(Remade):
         _ = self._ready
         wanted = self._targets.read(targets, state, dt)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
-            q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
-            given = q.shape[:-1], v.shape[:-1], wanted.batch
-            batch = arguments.common_batch("control", ("q", "v", "targets"), given)
-            q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
+            q, v = self._together(q, v, wanted.batch)
         command = self._command(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
         return command if out is None else command._replace(tau=_handed_over(command.tau, out))
 
@@ -274,10 +271,16 @@ class OperationalSpace(Remade):
             if alone is not None:
                 return alone
         wanted = self._targets.arrays(poses, feed)
-        q, v = _checked("q", q, self.robot.nq), _checked("v", v, self.robot.nv)
-        batch = arguments.common_batch("control", ("q", "v", "targets"), (q.shape[:-1], v.shape[:-1], wanted.batch))
-        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
+        q, v = self._together(q, v, wanted.batch)
         return _handed_over(self._command(q, v, wanted, None).tau, out)
+
+    def _together(self, q: Any, v: Any, batch_of_targets: tuple[int, ...]) -> tuple[Array, Array]:
+        """The state, checked, in the batch shape that it has together with the targets."""
+        q = arguments.doubles("control", "q", q, (self.robot.nq,))
+        v = arguments.doubles("control", "v", v, (self.robot.nv,))
+        given = q.shape[:-1], v.shape[:-1], batch_of_targets
+        batch = arguments.common_batch("control", ("q", "v", "targets"), given)
+        return np.broadcast_to(q, (*batch, self.robot.nq)), np.broadcast_to(v, (*batch, self.robot.nv))
 
     def _torques_alone(self, q: Array, v: Array, poses: Any) -> Array | None:
         """The same for one sample, by the short way. None where there is none."""
@@ -407,9 +410,3 @@ def _handed_over(tau: Array, out: Array | None) -> Array:
     (home,) = arguments.results("control", out, ("tau",), (tau.shape,))
     home[...] = tau
     return home
-
-
-def _checked(name: str, value: Any, length: int) -> Array:
-    array = arguments.numbers("control", name, value)
-    arguments.require_shape(f"control: {name}", array.shape, (length,))
-    return np.asarray(array, dtype=np.float64)

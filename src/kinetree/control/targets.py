@@ -192,16 +192,14 @@ class Targets:
         if poses is None:
             target = self._target
         else:
-            given = np.asarray(arguments.numbers("control", "poses", poses), dtype=np.float64)
-            arguments.require_shape("control: poses", given.shape, (len(self._sites), 4, 4))
+            given = arguments.doubles("control", "poses", poses, (len(self._sites), 4, 4))
             batch = given.shape[:-3]
             target = given
             if len(self._sites) < len(self._fixed):
                 target = np.array(np.broadcast_to(self._fixed, (*batch, *self._fixed.shape)))
                 target[..., self._sites, :, :] = given
         if feed is not None:
-            given = np.asarray(arguments.numbers("control", "feed", feed), dtype=np.float64)
-            arguments.require_shape("control: feed", given.shape, (len(self._feed) - self._first, 2))
+            given = arguments.doubles("control", "feed", feed, (len(self._feed) - self._first, 2))
             batch = arguments.common_batch("control", ("poses", "feed"), (batch, given.shape[:-2]))
             rates = given
             if self._first:

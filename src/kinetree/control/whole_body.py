@@ -176,9 +176,8 @@ class WholeBody(Remade):
         wanted = self._targets.read(targets, None, 0.0)
         if not wanted.batch and _is_sample(q, robot.nq) and _is_sample(v, robot.nv):
             return self._command(q, v, wanted, targets, ())
-        q, v = (np.asarray(arguments.numbers("control", name, x), dtype=np.float64) for name, x in (("q", q), ("v", v)))
-        arguments.require_shape("control: q", q.shape, (robot.nq,))
-        arguments.require_shape("control: v", v.shape, (robot.nv,))
+        q = arguments.doubles("control", "q", q, (robot.nq,))
+        v = arguments.doubles("control", "v", v, (robot.nv,))
         given = q.shape[:-1], v.shape[:-1], wanted.batch
         batch = arguments.common_batch("control", ("q", "v", "targets"), given)
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))

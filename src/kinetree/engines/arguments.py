@@ -101,6 +101,20 @@ def frame_names(function: str, frames: Any) -> tuple[str, ...]:
     return names
 
 
+def doubles(function: str, name: str, value: Any, core: tuple[int, ...]) -> Array:
+    """Numbers as a float64 array whose shape ends in `core`.
+
+    Args:
+        function: Public name of the function, for messages.
+        name: Name of the argument, for messages.
+        value: What was passed.
+        core: Shape of one sample.
+    """
+    array = np.asarray(numbers(function, name, value), dtype=np.float64)
+    require_shape(f"{function}: {name}", array.shape, core)
+    return array
+
+
 def require_shape(what: str, shape: tuple[int, ...], core: tuple[int, ...]) -> None:
     """Raise unless the last axes of a shape are those of one sample."""
     rank = len(core)

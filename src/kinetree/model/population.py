@@ -155,8 +155,7 @@ def _inertia_maps(robot: Any) -> list[tuple[int, int, Array]]:
 
 
 def _numbers(name: str, values: Any, core: tuple[int, ...]) -> Array:
-    array = np.asarray(arguments.numbers("population", name, values), dtype=np.float64)
-    arguments.require_shape(f"population: {name}", array.shape, core)
+    array = arguments.doubles("population", name, values, core)
     if not np.isfinite(array).all():
         raise InputError(f"population: {name} has NaN or infinite entries")
     return array

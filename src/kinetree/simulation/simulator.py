@@ -200,7 +200,8 @@ class Simulator:
     def _state(self, function: str, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
         """Arrays of one batch shape."""
         nq, nv = self.robot.nq, self.robot.nv
-        arrays = [_array(function, *one) for one in (("q", q, nq), ("v", v, nv), ("tau", tau, nv))]
+        given = ("q", q, nq), ("v", v, nv), ("tau", tau, nv)
+        arrays = [arguments.doubles(function, name, value, (size,)) for name, value, size in given]
         batch = arguments.common_batch(function, ("q", "v", "tau"), [array.shape[:-1] for array in arrays])
         q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
         return q, v, tau
@@ -295,12 +296,13 @@ class Simulator:
             count, batch_of_tau = taus.shape[-2], taus.shape[:-2]
         else:
             _require_count("steps", steps, 0)
-            taus = _array("rollout", "tau", self._zero if tau is None else tau, nv)
+            taus = arguments.doubles("rollout", "tau", self._zero if tau is None else tau, (nv,))
             count, batch_of_tau = steps, taus.shape[:-1]
         if count % every:
             raise InputError(f"rollout: every={every} does not divide the {count} steps")
         taus = np.asarray(taus, dtype=np.float64)
-        q, v = _array("rollout", "q", q, self.robot.nq), _array("rollout", "v", v, nv)
+        q = arguments.doubles("rollout", "q", q, (self.robot.nq,))
+        v = arguments.doubles("rollout", "v", v, (nv,))
         shapes = [
             q.shape[:-1],
             v.shape[:-1],
@@ -375,12 +377,6 @@ def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]
 
 def _make(robot: Model | Population, options: dict[str, Any]) -> Simulator:
     return Simulator(robot, **options)
-
-
-def _array(function: str, name: str, value: Any, size: int) -> Array:
-    array = arguments.numbers(function, name, value)
-    arguments.require_shape(f"{function}: {name}", array.shape, (size,))
-    return np.asarray(array, dtype=np.float64)
 
 
 def _require_count(name: str, value: Any, least: int) -> None:
