@@ -276,6 +276,9 @@ def test_structure_shows_which_tasks_are_always_singular() -> None:
     assert at_best(walker, *limbs) == 24
     assert at_best(walker, "left_hand", kt.Task("right_hand", "position")) == 9
     assert not walker.tasks(limbs).core.excessive
+    assert at_best(walker, "left_arm_4", "left_hand") == 9  # three joints lie between them
+    assert at_best(walker, "torso", "left_hand", "left_foot", "left_thumb") == 19
+    assert walker.tasks(["left_arm_4", *limbs[1:], "left_hand"]).core.excessive
     chain = kt.zoo.chain(7)
     assert at_best(chain, "tip") == 6
     assert at_best(chain, "tip", "body6") == 7

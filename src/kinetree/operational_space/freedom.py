@@ -15,7 +15,8 @@ def most_independent_rows(mechanism: Mechanism, sites: Sequence[Site]) -> int:
     """An upper bound of the rank of J at any configuration.
 
     Of the rows that a subtree carries, no more are independent than its joints have degrees of freedom, and of those of
-    frames on one body no more than six. The bound follows from tips to base.
+    frames on one body no more than six. If the body that the subtree begins with can move in any way, six are added to
+    those of the subtrees that it carries. The bound follows from tips to base.
 
     Args:
         mechanism: The robot.
@@ -31,8 +32,9 @@ def most_independent_rows(mechanism: Mechanism, sites: Sequence[Site]) -> int:
     moving: dict[int, int] = {}
     still: dict[int, int] = {}
     for node in reversed(mechanism.topology.supporting(rows)):
-        free = min(rows.get(node, 0), _RIGID) + moving.get(node, 0)
-        held = min(free, mechanism.kinds[node].nv + still.get(node, 0))
+        carried = still.get(node, 0)
+        free = min(min(rows.get(node, 0), _RIGID) + moving.get(node, 0), _RIGID + carried)
+        held = min(free, mechanism.kinds[node].nv + carried)
         parent = mechanism.parents[node]
         moving[parent] = moving.get(parent, 0) + free
         still[parent] = still.get(parent, 0) + held
