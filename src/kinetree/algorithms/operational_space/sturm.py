@@ -22,15 +22,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from kinetree.algorithms.choices import larger, less, magnitude, smaller
-from kinetree.algorithms.operational_space.tridiagonal import DOWNWARDS, single
-from kinetree.recursion.loops import Table
-from kinetree.recursion.roles import GroupRole
+from kinetree.algorithms.operational_space.tridiagonal import DOWNWARDS, SINGLE, single
+from kinetree.recursion.entities import PLACE
+from kinetree.recursion.loops import Range, Table
+from kinetree.recursion.roles import GroupRole, RowRole
 from kinetree.recursion.setup import Setup
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
 
 #: Steps of Laguerre's iteration. Three were too few for a tenth of 160 matrices of robots, four for none.
 _STEPS = 4
+#: Groups of rows that stand for points; twelve points fit into one or two vectors.
+_GROUPS = 2
 #: Pivots are never zero.
 _LEAST_PIVOT = 2.0**-200
 #: What is added to results for m > 1, in proportion, so that rounding does not take them past the eigenvalue.
@@ -50,7 +53,33 @@ def ends_times(count: int) -> Table[tuple[GroupRole, GroupRole]]:
 
 #: The first row together with the last one.
 ENDS = ends_times(1)
-_LAGUERRE = ends_times(_STEPS)
+
+
+def _groups_of_points(setup: Setup) -> int:
+    return min(len(setup.rows.tasks), _GROUPS)
+
+
+def _count_of_points(setup: Setup) -> int:
+    return setup.rows.tasks[_groups_of_points(setup) - 1].stop
+
+
+def _rounds(count: int, name: str) -> Table[tuple[GroupRole, GroupRole, GroupRole]]:
+    def rows(setup: Setup) -> list[tuple[int, int, int]]:
+        return [(*ends, _count_of_points(setup) - 1) for ends in _ends(setup)] * count
+
+    return Table(single("first"), single("last"), single("point"), rows=rows, name=name)
+
+
+# The first and the last row with the last of the points that are compared with the eigenvalue.
+_ONCE, _LAGUERRE = _rounds(1, "points_once"), _rounds(_STEPS, "laguerre")
+_POINTS: Range[RowRole] = Range(PLACE, SINGLE, stop=lambda setup, _: _count_of_points(setup), name="points")
+_POINT_GROUPS: Table[tuple[GroupRole, GroupRole]] = Table(
+    *DOWNWARDS.roles,
+    of=DOWNWARDS,
+    over=SINGLE,
+    part=lambda setup, _: range(_groups_of_points(setup)),
+    name="groups_of_points",
+)
 
 
 def largest_eigenvalue(tree: Tree, d: Indexed, e: Indexed, count: Indexed, largest: Indexed) -> None:
@@ -65,18 +94,18 @@ def largest_eigenvalue(tree: Tree, d: Indexed, e: Indexed, count: Indexed, large
     """
     below, x, *workspace = (tree.array("rows") for _ in range(4))
     _enclose(tree, d, e, below, largest)
-    for _, last in ENDS(tree):
-        (end,) = last.rows
-        width = (largest[end] - below[end]) / count[end]
-        for point in tree.task_rows():
+    for _, last, final in _ONCE(tree):
+        (end,), (most,) = last.rows, final.rows
+        width = (largest[end] - below[end]) / count[most]
+        for point in _POINTS(tree, last):
             x[point] = below[end] + width * count[point]
     _compare(tree, d, e, x, below, largest, *workspace)
 
     # 1/t, t'/t and t''/t of a row, and the sums up to it
     *_, G, H = state = [tree.array("rows") for _ in range(5)]
-    for first, last in _LAGUERRE(tree):
-        (top,), (end,) = first.rows, last.rows
-        start, n = largest[end], count[end]
+    for first, last, final in _LAGUERRE(tree):
+        (top,), (end,), (most,) = first.rows, last.rows, final.rows
+        start, n, points = largest[end], count[end], count[most]
         for array in state:
             array[top] = 0.0
         for group, before in DOWNWARDS(tree):
@@ -95,11 +124,11 @@ def largest_eigenvalue(tree: Tree, d: Indexed, e: Indexed, count: Indexed, large
         single = start - n / (slope + sqrt((n - 1.0) * under))
         bottom = below[end]
         largest[end] = larger(single, bottom)
-        for point in tree.task_rows():
+        for point in _POINTS(tree, last):
             m = count[point]
             multiple = (start + _SLACK * start) - n / (slope + sqrt((n / m - 1.0) * under))
-            between = bottom + (single - bottom) * ((2.0 * m - n) / n)
-            x[point] = less(2.0 * m, n + 0.5, multiple, between)
+            between = bottom + (single - bottom) * ((2.0 * m - points) / points)
+            x[point] = less(2.0 * m, points + 0.5, multiple, between)
         _compare(tree, d, e, x, below, largest, *workspace)
 
 
@@ -123,20 +152,20 @@ def _compare(
     tree: Tree, d: Indexed, e: Indexed, x: Indexed, below: Indexed, above: Indexed, pivot: Indexed, least: Indexed
 ) -> None:
     """Improve both bounds, in last entries, by numbers x, which pivots show to lie on one side of the eigenvalue."""
-    for point in tree.task_rows():
-        pivot[point] = 1.0
-        least[point] = 1.0
-    for group, _ in DOWNWARDS(tree):
-        entries = [(d[row], e[row] * e[row]) for row in group.rows]
-        for point in tree.task_rows():
-            own, smallest = pivot[point], least[point]
-            for diagonal, square in entries:
-                own = _pivot((x[point] - diagonal) - square / own)
-                smallest = smaller(smallest, own)
-            pivot[point], least[point] = own, smallest
     for _, last in ENDS(tree):
         (end,) = last.rows
+        for point in _POINTS(tree, last):
+            pivot[point] = 1.0
+            least[point] = 1.0
         for group, _ in DOWNWARDS(tree):
+            entries = [(d[row], e[row] * e[row]) for row in group.rows]
+            for point in _POINTS(tree, last):
+                own, smallest = pivot[point], least[point]
+                for diagonal, square in entries:
+                    own = _pivot((x[point] - diagonal) - square / own)
+                    smallest = smaller(smallest, own)
+                pivot[point], least[point] = own, smallest
+        for group, _ in _POINT_GROUPS(tree, last):
             lower, upper = below[end], above[end]
             for point in group.rows:
                 upper = less(-least[point], 0.0, smaller(upper, x[point]), upper)
