@@ -10,6 +10,9 @@ import signal
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+# Tests are about optimised code; those of drafts allow drafts.
+os.environ.setdefault("KINETREE_NO_DRAFTS", "1")
+
 # A run in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,7 @@ from kinetree.engines.groups import LANES
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import cache, kernels, libraries
-from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.linking import Library
 
 
 def described(text: str) -> target.Target:

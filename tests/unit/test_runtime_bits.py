@@ -11,7 +11,7 @@ from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
 from tests.unit.toys import toy, toy_kernel, values
 

@@ -8,7 +8,7 @@ from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
 
 GAIN = 1.1

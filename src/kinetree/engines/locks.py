@@ -50,6 +50,11 @@ class Lock:
                 _changed.notify_all()
 
 
+def is_holding() -> bool:
+    """Whether this thread holds a lock, so that others may wait for it."""
+    return threading.get_ident() in _depths
+
+
 @contextmanager
 def inside_llvm() -> Iterator[None]:
     """No thread can fork inside this block, which may need no lock."""
@@ -69,7 +74,7 @@ def _before_fork() -> None:
     _held.enter_context(_forking)
     _held.enter_context(_changed)
     # a thread that forks while holding a lock cannot wait for others: they may be waiting for it
-    if threading.get_ident() not in _depths:
+    if not is_holding():
         _waiting = True
         _changed.wait_for(lambda: not _depths)
         _waiting = False

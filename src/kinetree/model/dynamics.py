@@ -289,7 +289,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         *,
         specialize: bool | str = False,
     ) -> Self:
-        """Compile functions now, so that no call has to: for control loops.
+        """Compile functions now, so that no call has to or runs on code that is not optimised yet: for control loops.
 
         If this takes long, processes on the other cores help by filling the cache of compiled code.
 

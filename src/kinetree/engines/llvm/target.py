@@ -58,10 +58,16 @@ class Target:
             return _NAMED.get(self.cpu, 0) >= 4
         return self.is_x86 and "+avx2" in self.features.split(",")
 
-    def machine(self) -> llvmlite.binding.TargetMachine:
-        """LLVM's code generator for this processor, for position-independent code."""
+    def machine(self, level: int = 2) -> llvmlite.binding.TargetMachine:
+        """LLVM's code generator for this processor, for position-independent code.
+
+        Args:
+            level: How much it optimises, from 0 to 3.
+        """
         target = llvm().Target.from_triple(self.triple)
-        return target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small")
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="small"
+        )
 
     def lanes(self, scalar: Format) -> int:
         """Numbers in a vector register: the largest lane width of batches."""

@@ -18,12 +18,13 @@ from kinetree.engines import arguments
 from kinetree.engines.formats import FLOAT64, Format, rounded
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import gate, pool, threads
+from kinetree.engines.native import drafts, gate, pool, threads
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.native.gufunc import make_gufunc
-from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand, plan
 from kinetree.errors import InputError
 
@@ -74,9 +75,11 @@ class Compiled(Gate):
         return self._general(inputs, out)
 
     def compile(self) -> None:
-        """Compile everything that later calls may need."""
-        for width in {1, self._width}:
-            self._runner(width)
+        """Compile everything that later calls may need, and wait until it is optimised."""
+        with drafts.avoided():
+            for width in {1, self._width}:
+                self._runner(width)
+        threads.settle()
 
     def begin(self, single: bool) -> None:
         """Let other threads begin with code for single samples, or for batches."""

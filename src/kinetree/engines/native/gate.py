@@ -38,7 +38,8 @@ from kinetree.engines.native.gate_support import (
     supported,
 )
 from kinetree.engines.native.gufunc import array_functions
-from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, plan
 
 if TYPE_CHECKING:

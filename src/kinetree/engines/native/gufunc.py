@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, plan
 
 _FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # position in NumPy's ufunc table, part of its binary interface

@@ -23,7 +23,8 @@ from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled, prepare
 from kinetree.engines.native.expected import is_single
-from kinetree.engines.native.libraries import Library, Pending, stored
+from kinetree.engines.native.libraries import Pending, stored
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.straight import Individual, individual_of, straight

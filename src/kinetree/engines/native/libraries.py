@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import lru_cache
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.llvm.target import Target, host, llvm
+from kinetree.engines.llvm.target import Target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import cache, threads
+from kinetree.engines.native import cache, drafts, threads
 from kinetree.engines.native.claims import claimed
-
-if TYPE_CHECKING:
-    import llvmlite.binding
+from kinetree.engines.native.drafts import Switch
+from kinetree.engines.native.linking import Library
 
 #: Key of the metadata under which the names of the modules are stored.
 _MODULES = "modules"
 
 _log = logging.getLogger("kinetree")
-
-# Functions that compiled code may call: the C library's memory functions, those that LLVM substitutes for intrinsics on
-# processors without the instruction, and those of Python's C API that `gate` and `driver` need.
-_LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
-_LIBM = ("fma", "fmaf", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
-# Code for macOS clears memory with `bzero`. Code for Windows touches large stack frames page by page with `__chkstk`,
-# and refers to `_fltused` if it uses floating-point numbers. Untested there.
-_SYSTEM = {"darwin": ("bzero", "sched_yield"), "win32": ("__chkstk",)}
-_LIBRARIES: dict[str, tuple[str | None, ...]] = {"darwin": (None,), "win32": ("ucrtbase", "ntdll")}
-_FLTUSED = ctypes.c_int(0x9875)
-_PYTHON = (
-    "PyErr_NoMemory",
-    "PyErr_Occurred",
-    "PyEval_RestoreThread",
-    "PyEval_SaveThread",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyObject_VectorcallMethod",
-    "PyTuple_GetItem",
-    "PyTuple_SetItem",
-    "PyTuple_Size",
-    "PyType_GenericAlloc",
-    "Py_DecRef",
-    "Py_IncRef",
-)
 
 
 class Pending:
@@ -74,6 +45,8 @@ class Pending:
         *symbols: str,
     ) -> None:
         self._symbols = symbols
+        self._objects: list[bytes] | None = None  # those that were missing
+        self._optimized = Completion()
         name = None if what is None else cache.key(*what, target)
         self._found = stored(name)
         if self._found is None:
@@ -92,9 +65,15 @@ class Pending:
                                 if objects is not None:
                                     _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
                                     modules.store(name, metadata, objects)
+                            if objects is not None:
+                                self._objects = objects
+                                self._optimized.announce()
+                            elif self._draft is not None:
+                                _log.warning("%s runs without optimisation: LLVM failed", label)
 
                         self._metadata, self._modules = metadata, modules
-                        self._compilation = Compilation(modules.missing, target, finish)
+                        self._draft = drafts.begin(modules.missing, target) if symbols == ("kernel",) else None
+                        self._compilation = Compilation(modules.missing, target, finish, self._draft is not None)
                         return
                     modules.store(name, metadata, [])
                     self._found = metadata, modules.completed([])
@@ -102,8 +81,24 @@ class Pending:
 
     def library(self) -> tuple[Library, dict[str, Any]]:
         """The code, as soon as it is compiled, and the metadata."""
-        metadata, objects = self._found or (self._metadata, self._modules.completed(self._compilation.objects()))
-        return Library(objects, *self._symbols), metadata
+        if self._found is not None:
+            metadata, objects = self._found
+            return Library(objects, *self._symbols), metadata
+        if self._draft is None or self._objects is not None:
+            return self._linked(self._compilation.objects()), self._metadata
+        switch = Switch(self._linked(threads.finish(self._draft)))
+        self._optimized.then(partial(self._replace, weakref.ref(switch)))
+        return switch, self._metadata
+
+    def _replace(self, draft: Callable[[], Switch | None]) -> None:
+        """Use the optimised code from now on, if anybody still uses the draft."""
+        switch = draft()
+        if switch is not None and self._objects is not None:
+            switch.lead_to(self._linked(self._objects))
+
+    def _linked(self, compiled: Sequence[bytes]) -> Library:
+        """The library, given the modules that were missing."""
+        return Library(self._modules.completed(compiled), *self._symbols)
 
 
 def find_or_compile(
@@ -158,41 +153,54 @@ class Modules:
         cache.store(name, metadata | {_MODULES: self._names}, b"")
 
 
+class Completion:
+    """Calls functions when something is complete; at once if it already is."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: list[Callable[[], object]] | None = []
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function when it is complete."""
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(call)
+                return
+        call()
+
+    def announce(self) -> None:
+        """It is complete: call the functions that wait, in order."""
+        with self._lock:
+            waiting, self._waiting = self._waiting or [], None
+        for call in waiting:
+            call()
+
+
 class Module:
     """A module that is compiled from now on: once, for all libraries that need it at the same time.
 
     Args:
         text: Its LLVM assembly.
         target: The processor to compile for.
+        later: Whether other things are more urgent.
 
     Attributes:
         code: The object file, when it is there.
+        ended: When it is there, or the compilation has failed.
         job: Its compilation.
     """
 
-    def __init__(self, text: str, target: Target) -> None:
+    def __init__(self, text: str, target: Target, later: bool) -> None:
         self.code: bytes | None = None
-        self._lock = Lock()
-        self._waiting: list[Callable[[], object]] | None = []
-        (self.job,) = threads.begin([lambda: self._compile(text, target)])
+        self.ended = Completion()
+        (self.job,) = threads.begin([lambda: self._compile(text, target)], later)
 
     def _compile(self, text: str, target: Target) -> bytes:
         try:
             self.code = compile_text(text, target)
             return self.code
         finally:
-            with self._lock:
-                waiting, self._waiting = self._waiting or [], None
-            for call in waiting:
-                call()
-
-    def then(self, call: Callable[[], object]) -> None:
-        """Call a function when the code is there, or its compilation has failed."""
-        with self._lock:
-            if self._waiting is not None:
-                self._waiting.append(call)
-                return
-        call()
+            self.ended.announce()
 
 
 #: Those that libraries wait for.
@@ -207,18 +215,25 @@ class Compilation:
         texts: Their LLVM assembly.
         target: The processor to compile for.
         finish: Called with all object files by the thread that completes the last one; with None after an error.
+        later: Whether other things are more urgent.
     """
 
-    def __init__(self, texts: Sequence[str], target: Target, finish: Callable[[list[bytes] | None], object]) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        target: Target,
+        finish: Callable[[list[bytes] | None], object],
+        later: bool = False,
+    ) -> None:
         self._finish, self._left, self._lock = finish, len(texts), Lock()
         found: dict[str, Module] = {}
         for text in sorted(texts, key=len, reverse=True):
             with _sharing:
-                found[text] = _compiling.get((text, target)) or Module(text, target)
+                found[text] = _compiling.get((text, target)) or Module(text, target, later)
                 _compiling[text, target] = found[text]
         self._modules, self._longest_first = [found[text] for text in texts], [one.job for one in found.values()]
         for module in self._modules:
-            module.then(self._completed)
+            module.ended.then(self._completed)
         if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is claimed
             for job in self._longest_first:
                 job.run()
@@ -230,65 +245,9 @@ class Compilation:
         if is_last:
             codes = [module.code for module in self._modules]
             self._finish(None if None in codes else [code for code in codes if code is not None])
+            del self._finish  # with what it refers to, often the owner of this compilation
 
     def objects(self) -> list[bytes]:
         """The object files, in the order of the modules."""
         threads.finish(self._longest_first)
         return [module.job.result() for module in self._modules]
-
-
-class Library:
-    """Object code loaded into memory for the lifetime of this object.
-
-    Args:
-        objects: Object files from `compile_text`, for a processor compatible with this one.
-        symbols: The functions whose addresses are needed.
-    """
-
-    def __init__(self, objects: Sequence[bytes], *symbols: str) -> None:
-        builder = llvm().JITLibraryBuilder()
-        for code in objects:
-            builder.add_object_img(code)
-        for name, address in _externals().items():
-            builder.import_symbol(name, address)
-        for name in symbols:
-            builder.export_symbol(name)
-        with _linking:
-            tracker = builder.link(*_linker())
-        self._addresses = {name: int(tracker[name]) for name in symbols}
-        weakref.finalize(self, tracker.close).atexit = False
-
-    def address(self, symbol: str) -> int:
-        """The address of a function, valid as long as this object is alive."""
-        return self._addresses[symbol]
-
-
-_linking = Lock()
-_linked = count()
-
-
-def _linker() -> tuple[llvmlite.binding.LLJIT, str]:
-    """A linker for the next library, and a name for it there.
-
-    A linker takes ten times the memory of a kernel, so 32 libraries share one. It keeps a few kilobytes of each that is
-    unloaded, until all of them are: code that comes and goes does not accumulate.
-    """
-    number = next(_linked)
-    return _generation(number // 32), f"code{number}"
-
-
-@lru_cache(maxsize=1)
-def _generation(_: int) -> llvmlite.binding.LLJIT:
-    return llvm().create_lljit_compiler(host().machine(), use_jit_link=True)
-
-
-@lru_cache(maxsize=1)
-def _externals() -> dict[str, int]:
-    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("madvise", "sched_yield"))}
-    found: dict[str, Any] = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
-    for name in _LIBRARIES.get(sys.platform, (None, "libm.so.6")):
-        if missing := sorted(wanted - set(found)):
-            library = ctypes.CDLL(name)
-            found |= {symbol: getattr(library, symbol) for symbol in missing if hasattr(library, symbol)}
-    addresses = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
-    return addresses | ({"_fltused": ctypes.addressof(_FLTUSED)} if sys.platform == "win32" else {})

@@ -29,7 +29,8 @@ from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Library, find_or_compile
+from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand
 from kinetree.engines.native.sequence_code import LEVELS, MOST_OUTPUTS, Code, sequence_text
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread, local
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kinetree.engines.locks import Lock
+from kinetree.engines.locks import Lock, is_holding
 from kinetree.engines.native.jobs import Job
 from kinetree.errors import InputError
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+Task = Callable[[], object]
 
 #: Waking a thread takes about 0.1 ms. It pays from about 0.25 ms of work, which touches this many 64-bit words.
 NUMBERS_PER_THREAD = 1 << 20
@@ -35,6 +37,7 @@ _lock = Lock()
 _count: int | None = None
 _pool: Pool | None = None
 _own = local()
+_put_off: list[Job[Any]] = []  # begun as not urgent, apart from some that are finished
 
 
 class Pool:
@@ -48,31 +51,29 @@ class Pool:
     """
 
     def __init__(self, count: int) -> None:
-        self._tasks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._urgent: deque[Task] = deque()
+        self._later: deque[Task] = deque()
+        self._tickets: SimpleQueue[bool] = SimpleQueue()  # True for each task, False for each thread that must end
+        work = self._tickets, self._urgent, self._later
         self._threads = [
-            Thread(target=_work, args=(self._tasks,), name=f"kinetree_{number}", daemon=True) for number in range(count)
+            Thread(target=_work, args=work, name=f"kinetree_{number}", daemon=True) for number in range(count)
         ]
         for thread in self._threads:
             thread.start()
 
-    def submit(self, task: Callable[[], object]) -> None:
-        """Run a task, which must not raise, on one of the threads."""
-        self._tasks.put(task)
+    def submit(self, task: Task, later: bool = False) -> None:
+        """Run a task, which must not raise, on one of the threads; later if there are others to run."""
+        (self._later if later else self._urgent).append(task)
+        self._tickets.put(True)
 
-    def take(self) -> Callable[[], object] | None:
-        """A task that no thread has begun, for the caller to run; None if there is none."""
-        try:
-            task = self._tasks.get_nowait()
-        except Empty:
-            return None
-        if task is None:  # meant for a thread
-            self._tasks.put(None)
-        return task
+    def take(self) -> Task | None:
+        """An urgent task that no thread has begun, for the caller to run; None if there is none."""
+        return _first(self._urgent)
 
     def shutdown(self) -> None:
         """Stop the threads once the tasks submitted so far are done."""
         for _ in self._threads:
-            self._tasks.put(None)
+            self._tickets.put(False)
 
     def abandon(self) -> None:
         """Forget tasks that no thread has begun, and wait for the others."""
@@ -83,10 +84,20 @@ class Pool:
             thread.join()
 
 
-def _work(tasks: SimpleQueue[Callable[[], object] | None]) -> None:
-    while (task := tasks.get()) is not None:
-        task()
+def _work(tickets: SimpleQueue[bool], urgent: deque[Task], later: deque[Task]) -> None:
+    while tickets.get():
+        task = _first(urgent) or _first(later)
+        if task is not None:  # somebody else may have taken it
+            task()
         del task  # and the arrays with it
+
+
+def _first(tasks: deque[Task]) -> Task | None:
+    """Take the task that has waited longest."""
+    try:
+        return tasks.popleft()
+    except IndexError:
+        return None
 
 
 def get_threads() -> int:
@@ -127,15 +138,30 @@ def set_threads(count: int | None) -> None:
             pool.shutdown()
 
 
-def begin(tasks: Sequence[Callable[[], T]]) -> list[Job[T]]:
+def begin(tasks: Sequence[Callable[[], T]], later: bool = False) -> list[Job[T]]:
     """Let other threads begin with tasks whose results are needed later; `finish` returns them.
 
     No process can be forked while another thread is in the middle of a task.
+
+    Args:
+        tasks: What to do.
+        later: Whether only threads with nothing else to do may begin. `settle` waits for these tasks.
     """
     jobs = [Job(task) for task in tasks]
     if get_threads() > 1:
-        _submit([_unforked(job) for job in jobs])
+        if later:
+            _put_off[:] = [job for job in _put_off if not job.finished] + jobs
+        _submit([_unforked(job) for job in jobs], later)
     return jobs
+
+
+def settle() -> None:
+    """Complete what was begun as not urgent."""
+    jobs = list(_put_off)
+    for job in jobs:
+        job.run()
+    for job in jobs:
+        job.wait()
 
 
 def finish(jobs: Sequence[Job[T]]) -> list[T]:
@@ -158,12 +184,12 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
             raise error
 
 
-def _submit(tasks: Sequence[Callable[[], object]]) -> None:
+def _submit(tasks: Sequence[Task], later: bool = False) -> None:
     with _lock:  # no task may be submitted to a pool that has been shut down
         pool = _get_pool()
         if pool is not None:
             for task in tasks:
-                pool.submit(task)
+                pool.submit(task, later)
 
 
 def _unforked(job: Job[T]) -> Callable[[], None]:
@@ -231,20 +257,28 @@ def _default_count() -> int:
     return os.cpu_count() or 1
 
 
+def _settle_unless_locked() -> None:
+    # nobody would do it in the child; other threads may need the locks that this one holds
+    if not is_holding():
+        settle()
+
+
 def _forget_pool() -> None:
     # a forked child has the pool object but none of its threads
     global _pool
     _pool = None
+    _put_off.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(before=_settle_unless_locked, after_in_child=_forget_pool)
 
 
 @atexit.register
 def _abandon_pool() -> None:
-    # a thread must not be inside LLVM while the process ends
+    # a thread must not be inside LLVM while the process ends; code that was put off should be in the cache next time
     global _pool
+    settle()
     pool, _pool = _pool, None
     if pool is not None:
         pool.abandon()

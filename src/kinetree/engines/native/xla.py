@@ -19,7 +19,7 @@ from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.writer import FunctionWriter
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
-from kinetree.engines.native.libraries import Library
+from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, plan
 from kinetree.engines.native.xla_threads import share, task_text
 
