@@ -1,4 +1,4 @@
-"""What all tests share: one BLAS thread, and a garbage collector that is seldom needed."""
+"""What all tests share: one BLAS thread, XLA in a hurry, and a garbage collector that is seldom needed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 # Tests are about optimised code; those of drafts allow drafts.
 os.environ.setdefault("KINETREE_NO_DRAFTS", "1")
+
+# Machine code of XLA's own is not what is tested, and most of it runs once. What XLA does with programs stays the same.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 # A run in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,28 @@ def state(robot: kt.Model, seed: int) -> tuple[Array, Array, Array]:
     return posture, robot.integrate(posture, 0.2 * rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
 
 
-def independent_tasks(robot: kt.Model, q: Array, most: int) -> list[kt.Task]:
-    """Tasks of frames all over the tree, whose rows are independent and leave freedom for the posture."""
-    moving = [name for name in robot.frames if robot.site(name).node >= 0]
+@cache
+def independent_tasks(name: str) -> list[kt.Task]:
+    """Tasks of frames all over the tree, whose rows are independent and leave freedom for the posture.
+
+    They are chosen once for all laws: others would need other kernels.
+    """
+    robot = model(name)
+    _, q, _ = state(robot, 1)
+    most = robot.nv // 2 + 1
+    moving = [frame for frame in robot.frames if robot.site(frame).node >= 0]
     roots = np.sqrt(np.diagonal(robot.mass_matrix(q)))
     basis: list[Array] = []
     tasks = []
-    for name in dict.fromkeys([moving[-1], moving[len(moving) // 2], *moving[::3]]):
-        J, rows = robot.jacobian(q, name, LWA) / roots, []
+    for frame in dict.fromkeys([moving[-1], moving[len(moving) // 2], *moving[::3]]):
+        J, rows = robot.jacobian(q, frame, LWA) / roots, []
         for i in range(6):
             rest = J[i] - sum((b * (b @ J[i]) for b in basis), np.zeros(robot.nv))
             if len(basis) < most and np.linalg.norm(rest) > LEFT * max(1e-3, float(np.linalg.norm(J, axis=1).max())):
                 basis.append(rest / np.linalg.norm(rest))
                 rows.append(i)
         if rows:
-            tasks.append(kt.Task(name, tuple(rows)))
+            tasks.append(kt.Task(frame, tuple(rows)))
     return tasks
 
 
@@ -61,7 +69,7 @@ def test_it_is_khatibs_law(name: str, engine: str) -> None:
     """τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g), with dense matrices."""
     robot = model(name)
     posture, q, v = state(robot, 1)
-    tasks = independent_tasks(robot, q, robot.nv // 2 + 1)
+    tasks = independent_tasks(name)
     goals = [control.Goal(task, KP, KD) for task in tasks]
     law = control.OperationalSpace(
         robot, goals, posture=control.Posture(posture, KP0, KD0), undriven=[], cut=1e-9
@@ -91,7 +99,7 @@ def test_levels_are_projections_on_null_spaces(name: str) -> None:
     """Each task in the null space of those before it, in the metric of M: textbook recursion over levels."""
     robot = model(name)
     posture, q, v = state(robot, 2)
-    tasks = independent_tasks(robot, q, robot.nv // 2 + 1)
+    tasks = independent_tasks(name)
     levels = [[control.Goal(task, KP, KD)] for task in tasks]
     law = control.OperationalSpace(robot, *levels, posture=control.Posture(posture, KP0, KD0), undriven=[], cut=1e-9)
     J, drift, b = rows_of(robot, tasks, q, v, posture)
@@ -116,7 +124,7 @@ def test_postures_do_not_leak_into_goals(name: str) -> None:
     """What a stiffer posture adds to joint accelerations moves no goal: less than 1e-10 of them."""
     robot = model(name)
     posture, q, v = state(robot, 3)
-    tasks = independent_tasks(robot, q, robot.nv // 2 + 1)
+    tasks = independent_tasks(name)
     goals = [control.Goal(task, KP, KD) for task in tasks]
     soft, stiff = (
         control.OperationalSpace(robot, goals, posture=control.Posture(posture, kp, KD0), undriven=[], cut=1e-9)(q, v)
