@@ -222,13 +222,13 @@ def test_what_is_kept_is_made_once() -> None:
         made.append(number)
         return [number]
 
-    kept = Kept(make)
+    kept = Kept(make, lambda _: LIVE // 4)
     first = kept.get(0)
     assert kept.get(0) is first
     for _ in range(2):
-        for number in range(LIVE + PACKED):
+        for number in range(4 + PACKED):
             assert kept.get(number) == [number]
-    assert made == list(range(LIVE + PACKED))
+    assert made == list(range(4 + PACKED))
     assert kept.get(-1) == [-1]
     kept.get(0)  # the one that was used longest ago
     assert made[-2:] == [-1, 0]
@@ -241,10 +241,20 @@ def test_what_cannot_be_pickled_is_made_again() -> None:
         made.append(number)
         return lambda: number
 
-    kept = Kept(make)
-    for number in (*range(LIVE + 1), 0):
+    kept = Kept(make, lambda _: LIVE // 4)
+    for number in (*range(5), 0):
         assert kept.get(number)() == number
-    assert made == [*range(LIVE + 1), 0]
+    assert made == [*range(5), 0]
+
+
+def test_short_results_stay_as_they_are_and_the_last_one_always_does() -> None:
+    kept = Kept(lambda number: [number], lambda made: made[0])
+    short = [kept.get(number) for number in range(20)]
+    assert all(kept.get(number) is one for number, one in enumerate(short))
+    long = kept.get(2 * LIVE)
+    assert kept.get(2 * LIVE) is long
+    assert kept.get(3) == short[3]
+    assert kept.get(3) is not short[3]
 
 
 def test_a_program_is_traced_once_for_all_widths_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:

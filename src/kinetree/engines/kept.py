@@ -1,8 +1,8 @@
 """Keeps programs without keeping their objects.
 
-A program consists of tens of thousands of objects: megabytes, which the garbage collector traverses again and again. So
-only the last four stay as they are, as many as most functions need. Earlier ones are pickled and compressed to some ten
-kilobytes; restoring one takes a twentieth of the time of tracing it again.
+A long program consists of tens of thousands of objects: megabytes, which the garbage collector traverses again and
+again. So only the last ones stay as they are: four long ones, or all that a function needs if they are short. Earlier
+ones are pickled and compressed to some ten kilobytes; restoring one takes a twentieth of the time of tracing it again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from kinetree.engines.locks import Lock
 
 Made = TypeVar("Made")
 
-LIVE, PACKED = 4, 256
+#: Objects that are kept as they are, at least one; results that are kept packed.
+LIVE, PACKED = 40_000, 256
 
 
 class Kept(Generic[Made]):
-    """What a function of hashable arguments returned for the last arguments: four as they are, 256 packed.
+    """What a function of hashable arguments returned for the last arguments: some as it is, 256 packed.
 
     Args:
         make: The function.
+        size: Returns the number of objects of a result.
     """
 
-    def __init__(self, make: Callable[..., Made]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[..., Made], size: Callable[[Made], int]) -> None:
+        self._make, self._size = make, size
         self._lock = Lock()
         self._live: OrderedDict[Hashable, Made] = OrderedDict()
         self._packed: OrderedDict[Hashable, bytes] = OrderedDict()
@@ -45,8 +47,11 @@ class Kept(Generic[Made]):
         made: Made = self._make(*key) if packed is None else _unpacked(packed)
         with self._lock:
             self._live[key] = made
-            while len(self._live) > LIVE:
-                self._pack(*self._live.popitem(last=False))
+            objects = sum(map(self._size, self._live.values()))
+            while objects > LIVE and len(self._live) > 1:
+                oldest, least_used = self._live.popitem(last=False)
+                objects -= self._size(least_used)
+                self._pack(oldest, least_used)
         return made
 
     def _pack(self, key: Hashable, made: Made) -> None:

@@ -56,6 +56,11 @@ class Lowered:
         ]
 
     @cached_property
+    def length(self) -> int:
+        """Number of items of the program."""
+        return len(walk(self.program.top))
+
+    @cached_property
     def metadata(self) -> dict[str, Any]:
         """What is needed to bind the program to a mechanism; serialisable as JSON."""
         loads = [item.attr for item in walk(self.program.top) if isinstance(item, Op) and item.code == "load"]

@@ -89,4 +89,4 @@ def _for_all(algorithm: Algorithm, variants: Variants) -> Lowered:
 
 
 # The same for all lane widths and formats, which are often needed one after another with other functions in between.
-_lowered: Kept[Lowered] = Kept(_for_all)
+_lowered: Kept[Lowered] = Kept(_for_all, lambda made: made.length)
