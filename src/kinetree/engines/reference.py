@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.engines.arguments import common_batch, require_shape
 from kinetree.errors import ContractError, InputError
-from kinetree.recursion.algorithm import Algorithm, Argument, Entries, places
+from kinetree.recursion.algorithm import Algorithm, Argument, Entries, place
 from kinetree.recursion.contract import author_line, describe, immutable, refuse, type_name
 from kinetree.recursion.entities import Entity, Node, number_of
 from kinetree.recursion.loops import IndexLoop, Loop, Table
@@ -81,24 +81,19 @@ class _Memory:
         self.values: dict[tuple[int, ...], Any] = {}
         self.types: dict[str, Any] = {}
 
-    def _at(self, keys: Any) -> tuple[int, ...]:
-        _, indices = places(self.over, keys, "array")
-        if len(indices) != 1:
-            refuse("an array of the tree is indexed by nodes and single columns")
-        return _position(indices[0])
-
     def __getitem__(self, keys: Any) -> Any:
-        value = self.values.get(self._at(keys))
+        value = self.values.get(_position(place(self.over, keys)))
         if value is None:
             refuse("an array entry is read before it is set")
         return value
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         value = immutable(value)
-        known = self.types.setdefault(port_of(keys[0]) if self.over[0] == "node" else "", describe(value))
-        if describe(value) != known:
-            refuse(f"an array of {type_name(known)} is given {type_name(describe(value))}")
-        self.values[self._at(keys)] = value
+        given = describe(value)
+        known = self.types.setdefault(port_of(keys[0]) if self.over[0] == "node" else "", given)
+        if given != known:
+            refuse(f"an array of {type_name(known)} is given {type_name(given)}")
+        self.values[_position(place(self.over, keys))] = value
 
 
 class ReferenceTree(Tree):

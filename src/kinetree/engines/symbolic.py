@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.engines.ir import Op, Place, Program, Store
 from kinetree.engines.places import ArrayEntry, Field, Position, Role
-from kinetree.recursion.algorithm import Argument, Entries, places
+from kinetree.recursion.algorithm import Argument, Entries, place
 from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
 from kinetree.recursion.roles import Index, NodeRole, port_of
@@ -125,16 +125,10 @@ class SymbolicArray:
         self.description = description
         self.tree.program.arrays[self.number] = (self.over, size_of(description))
 
-    def _index(self, keys: Any) -> tuple[Any, ...]:
-        _, indices = places(self.over, keys, "array")
-        if len(indices) != 1:
-            refuse("an array of the tree is indexed by nodes and single columns")
-        return indices[0]
-
     def __getitem__(self, keys: Any) -> Any:
         if self.description is None:
             refuse("an array entry is read before it is set")
-        index = self._index(keys)
+        index = place(self.over, keys)
         ops = [self.tree.load(ArrayEntry(self.number, index, i)) for i in range(size_of(self.description))]
         return rebuild(self.description, object_array(ops))
 
@@ -145,7 +139,7 @@ class SymbolicArray:
             self.describe(given)
         elif self.description != given:
             refuse(f"an array of {type_name(self.description)} is given {type_name(given)}")
-        index = self._index(keys)
+        index = place(self.over, keys)
         for i, x in enumerate(components(value)):
             self.tree.store(ArrayEntry(self.number, index, i), x)
 

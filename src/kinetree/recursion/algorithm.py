@@ -281,3 +281,14 @@ def places(dimensions: Dimensions, keys: Any, name: str) -> tuple[tuple[int, ...
             shape.append(length)
             axes.append([(base, offset + i) for i in range(length)])
     return tuple(shape), list(product(*axes))
+
+
+def place(dimensions: tuple[str, ...], keys: Any) -> tuple[Index, ...]:
+    """Resolve `array[keys]` of an array of the tree, which has one entry there."""
+    keys = keys if isinstance(keys, tuple) else (keys,)
+    if len(keys) != len(dimensions):
+        refuse(f"`array` is indexed by {len(keys)} keys, but runs over {', '.join(dimensions)}")
+    spans = [key.span(dimension) for key, dimension in zip(keys, dimensions, strict=True)]
+    if not all(length in (None, 1) for _, length in spans):
+        refuse("an array of the tree is indexed by nodes and single columns")
+    return tuple([index for index, _ in spans])

@@ -22,7 +22,7 @@ from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import RigidTransform, Transform, shifted_articulated, shifted_rigid
 from kinetree.spatial.value import Array
-from kinetree.spatial.vector3 import cross, stack
+from kinetree.spatial.vector3 import cross, pack3, stack
 
 #: An angle that is not a given number of quarter turns.
 ANY = 4
@@ -53,7 +53,7 @@ class AxialTransform(RigidTransform):
     Its numbers are, as far as its form has them: sine and cosine of θ; d; sine and cosine of α; those of β; r.
     """
 
-    __slots__ = ("form",)
+    __slots__ = ("_known", "form")
 
     def __init__(self, data: Any, *form: int) -> None:
         data = np.asarray(data).view()
@@ -61,6 +61,7 @@ class AxialTransform(RigidTransform):
             raise ValueError(f"a transform of form {form} takes {self.size_of(*form)} numbers, got {data.shape}")
         data.flags.writeable = False
         self.data, self.form = data, Form(*form)
+        self._known: tuple[Any, Array, tuple[_Turn, ...]] | None = None
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -73,13 +74,16 @@ class AxialTransform(RigidTransform):
 
     def _steps(self) -> tuple[Any, Array, tuple[_Turn, ...]]:
         """d, r, and the turns from A to B."""
+        if self._known is not None:
+            return self._known
         form, numbers = self.form, list(self.data)
         theta = _angle(_Z, numbers) if form.turns else None
         slide = numbers.pop(0) if form.slides else 0.0
         alpha = _angle(_X, numbers) if form.about_x == ANY else _quarters(_X, form.about_x)
         beta = _angle(_Z, numbers) if form.about_z == ANY else _quarters(_Z, form.about_z)
         r = np.array([numbers.pop(0) if form.offsets >> i & 1 else 0.0 for i in range(3)])
-        return slide, r, tuple(turn for turn in (beta, alpha, theta) if turn is not None)
+        self._known = slide, r, tuple([turn for turn in (beta, alpha, theta) if turn is not None])
+        return self._known
 
     @property
     def E(self) -> Array:
@@ -150,7 +154,7 @@ class AxialTransform(RigidTransform):
         moment, rotational = inertia.first_moment, inertia.rotational
         for turn in reversed(turns):
             moment, rotational = turn.back(moment), turn.matrix(rotational)
-        return shifted_rigid(RigidInertia(stack(inertia.mass, moment, rotational[np.triu_indices(3)])), r)
+        return shifted_rigid(RigidInertia(stack(inertia.mass, moment, pack3(rotational))), r)
 
     def _articulated_congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia:
         slide, r, turns = self._steps()

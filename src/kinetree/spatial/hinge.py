@@ -6,13 +6,14 @@ of the body frame; then P H selects columns of P, and P⁺ = P − P H D⁻¹ H�
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.inertia import SYMMETRIC6, ArticulatedInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.transform import Transform
@@ -278,12 +279,9 @@ class AxisMap(Value):
         others = [i for i in range(6) if i not in axes]
         G = np.zeros((6, len(axes)), dtype=dense.dtype)
         G[axes] = np.eye(len(axes))
-        P_plus = np.zeros((6, 6), dtype=dense.dtype)
         if others:
             G[others] = D.solve(U[others].T).T
-            rest = _subtract(dense, U, G).matrix()
-            P_plus[np.ix_(others, others)] = rest[np.ix_(others, others)]
-        return RiccatiStep(D, ForceColumns(G.T.reshape(-1), len(axes)), ArticulatedInertia.from_matrix(P_plus))
+        return RiccatiStep(D, ForceColumns(G.T.reshape(-1), len(axes)), _subtract(dense, U, G, others))
 
 
 def _with_armature(D: Array, armature: Array) -> Array:
@@ -301,13 +299,13 @@ def _no_rotor(armature: Array) -> bool:
     return all(isinstance(value, float) and value == 0.0 for value in armature)
 
 
-def _subtract(P: Array, U: Array, G: Array) -> ArticulatedInertia:
-    """P − U Gᵀ, upper triangle."""
-    rows, columns = np.triu_indices(6)
-    entries = []
-    for i, j in zip(rows, columns, strict=True):
-        entry = P[i, j]
+def _subtract(P: Array, U: Array, G: Array, rows: Sequence[int] = range(6)) -> ArticulatedInertia:
+    """P − U Gᵀ in these rows and columns, upper triangle; zero in all others."""
+    given, taken, kept = P.tolist(), U.tolist(), G.tolist()  # NumPy's scalars take twice as long as Python's
+    entries: list[Any] = [0.0] * ArticulatedInertia.size
+    for i, j in combinations_with_replacement(rows, 2):
+        entry = given[i][j]
         for c in range(U.shape[1]):
-            entry = entry - U[i, c] * G[j, c]
-        entries.append(entry)
+            entry = entry - taken[i][c] * kept[j][c]
+        entries[SYMMETRIC6[i, j]] = entry
     return ArticulatedInertia(np.array(entries))

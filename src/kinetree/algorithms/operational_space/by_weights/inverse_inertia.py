@@ -62,8 +62,9 @@ def through(tree: Tree, k: Any, parent: Any, chi: Indexed, block: Indexed) -> No
     for group, later in tree.carried_groups(k):
         parts, give = [], []
         for row in group.rows:
-            y = k.H.T @ chi[k, row]
-            chi[parent, row] = k.X.T @ (chi[k, row] - k.G @ y)
+            force = chi[k, row]
+            y = k.H.T @ force
+            chi[parent, row] = k.X.T @ (force - k.G @ y)
             parts.append(k.D.forward(y))
             give.append([part * r for part, r in zip(parts[-1], k.D.reciprocals, strict=True)])
         for i, one in enumerate(group.rows):
