@@ -366,8 +366,9 @@ class Program:
 
     def discard(self) -> None:
         """Forget all items. What is left of a program that nobody needs is then freed without a collector's search."""
-        self.forget()
+        self.unsettled.clear()
         for block in list(blocks(self.top)):
+            block.known.clear()
             block.items.clear()
 
     @staticmethod
@@ -398,13 +399,23 @@ class Program:
         return self.record(Op(code, args, None, self.current))
 
     def binary(self, code: str, a: Op, b: Op) -> Op:
-        """The same for two arguments: most operations."""
+        """The same for two arguments: most operations, so that it is `record` without a call or an op made in vain."""
         rule = self.rules.get(code)
         if rule is not None:
             replaced = rule(self, a, b)
             if replaced is not None:
                 return replaced
-        return self.record(Op(code, (a, b), None, self.current))
+        key = (code, b, a) if code in COMMUTATIVE and id(a) > id(b) else (code, a, b)
+        current = self.current
+        block: Block | None = current
+        while block is not None:
+            known = block.known.get(key)
+            if known is not None:
+                return known
+            block = block.outer
+        made = current.known[key] = Op(code, (a, b), None, current)
+        current.items.append(made)
+        return made
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
@@ -452,23 +463,32 @@ def key_of(op: Op) -> Any:
 def walk(block: Block) -> list[Item]:
     """All items of a block and of the blocks nested in it, in order."""
     found: list[Item] = []
+    _walk(block, found)
+    return found
+
+
+def _walk(block: Block, found: list[Item]) -> None:
+    if _FLAT.issuperset(map(type, block.items)):  # most of them
+        found += block.items
+        return
     for item in block.items:
         found.append(item)
-        if isinstance(item, Op):  # most of them
-            continue
-        if not isinstance(item, Store):
+        if not isinstance(item, (Op, Store)):
             for inner in item.blocks:
-                found += walk(inner)
-    return found
+                _walk(inner, found)
+
+
+_FLAT = frozenset({Op, Store})
 
 
 def blocks(block: Block) -> Iterator[Block]:
     """A block and all those in it."""
     yield block
-    for item in block.items:
-        if not isinstance(item, (Op, Store)):
-            for inner in item.blocks:
-                yield from blocks(inner)
+    if not _FLAT.issuperset(map(type, block.items)):
+        for item in block.items:
+            if not isinstance(item, (Op, Store)):
+                for inner in item.blocks:
+                    yield from blocks(inner)
 
 
 def needed(item: Item) -> list[Op]:
