@@ -133,12 +133,12 @@ def test_wrong_calls(robot: kt.Model) -> None:
 def test_reading_a_function_compiles_nothing() -> None:
     code = """
 import kinetree as kt
-from kinetree.engines.native import cache, libraries
+from kinetree.engines.native import cache, libraries, linking
 
 def refuse(*_):
     raise AssertionError("something is compiled, loaded or hashed")
 
-cache.source_fingerprint = cache.load = libraries.find_or_compile = libraries.Library.__init__ = refuse
+cache.source_fingerprint = cache.load = libraries.Pending.__init__ = linking.Library.__init__ = refuse
 robot = kt.zoo.humanoid24()
 for name in kt.model.dynamics.FUNCTIONS:
     repr(getattr(robot, name))

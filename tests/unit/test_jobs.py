@@ -72,10 +72,25 @@ def test_errors_reach_whoever_needs_the_result(two_threads: None) -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             threads.finish(jobs)
-    shared: threads.Shared[str, Any] = threads.Shared()
-    with pytest.raises(ZeroDivisionError):
-        shared.get("key", fail)
-    assert shared.get("key", lambda: 1) == shared.get("key", fail) == 1
+
+
+def test_libraries_that_failed_are_compiled_again(two_threads: None) -> None:
+    text = "define void @f() { ret void }"
+
+    def pending(text: str) -> libraries.Pending:
+        return libraries.Pending("library", None, target.host(), lambda: ([text], {"number": 1}), "f")
+
+    shared: libraries.Shared[str] = libraries.Shared()
+    for begin in (False, True):
+        if begin:
+            shared.begin("key", lambda _: pending("nonsense"))
+        with pytest.raises(RuntimeError, match="expected top-level entity"):
+            shared.get("key", lambda _: pending("nonsense"))
+        assert not shared
+    found = shared.get("key", lambda _: pending(text))
+    assert found == shared.get("key", lambda _: pending("nonsense"))
+    assert shared
+    assert found[1] == {"number": 1}
 
 
 def test_failed_compilations_are_reported_once_and_not_stored() -> None:
@@ -164,7 +179,7 @@ def test_attributes_are_made_once_for_what_is_expected() -> None:
 def test_expected_kernels_are_those_that_are_used(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     kernels._made.cache_clear()  # others may have compiled them
-    monkeypatch.setattr(sequence, "_interpreters", threads.Shared())
+    monkeypatch.setattr(sequence, "_interpreters", libraries.Shared())
     compiled: list[int] = []
     compilation = libraries.Compilation
     monkeypatch.setattr(

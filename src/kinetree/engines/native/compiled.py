@@ -23,7 +23,7 @@ from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.native.gufunc import make_gufunc
-from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.libraries import Pending, Shared
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand, plan
 from kinetree.errors import InputError
@@ -113,7 +113,7 @@ class Compiled(Gate):
             if width not in self._runners:
                 self.begin_library(width)
                 prepare(width, self.binding.scalar)
-                driver, kernel = self._driver(width), self._kernel(width)
+                kernel, driver = self._kernel(width), self._driver(width)  # other threads compile the driver meanwhile
                 operands = self.binding.operands
                 if len(operands) > _UFUNC_OPERANDS or any(operand.size == 0 for operand in operands):
                     self._runners[width] = _direct(self.binding, driver, kernel, width)
@@ -232,30 +232,30 @@ _kept: list[Library] = []
 
 def load_driver(width: int, scalar: Format = FLOAT64) -> Library:
     """The driver for a lane width and format on the current target, compiled once per process."""
-    chosen = target.current()
-    return _drivers.get((width, scalar, chosen), lambda: _driver(width, scalar, chosen))
+    return _drivers.get((width, scalar, target.current()), _driver)[0]
 
 
 def prepare(width: int, scalar: Format = FLOAT64) -> None:
-    """Let another thread begin with what all kernels of a lane width need."""
-    chosen = target.current()
-    _drivers.begin((width, scalar, chosen), lambda: _driver(width, scalar, chosen))
-    gate.prepare()
+    """Let other threads, if there are any, begin with what all kernels of a lane width need."""
+    if threads.get_threads() > 1:
+        _drivers.begin((width, scalar, target.current()), _driver)
+        gate.prepare()
 
 
-def _driver(width: int, scalar: Format, chosen: target.Target) -> Library:
-    symbols = ("drive", "standard", "restore")
-    library, _ = find_or_compile(
+def _driver(key: tuple[int, Format, target.Target]) -> Pending:
+    width, scalar, chosen = key
+    return Pending(
         f"driver{scalar.note}, lane width {width}",
         ("driver", width, scalar.name),
         chosen,
         lambda: ([driver_text(width, chosen, scalar)], {}),
-        *symbols,
+        "drive",
+        "standard",
+        "restore",
     )
-    return library
 
 
-_drivers: threads.Shared[tuple[int, Format, target.Target], Library] = threads.Shared()
+_drivers: Shared[tuple[int, Format, target.Target]] = Shared()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:

@@ -1,9 +1,9 @@
 """Code that runs while LLVM is still optimising it.
 
-LLVM takes a quarter of the time if it does not optimise, and the results have the same bits. So if somebody waits for a
-large kernel, it is first compiled in this way. Calls reach this draft through a switch, which leads to the optimised
-code as soon as other threads have compiled that. `compile` methods return when all code is optimised, and so do forks
-and the end of the process. There are no drafts if there are no other threads, or with `KINETREE_NO_DRAFTS=1`.
+LLVM takes a quarter of the time if it does not optimise, and the results have the same bits. So code that somebody
+waits for is first compiled in this way, unless it is short. Calls reach this draft through a switch, which leads to the
+optimised code as soon as other threads have compiled that. `compile` methods return when all code is optimised, and so
+do forks and the end of the process. There are no drafts if there are no other threads, or with `KINETREE_NO_DRAFTS=1`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from kinetree.engines.native import threads
 from kinetree.engines.native.jobs import Job
 from kinetree.engines.native.linking import Library
 
-#: Characters of assembly that LLVM optimises in about 50 ms. Nobody notices how long less than that takes.
-_LARGE = 100_000
+#: Characters of assembly that LLVM optimises in about 30 ms. Nobody notices how long less than that takes.
+_LARGE = 30_000
+#: Functions of a library that has drafts.
+_MOST_FUNCTIONS = 3
 
+# Arguments stay in the registers in which they came: there are at most six, of 64 bits each.
 _SWITCH = """
-@code = dso_local global ptr null
-define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs) nounwind {
-  %code = load atomic ptr, ptr @code acquire, align 8
-  tail call void %code(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs)
-  ret void
-}
+@code{0} = dso_local global ptr null
+define i64 @switch{0}(i64 %a, i64 %b, i64 %c, i64 %d, i64 %e, i64 %f) nounwind {{
+  %code = load atomic ptr, ptr @code{0} acquire, align 8
+  %result = tail call i64 %code(i64 %a, i64 %b, i64 %c, i64 %d, i64 %e, i64 %f)
+  ret i64 %result
+}}
 """
 
 _avoided: ContextVar[bool] = ContextVar("kinetree_drafts_avoided", default=False)
@@ -63,24 +66,29 @@ def begin(texts: Sequence[str], target: Target) -> list[Job[bytes]] | None:
 
 
 class Switch(Library):
-    """A library whose function `kernel` can be replaced while it is in use.
+    """A library whose functions can be replaced while they are in use.
 
     Args:
-        library: Has the first one.
+        library: Has the first ones.
+        symbols: Their names. They take at most six arguments, integers or addresses, and return one or nothing.
     """
 
-    def __init__(self, library: Library) -> None:
-        super().__init__([_switch()], "kernel", "code")
-        self._code = ctypes.c_void_p.from_address(super().address("code"))
+    def __init__(self, library: Library, *symbols: str) -> None:
+        places = [f"{what}{number}" for number in range(len(symbols)) for what in ("switch", "code")]
+        super().__init__([_switches()], *places)
+        switches, codes = ([self.address(place) for place in places[start::2]] for start in range(2))
+        self._addresses = dict(zip(symbols, switches, strict=True))
+        self._codes = {symbol: ctypes.c_void_p.from_address(code) for symbol, code in zip(symbols, codes, strict=True)}
         self._libraries: list[Library] = []  # other threads may be inside any of them
         self.lead_to(library)
 
     def lead_to(self, library: Library) -> None:
-        """Let calls from now on run the kernel of a library."""
+        """Let calls from now on run the functions of a library."""
         self._libraries.append(library)
-        self._code.value = library.address("kernel")
+        for symbol, code in self._codes.items():
+            code.value = library.address(symbol)
 
 
 @lru_cache(maxsize=1)
-def _switch() -> bytes:
-    return compile_text(_SWITCH, host())
+def _switches() -> bytes:
+    return compile_text("".join(_SWITCH.format(number) for number in range(_MOST_FUNCTIONS)), host())

@@ -38,7 +38,7 @@ from kinetree.engines.native.gate_support import (
     supported,
 )
 from kinetree.engines.native.gufunc import array_functions
-from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.libraries import Pending, Shared
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, plan
 
@@ -268,18 +268,17 @@ def _field(gate: object, offset: int) -> ctypes.c_void_p:
 def prepare() -> None:
     """Let another thread begin with the machine code shared by all gates."""
     if NATIVE:
-        _libraries.begin("gate", _load)
+        _library.begin(target.host(), _begun)
 
 
 def _code() -> Library:
     """The machine code shared by all gates, loaded once and never unloaded."""
-    return _libraries.get("gate", _load)
+    return _library.get(target.host(), _begun)[0]
 
 
-def _load() -> Library:
-    library, _ = find_or_compile("gate", ("gate",), target.host(), lambda: ([gate_text()], {}), "gate")
-    return library
+def _begun(host: target.Target) -> Pending:
+    return Pending("gate", ("gate",), host, lambda: ([gate_text()], {}), "gate")
 
 
 _lock = Lock()
-_libraries: threads.Shared[str, Library] = threads.Shared()
+_library: Shared[target.Target] = Shared()

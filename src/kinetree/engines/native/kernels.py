@@ -23,7 +23,7 @@ from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled, prepare
 from kinetree.engines.native.expected import is_single
-from kinetree.engines.native.libraries import Pending, stored
+from kinetree.engines.native.libraries import Pending, Shared, stored
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
@@ -54,8 +54,7 @@ class Kernels:
     ) -> None:
         self.algorithm, self.variants, self.scalar, self.individual = algorithm, variants, scalar, individual
         self._lock = Lock()
-        self._libraries: dict[tuple[int, bool, target.Target], Library] = {}
-        self._pending: dict[tuple[int, bool, target.Target], Pending] = {}
+        self._libraries: Shared[tuple[int, bool, target.Target]] = Shared()
         self._metadata: dict[str, Any] | None = None
 
     def program(self) -> Lowered:
@@ -77,10 +76,7 @@ class Kernels:
 
     def begin(self, width: int, node_lanes: bool = False) -> None:
         """Let other threads begin with machine code on the current target; arguments as of `library`."""
-        key = width, node_lanes, target.current()
-        with self._lock:
-            if key not in self._libraries and key not in self._pending:
-                self._pending[key] = self._found_or_begun(*key)
+        self._libraries.begin((width, node_lanes, target.current()), self._found_or_begun)
 
     def library(self, width: int, node_lanes: bool = False) -> Library:
         """Machine code on the current target, loaded or compiled on first use.
@@ -89,14 +85,11 @@ class Kernels:
             width: Samples per call.
             node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
         """
-        key = width, node_lanes, target.current()
-        with self._lock:
-            if key not in self._libraries:
-                pending = self._pending.pop(key, None) or self._found_or_begun(*key)
-                self._libraries[key], self._metadata = pending.library()
-            return self._libraries[key]
+        library, self._metadata = self._libraries.get((width, node_lanes, target.current()), self._found_or_begun)
+        return library
 
-    def _found_or_begun(self, width: int, node_lanes: bool, chosen: target.Target) -> Pending:
+    def _found_or_begun(self, key: tuple[int, bool, target.Target]) -> Pending:
+        width, node_lanes, chosen = key
         lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
         return Pending(
             f"{self.algorithm.name}{self.scalar.note}, {lanes}",

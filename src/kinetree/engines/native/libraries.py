@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target
@@ -17,6 +17,8 @@ from kinetree.engines.native import cache, drafts, threads
 from kinetree.engines.native.claims import claimed
 from kinetree.engines.native.drafts import Switch
 from kinetree.engines.native.linking import Library
+
+K = TypeVar("K", bound=Hashable)
 
 #: Key of the metadata under which the names of the modules are stored.
 _MODULES = "modules"
@@ -72,7 +74,7 @@ class Pending:
                                 _log.warning("%s runs without optimisation: LLVM failed", label)
 
                         self._metadata, self._modules = metadata, modules
-                        self._draft = drafts.begin(modules.missing, target) if symbols == ("kernel",) else None
+                        self._draft = drafts.begin(modules.missing, target)
                         self._compilation = Compilation(modules.missing, target, finish, self._draft is not None)
                         return
                     modules.store(name, metadata, [])
@@ -86,7 +88,7 @@ class Pending:
             return Library(objects, *self._symbols), metadata
         if self._draft is None or self._objects is not None:
             return self._linked(self._compilation.objects()), self._metadata
-        switch = Switch(self._linked(threads.finish(self._draft)))
+        switch = Switch(self._linked(threads.finish(self._draft)), *self._symbols)
         self._optimized.then(partial(self._replace, weakref.ref(switch)))
         return switch, self._metadata
 
@@ -101,15 +103,36 @@ class Pending:
         return Library(self._modules.completed(compiled), *self._symbols)
 
 
-def find_or_compile(
-    label: str,
-    what: tuple[object, ...] | None,
-    target: Target,
-    text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
-    *symbols: str,
-) -> tuple[Library, dict[str, Any]]:
-    """Load a library; arguments as of `Pending`."""
-    return Pending(label, what, target, text, *symbols).library()
+class Shared(Generic[K]):
+    """Libraries by key, each loaded or compiled once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pending: dict[K, Pending] = {}
+        self._found: dict[K, tuple[Library, dict[str, Any]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any in this process."""
+        return bool(self._found)
+
+    def begin(self, key: K, make: Callable[[K], Pending]) -> None:
+        """Let other threads begin with a library.
+
+        Args:
+            key: Its key.
+            make: Begins with the library of a key.
+        """
+        with self._lock:
+            if key not in self._found and key not in self._pending:
+                self._pending[key] = make(key)
+
+    def get(self, key: K, make: Callable[[K], Pending]) -> tuple[Library, dict[str, Any]]:
+        """A library and its metadata; arguments as of `begin`."""
+        with self._lock:
+            if key not in self._found:
+                self.begin(key, make)
+                self._found[key] = self._pending.pop(key).library()
+            return self._found[key]
 
 
 def stored(name: str | None) -> tuple[dict[str, Any], list[bytes]] | None:

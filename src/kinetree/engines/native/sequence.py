@@ -17,7 +17,7 @@ All memory stays in lanes between calls. Each sample has the bits of the same ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,9 +27,8 @@ import numpy as np
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
-from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import find_or_compile
+from kinetree.engines.native.libraries import Pending, Shared
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand
 from kinetree.engines.native.sequence_code import LEVELS, MOST_OUTPUTS, Code, sequence_text
@@ -230,7 +229,7 @@ class Sequence:
         def begin(width: int) -> None:
             for function, _ in callees:
                 function.begin_library(width)
-            _interpreters.begin(*_interpreter(width, self._scalar))
+            _interpreters.begin((width, self._scalar, target.current()), _interpreter)
 
         def kernel(width: int) -> Library:
             begin(width)
@@ -238,7 +237,7 @@ class Sequence:
                 library = function.library(width)
                 binding.keep[0].append(library)
                 slots[_slot(width)] = library.address("kernel")
-            return _interpreters.get(*_interpreter(width, self._scalar))
+            return _interpreters.get((width, self._scalar, target.current()), _interpreter)[0]
 
         return Compiled(binding, kernel, begin)
 
@@ -301,15 +300,11 @@ def _slot(width: int) -> int:
     return width.bit_length() - 1
 
 
-def _interpreter(width: int, scalar: Format) -> tuple[tuple[int, Format, target.Target], Callable[[], Library]]:
-    """The key of the code that interprets sequences, and what loads or compiles it."""
-    chosen = target.current()
-
-    def load() -> Library:
-        label, key = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
-        return find_or_compile(label, key, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")[0]
-
-    return (width, scalar, chosen), load
+def _interpreter(key: tuple[int, Format, target.Target]) -> Pending:
+    """The code that interprets sequences, for a lane width, a format and a processor."""
+    width, scalar, chosen = key
+    label, what = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
+    return Pending(label, what, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")
 
 
-_interpreters: threads.Shared[tuple[int, Format, target.Target], Library] = threads.Shared()
+_interpreters: Shared[tuple[int, Format, target.Target]] = Shared()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import atexit
 import os
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from threading import Thread, local
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from kinetree.engines.locks import Lock, is_holding
 from kinetree.engines.native.jobs import Job
 from kinetree.errors import InputError
 
-K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Task = Callable[[], object]
 
@@ -203,32 +202,6 @@ def _unforked(job: Job[T]) -> Callable[[], None]:
             job.run()
 
     return run
-
-
-class Shared(Generic[K, T]):
-    """Results of tasks by key, each computed once; those of tasks that failed are computed again when asked for."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[K, Job[T]] = {}
-        self._lock = Lock()
-
-    def begin(self, key: K, task: Callable[[], T]) -> Job[T]:
-        """Let another thread begin with a task, unless the result is there."""
-        with self._lock:
-            if key not in self._jobs:
-                (self._jobs[key],) = begin([task])
-            return self._jobs[key]
-
-    def get(self, key: K, task: Callable[[], T]) -> T:
-        """The result of a task."""
-        job = self.begin(key, task)
-        try:
-            return job.result()
-        except BaseException:
-            with self._lock:
-                if self._jobs.get(key) is job:
-                    del self._jobs[key]
-            raise
 
 
 def _is_integer(value: object) -> bool:
