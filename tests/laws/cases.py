@@ -23,9 +23,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ENGINES = ("reference", "native")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 1, 9))
-#: Robots with kernels of their own that run single samples only: batches have each of their kinds, and armature, in
-#: others. `test_cases.py` counts.
-SINGLE = ("every kind, armature", "asimo35")
 
 #: Degrees of freedom × samples that the reference engine is asked for in one law.
 AFFORDABLE = 150
@@ -180,7 +177,7 @@ def cases(*, long: bool = True, complex_step: bool = False, names: tuple[str, ..
     found = []
     for name in names or MODELS:
         for engine in ENGINES:
-            for shape in SHAPES if engine == "reference" or name not in SINGLE else ((),):
+            for shape in SHAPES:
                 slow = engine == "reference" or complex_step
                 cost = _SIZES.get(name, 20) * int(np.prod(shape))
                 if name == LONG:

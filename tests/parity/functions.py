@@ -113,21 +113,12 @@ FUNCTIONS = (
 #: Three that between them have vector, matrix and mirrored outputs, for the long checks.
 FEW = tuple(f for f in FUNCTIONS if f.name in ("inverse_dynamics", "forward_dynamics", "mass_matrix", "energy"))
 
-#: Functions that consist of the formulas of joints.
-OF_JOINTS = ("integrate", "difference", "dintegrate", "ddifference", "tangent_map", "bracket", "normalize")
-
-#: Every function, and all formulas of every kind of joint, for what concerns single operations, such as their type or
-#: width: the robot with every kind of joint takes five times as long to compile as a legged one.
-OPERATIONS = tuple((f, "every kind" if f in FEW or f.name in OF_JOINTS else "legged") for f in FUNCTIONS)
-
 
 @cache
 def robot(name: str = "every kind") -> kt.Model:
-    """A robot with every joint kind, or the humanoid, or a legged one; "float32" is the first in float32."""
+    """A robot with every joint kind, or the humanoid; "float32" is the former in float32."""
     if name == "humanoid":
         return kt.zoo.humanoid24()
-    if name == "legged":
-        return random_mechanism("legged", ["floating", *["revolute"] * 12], 1, branching=0.5).kinetree()
     if name == "float32":
         return robot().astype("float32")
     return random_mechanism("every kind", mixed(10, 1), 1).kinetree()

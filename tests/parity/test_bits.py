@@ -10,7 +10,7 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.native import threads
-from tests.parity.functions import FEW, FUNCTIONS, OPERATIONS, Array, Function, assert_same_bits, robot, states
+from tests.parity.functions import FEW, FUNCTIONS, Array, Function, assert_same_bits, robot, states
 
 ROBOTS = ("every kind", "humanoid")
 #: Every remainder of every lane width, and enough for several threads.
@@ -154,11 +154,11 @@ def test_out_may_overlap_an_input() -> None:
 
 
 @pytest.mark.parametrize("width", target.WIDTHS)
-@pytest.mark.parametrize(("function", "name"), OPERATIONS, ids=str)
-def test_lane_widths(function: Function, name: str, width: int) -> None:
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_lane_widths(function: Function, width: int) -> None:
     if width > target.host().width:
         pytest.skip(f"this processor has {target.host().width} lanes")
-    model = robot(name)
+    model = robot()
     arrays = states(model, (37,))
     expected = function(model, *arrays)
     with target.use(target.host().with_width(width)):

@@ -12,7 +12,8 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.native import gate, threads
-from tests.parity.functions import FEW, FUNCTIONS, OPERATIONS, Function, assert_same_bits, robot, states
+from tests.laws.cases import model
+from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, robot, states
 from tests.parity.test_bits import LAYOUTS, one_by_one
 from tests.parity.test_engines import SOLVING
 from tests.tolerance import assert_close, bound, condition
@@ -28,11 +29,11 @@ OFTEN_USED = ("inverse_dynamics", "inverse_dynamics_derivatives", "mass_matrix",
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [*OPERATIONS, *((f, "humanoid") for f in FUNCTIONS if f.name in OFTEN_USED)],
+    [(f, "every kind") for f in FUNCTIONS] + [(f, "humanoid24") for f in FUNCTIONS if f.name in OFTEN_USED],
     ids=str,
 )
 def test_as_accurate_as_its_digits_allow(function: Function, name: str) -> None:
-    double = robot(name)
+    double = model(name)
     single = double.astype("float32")
     q, v, x = states(single, (40,))
     kappa = condition(double.mass_matrix(q)) if function.name in SOLVING else 1.0
@@ -41,13 +42,10 @@ def test_as_accurate_as_its_digits_allow(function: Function, name: str) -> None:
         assert_close(one, other, bound(double.nv, kappa, SINGLE))
 
 
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [("every kind", "semi_implicit_euler"), *(("humanoid", m) for m in ("semi_implicit_euler", "midpoint", "rk4"))],
-)
+@pytest.mark.parametrize("method", ["semi_implicit_euler", "midpoint", "rk4"])
+@pytest.mark.parametrize("name", ["every kind", "humanoid24"])
 def test_steps_and_their_derivatives(name: str, method: str) -> None:
-    """Of other methods, every kind of joint sees no more than of the first one."""
-    double = robot(name)
+    double = model(name)
     single = double.astype("float32")
     q, v, tau = states(single, (20,))
     kappa = condition(double.mass_matrix(q))
@@ -61,10 +59,10 @@ def test_steps_and_their_derivatives(name: str, method: str) -> None:
             assert_close(one, other, bound(double.nv, kappa, SINGLE))
 
 
-@pytest.mark.parametrize(("function", "name"), OPERATIONS, ids=str)
-def test_bits_of_a_sample(function: Function, name: str) -> None:
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_bits_of_a_sample(function: Function) -> None:
     """Alone, in batches of every size, in every memory layout, with `out=`, and next to samples that are not finite."""
-    single = robot(name).astype("float32")
+    single = robot("float32")
     q, v, x = states(single, (max(SIZES),))
     alone = one_by_one(function, single, q, v, x)
     for size in SIZES:
