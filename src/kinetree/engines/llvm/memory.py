@@ -208,10 +208,7 @@ class Memory:
         """A value broadcast to all lanes; a scalar, unless another type is given."""
         if width == 1:
             return name
-        element = element or self.scalar.llvm
-        t = f"<{width} x {element}>"
-        one = self.f.let(f"insertelement {t} poison, {element} {name}, i64 0")
-        return self.f.let(f"shufflevector {t} {one}, {t} poison, <{width} x i32> zeroinitializer")
+        return self.f.splat(name, width, element or self.scalar.llvm)
 
     def pointer(self, access: Access, scope: Scope) -> str:
         """The address of a scalar's first lane."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from kinetree.engines.formats import FLOAT64, Format
-
 _Case = TypeVar("_Case", bound=Hashable)
 
 
@@ -125,6 +123,34 @@ class FunctionWriter:
         """The value that belongs to the block from which the current one was entered, given by labels."""
         return self.let(f"phi {kind} " + ", ".join(f"[{value}, %{label}]" for label, value in values.items()))
 
+    def splat(self, value: str, width: int, element: str) -> str:
+        """A value of type `element` in all lanes of a vector."""
+        vector = f"<{width} x {element}>"
+        one = self.let(f"insertelement {vector} poison, {element} {value}, i64 0")
+        return self.let(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
+
+    def either(
+        self, condition: str, kind: str, one: Callable[[], list[str]], other: Callable[[], list[str]]
+    ) -> list[str]:
+        """Values that are computed in one of two ways.
+
+        Args:
+            condition: An i1 that chooses.
+            kind: Their type.
+            one: Writes the instructions for them if it holds.
+            other: Writes the instructions for them otherwise.
+        """
+        k = self._fresh()
+        self.do(f"br i1 {condition}, label %one{k}, label %other{k}")
+        values, blocks = [], []
+        for label, write in ((f"one{k}", one), (f"other{k}", other)):
+            self._open(label)
+            values.append(write())
+            blocks.append(self._block)
+            self.do(f"br label %end{k}")
+        self._open(f"end{k}")
+        return [self.merged(kind, dict(zip(blocks, pair, strict=True))) for pair in zip(*values, strict=True)]
+
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """Run the block only if `condition`, an i1, holds."""
@@ -229,80 +255,3 @@ def kernel_entry(outputs: int) -> str:
     addresses = [f.address("%outs", i) for i in range(outputs)]
     f.do(f"call void @body({', '.join(f'ptr {p}' for p in ('%ws', '%params', '%tables', '%in', *addresses))})")
     return f.text()
-
-
-def transpose(f: FunctionWriter, rows: list[str], scalar: Format = FLOAT64) -> list[str]:
-    """Transpose a square of numbers held as W row vectors of W numbers, W = 2, 4, 8 or 16.
-
-    As many rows as there are numbers in 128 bits are interleaved within 128-bit pieces, then the pieces are
-    transposed; each step is one instruction on x86.
-    """
-    width = len(rows)
-    piece = min(width, piece_of(scalar))
-
-    def pieces(rows: list[str]) -> list[str]:
-        # row i of the result holds piece i of every row
-        if len(rows) == 1:
-            return rows
-        half = [p + d for p in range(0, width, 2 * piece) for d in range(piece)]
-        other = [pick + piece for pick in half]
-        firsts, seconds = [], []
-        for a, b in zip(rows[::2], rows[1::2], strict=True):
-            firsts.append(_shuffle(f, scalar, width, a, b, half + [width + pick for pick in half]))
-            seconds.append(_shuffle(f, scalar, width, a, b, other + [width + pick for pick in other]))
-        return _interleave(pieces(firsts), pieces(seconds))
-
-    groups = [transpose_pieces(f, rows[start : start + piece], width, scalar) for start in range(0, width, piece)]
-    return _interleave(*(pieces([group[j] for group in groups]) for j in range(piece)))
-
-
-def piece_of(scalar: Format) -> int:
-    """How many numbers are in 128 bits."""
-    return 16 // scalar.bytes
-
-
-def transpose_pieces(f: FunctionWriter, rows: list[str], width: int, scalar: Format = FLOAT64) -> list[str]:
-    """Transpose the squares that the 128-bit pieces of as many vectors as a piece has numbers form.
-
-    Args:
-        f: The function.
-        rows: The vectors.
-        width: Their length.
-        scalar: The format of their numbers.
-    """
-    piece = len(rows)
-    rounds = piece
-    while rounds > 1:
-        # each round interleaves the rows of the first half with those of the second, within pieces
-        mixed = []
-        for a, b in zip(rows[: piece // 2], rows[piece // 2 :], strict=True):
-            for start in (0, piece // 2):
-                columns = [p + start + d for p in range(0, width, piece) for d in range(piece // 2)]
-                mixed.append(_shuffle(f, scalar, width, a, b, [pick for c in columns for pick in (c, width + c)]))
-        rows, rounds = mixed, rounds // 2
-    return rows
-
-
-def _shuffle(f: FunctionWriter, scalar: Format, width: int, a: str, b: str, picks: list[int]) -> str:
-    vector, mask = scalar.vector(width), ", ".join(f"i32 {pick}" for pick in picks)
-    return f.let(f"shufflevector {vector} {a}, {vector} {b}, <{len(picks)} x i32> <{mask}>")
-
-
-def joined(f: FunctionWriter, parts: list[str], scalar: Format) -> str:
-    """One vector of several 128-bit pieces."""
-    width = piece_of(scalar)
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts, width = [_shuffle(f, scalar, width, a, b, list(range(2 * width))) for a, b in pairs], 2 * width
-    return parts[0]
-
-
-def pieces_of(f: FunctionWriter, vector: str, width: int, scalar: Format) -> list[str]:
-    """The 128-bit pieces of a vector."""
-    piece = piece_of(scalar)
-    starts = range(0, width, piece)
-    return [_shuffle(f, scalar, width, vector, "poison", list(range(start, start + piece))) for start in starts]
-
-
-def _interleave(*lists: list[str]) -> list[str]:
-    return [name for names in zip(*lists, strict=True) for name in names]

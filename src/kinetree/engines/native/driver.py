@@ -13,14 +13,20 @@ from __future__ import annotations
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm.target import Target
-from kinetree.engines.llvm.writer import FunctionWriter, piece_of
+from kinetree.engines.llvm.writer import FunctionWriter
+from kinetree.engines.native import copying, interleaving
 from kinetree.engines.native.arithmetic import arithmetic_text
-from kinetree.engines.native.interleaving import ALIGNMENT, Core, fetch, mirror, mirror_lanes, put, take
+from kinetree.engines.native.chunks import declarations
+from kinetree.engines.native.interleaving import ALIGNMENT, masked_lengths
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.pool import pool_text
+from kinetree.engines.native.strides import Core
 
 # Bytes of scratch that fit on the stack of any thread; allocating them would take as long as a small robot's kernel.
 _ON_STACK = 1 << 15
+
+# Bytes of operands that stay in a cache; the processor fetches those ahead by itself as soon as it needs them.
+_CACHED = 1 << 24
 
 
 def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
@@ -31,10 +37,8 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
         target: The processor; its vector width is used for copies that do not involve lanes.
         scalar: The format of all numbers.
     """
-    block = max(2, target.lanes(scalar))
-    mirroring = mirror_lanes(width, scalar) if width > 1 else mirror(block, scalar)
-    parts = [take(width, block, scalar), put(width, scalar), mirroring, _drive(width, scalar)]
-    parts += [arithmetic_text(target), pool_text("linux" in target.triple)]
+    parts = _copies_of_samples(width, scalar) if width > 1 else _copies_of_one(max(2, target.lanes(scalar)), scalar)
+    parts += [_drive(width, scalar), arithmetic_text(target), pool_text("linux" in target.triple)]
     parts += [
         "declare ptr @malloc(i64)",
         "declare void @free(ptr)",
@@ -42,16 +46,29 @@ def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
         "declare void @PyGILState_Release(i32)",
         "declare ptr @PyErr_NoMemory()",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
-    if width > 1:
-        parts += [fetch(width, scalar), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
-    masked = width if width > 1 else block
-    for length in sorted({masked, min(masked, piece_of(scalar))}):
-        lanes, suffix, mask = scalar.vector(length), scalar.suffix(length), f"<{length} x i1>"
-        parts.append(f"declare {lanes} @llvm.masked.load.{suffix}.p0(ptr, i32, {mask}, {lanes})")
-        parts.append(f"declare void @llvm.masked.store.{suffix}.p0({lanes}, ptr, i32, {mask})")
     return "\n".join(parts)
+
+
+def _copies_of_one(block: int, scalar: Format) -> list[str]:
+    """Functions that copy single samples."""
+    functions = [copying.take(block, scalar), copying.put(scalar), copying.mirror(block, scalar)]
+    return [*functions, *declarations(block, scalar), "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+
+
+def _copies_of_samples(width: int, scalar: Format) -> list[str]:
+    """Functions that copy samples to lanes and back."""
+    made = (
+        interleaving.take,
+        interleaving.take_strided,
+        interleaving.put,
+        interleaving.put_strided,
+        interleaving.fetch,
+    )
+    parts = [make(width, scalar) for make in made]
+    for length in masked_lengths(width, scalar):
+        parts += declarations(length, scalar)
+    return [*parts, "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
 
 
 def _drive(width: int, scalar: Format) -> str:
@@ -97,17 +114,47 @@ def _drive(width: int, scalar: Format) -> str:
         f.do(f"call void @llvm.memset.p0.i64(ptr align {scalar.bytes} {area}, i8 0, i64 {size}, i1 0)")
 
     if width > 1:
+        # areas of lanes come first, so this is what all samples take, in units of a block's lanes
+        operand_bytes = f.let(f"mul i64 {samples}, {f.word('%plan', PlanWord.WORKSPACE)}")
+        distant = f.let(f"icmp ugt i64 {operand_bytes}, {_CACHED * width}")
+        every = f.let(f"add i64 {inputs}, {outputs}")
+        dense = f.let(f"alloca i1, i64 {every}, align 1")
+        with f.loop(0, every) as k:
+            f.do(f"store i1 {Core(f, operand(k), '%steps', scalar).contiguous()}, ptr {f.at(dense, k)}, align 1")
         with f.loop(0, outputs) as o:
             sink = operand(f.let(f"add i64 {o}, {inputs}"))
             with f.when(has(sink, Flag.ZEROED_ONCE)):
                 zero(sink, f.at(scratch, f.word(sink, OperandWord.AREA)))
 
+    def copy(function: str, k: str, area: str, first: str) -> None:
+        """Call a function that copies the samples of an operand."""
+        descriptor, base, outer = operand(k), f.address("%args", k), f.word("%steps", k)
+        if width == 1:
+            sample = f.at(base, f.let(f"mul i64 {first}, {outer}"))
+            f.do(f"call void @{function}(ptr {area}, ptr {descriptor}, ptr {sample}, ptr %steps)")
+            return
+        offset = f.word(descriptor, OperandWord.PLACES)
+        in_order = f.let(f"icmp eq i64 {offset}, 0")
+        places = f.let(f"select i1 {in_order}, ptr null, ptr {f.at('%plan', offset)}")
+        block = f"ptr {base}, i64 {outer}, i64 {first}, i64 {last}, ptr {places}, ptr %steps"
+        contiguous = f.let(f"load i1, ptr {f.at(dense, k)}, align 1")
+        for suffix, condition in ("", contiguous), ("_strided", f.let(f"xor i1 {contiguous}, true")):
+            with f.when(condition):
+                f.do(f"call void @{function}{suffix}(ptr {area}, ptr {descriptor}, {block})")
+
+    def mirror(k: str, area: str) -> None:
+        """Fill the lower triangles of a symmetric result."""
+        sink = operand(k)
+        with f.when(has(sink, Flag.SYMMETRIC)):
+            n = f.word(sink, OperandWord.DIM + 2)
+            square = f.let(f"mul i64 {n}, {n}")
+            with f.loop(0, f.word(sink, OperandWord.DIM)) as matrix:
+                start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), scalar.llvm)
+                f.do(f"call void @mirror(ptr {start}, i64 {n})")
+
     with f.loop(0, samples, width) as first:
         with f.loop(0, inputs) as k:
-            source = operand(k)
-            area = f.at(scratch, f.word(source, OperandWord.AREA))
-            arguments = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}, ptr %steps"
-            f.do(f"call void @take(ptr {area}, ptr {source}, {arguments})")
+            copy("take", k, f.at(scratch, f.word(operand(k), OperandWord.AREA)), first)
 
         with f.loop(0, outputs) as o:
             k = f.let(f"add i64 {o}, {inputs}")
@@ -123,33 +170,26 @@ def _drive(width: int, scalar: Format) -> str:
 
         if width > 1:
             # while the kernel runs: its results' lines, and the inputs of the next block
-            following, every = f.let(f"add i64 {first}, {width}"), f.let(f"add i64 {inputs}, {outputs}")
-            for start, stop, block in (("0", inputs, following), (inputs, every, first)):
-                with f.loop(start, stop) as k:
-                    arguments = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {block}, i64 {samples}"
-                    f.do(f"call void @fetch(ptr {operand(k)}, {arguments})")
+            with f.when(distant):
+                following = f.let(f"add i64 {first}, {width}")
+                for start, stop, block in (("0", inputs, following), (inputs, every, first)):
+                    with f.loop(start, stop) as k:
+                        sample = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {block}, i64 {samples}"
+                        f.do(f"call void @fetch(ptr {operand(k)}, {sample})")
 
         pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, outs))
         f.do(f"call void {kernel}({pointers})")
 
         with f.loop(0, outputs) as o:
             k = f.let(f"add i64 {o}, {inputs}")
-            sink = operand(k)
             area = f.address(outs, o)
-            with f.when(has(sink, Flag.SYMMETRIC)):
-                n = f.word(sink, OperandWord.DIM + 2)
-                square = f.let(f"mul i64 {f.let(f'mul i64 {n}, {n}')}, {width}")
-                with f.loop(0, f.word(sink, OperandWord.DIM)) as matrix:
-                    start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), scalar.llvm)
-                    f.do(f"call void @mirror(ptr {start}, i64 {n})")
-            user = f.address("%args", k)
-            arguments = f"ptr {user}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}, ptr %steps"
-            elsewhere = "true"
-            if width == 1:
-                staged = f.at(scratch, f.word(sink, OperandWord.AREA))
-                elsewhere = f.let(f"icmp eq ptr {area}, {staged}")
-            with f.when(elsewhere):
-                f.do(f"call void @put(ptr {area}, ptr {sink}, {arguments})")
+            if width > 1:
+                copy("put", k, area, first)
+            else:
+                mirror(k, area)
+                staged = f.at(scratch, f.word(operand(k), OperandWord.AREA))
+                with f.when(f.let(f"icmp eq ptr {area}, {staged}")):
+                    copy("put", k, area, first)
 
     f.do(f"call void @restore(i64 {found})")
     with f.when(large):

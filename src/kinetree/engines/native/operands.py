@@ -21,7 +21,7 @@ from kinetree.engines.native import pool
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HEADER_WORDS = 8
-OPERAND_WORDS = 8
+OPERAND_WORDS = 9
 
 _LINE = 64  # bytes; the alignment of areas of lanes
 
@@ -143,13 +143,14 @@ class OperandWord(IntEnum):
     FLAGS = 5
     FIRST_STEP = 6  # index of its first core stride among the strides that NumPy passes
     RANK = 7
+    PLACES = 8  # byte offset into the plan of the places of its numbers, or 0 if lanes are in their order
 
 
 class Flag(Enum):
     """Bits of an operand's flags."""
 
     ZEROED = 1
-    SYMMETRIC = 2
+    SYMMETRIC = 2  # of single samples; batches find the lower triangle by its places
     ZEROED_ONCE = 4
 
 
@@ -162,12 +163,13 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
         width: Lane width W.
 
     Returns:
-        int64 array of a header (`PlanWord`) and one description for each operand (`OperandWord`).
+        int64 array of a header (`PlanWord`), one description for each operand (`OperandWord`), and places of numbers.
     """
     lane_bytes = binding.scalar.bytes * width
     words = np.zeros(HEADER_WORDS + OPERAND_WORDS * len(binding.operands), dtype=np.int64)
     offset = 0
     first_step = len(binding.operands)
+    tables = [words]
     for k, operand in enumerate(binding.operands):
         if k >= len(binding.inputs):
             # transposes at the end of an operand access up to W - 1 rows beyond it
@@ -181,6 +183,9 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
         entry[OperandWord.FLAGS] = zeroed.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
         entry[OperandWord.FIRST_STEP] = first_step
         entry[OperandWord.RANK] = len(operand.shape)
+        if operand.symmetric and width > 1:
+            entry[OperandWord.PLACES] = sum(table.nbytes for table in tables)
+            tables.append(_upper_places(operand, width, lane_bytes))
         offset += operand.size * lane_bytes
         first_step += len(operand.shape)
     words[PlanWord.KERNEL] = kernel
@@ -191,7 +196,20 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
     words[PlanWord.OUTPUTS] = len(binding.outputs)
     words[PlanWord.WORKSPACE] = _aligned(offset + (width - 1) * lane_bytes)
     words[PlanWord.SCRATCH_BYTES] = words[PlanWord.WORKSPACE] + binding.scratch(width) * lane_bytes
-    return words
+    return np.concatenate(tables)
+
+
+def _upper_places(operand: Operand, width: int, lane_bytes: int) -> Array:
+    """Where the lanes of a symmetric operand's numbers are, in bytes: those of the lower triangle are in the upper one.
+
+    Returns:
+        Pairs of 32-bit numbers, at least W - 1 more than there are numbers, as chunks at the end go beyond them.
+    """
+    numbers = np.arange(operand.size).reshape(operand.shape)
+    upper = np.minimum(numbers, numbers.swapaxes(-1, -2))
+    places = np.zeros(-(-(operand.size + width) // 2) * 2, dtype=np.int32)
+    places[: operand.size] = upper.ravel() * lane_bytes
+    return places.view(np.int64)
 
 
 def _aligned(offset: int) -> int:
