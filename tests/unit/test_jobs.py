@@ -64,6 +64,39 @@ def test_one_thread_does_everything_itself() -> None:
         threads.set_threads(None)
 
 
+def test_what_is_not_urgent_comes_last(two_threads: None) -> None:
+    began, go_on, done = threading.Event(), threading.Event(), []
+    threads.begin([lambda: began.set() or go_on.wait(10)])
+    assert began.wait(10)
+    later = threads.begin([partial(done.append, "later")], later=True)
+    urgent = threads.begin([partial(done.append, number) for number in range(3)])
+    go_on.set()
+    for job in (*later, *urgent):
+        job.wait()
+    assert done == [0, 1, 2, "later"]
+
+
+def test_who_waits_does_nothing_that_is_not_urgent(two_threads: None) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    blocked = threads.begin([lambda: began.set() or go_on.wait(10)])
+    assert began.wait(10)
+    (job,) = threads.begin([threading.get_ident], later=True)
+    threading.Timer(0.1, go_on.set).start()
+    threads.finish(blocked)
+    job.wait()
+    assert job.result() != threading.get_ident()
+
+
+def test_who_settles_does_what_nobody_has_begun(two_threads: None) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    threads.begin([lambda: began.set() or go_on.wait(10)])
+    assert began.wait(10)
+    (job,) = threads.begin([threading.get_ident], later=True)
+    threads.settle()
+    go_on.set()
+    assert job.result() == threading.get_ident()
+
+
 def test_errors_reach_whoever_needs_the_result(two_threads: None) -> None:
     def fail() -> None:
         raise ZeroDivisionError

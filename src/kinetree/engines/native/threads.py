@@ -75,7 +75,7 @@ class Pool:
             self._tickets.put(False)
 
     def abandon(self) -> None:
-        """Forget tasks that no thread has begun, and wait for the others."""
+        """Forget urgent tasks that no thread has begun, and wait for the others."""
         while self.take() is not None:
             pass
         self.shutdown()
