@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from kinetree.errors import LoadError
@@ -83,24 +84,31 @@ def load(
 
         text = expanded(text, options.xacro)
     findings = Findings(text.file)
-    kind = text.root.rpartition(":")[2]
-    if kind == "robot":
-        from kinetree.loading.urdf import load_urdf
-
-        model = load_urdf(text, options, findings)
-    elif kind in ("mujoco", "mujocoinclude"):
-        from kinetree.loading.mjcf import load_mjcf
-
-        model = load_mjcf(text, options, findings)
-    elif kind == "sdf":
-        from kinetree.loading.sdf import load_sdf
-
-        model = load_sdf(text, options, findings)
-    else:
+    read = _reader(text.root.rpartition(":")[2])
+    if read is None:
         raise LoadError(
             f"starts with {clipped('<' + text.root + '>')}; a URDF starts with <robot>, an MJCF with <mujoco>, an SDF "
             "with <sdf>",
             text.file,
         )
+    model = read(text, options, findings)
     findings.warn(stacklevel=2)
     return model
+
+
+@lru_cache
+def _reader(root: str) -> Callable[[Source, Options, Findings], Model] | None:
+    """The function that reads files with this root element, imported when the first one is read; None if none does."""
+    if root == "robot":
+        from kinetree.loading.urdf import load_urdf
+
+        return load_urdf
+    if root in ("mujoco", "mujocoinclude"):
+        from kinetree.loading.mjcf import load_mjcf
+
+        return load_mjcf
+    if root == "sdf":
+        from kinetree.loading.sdf import load_sdf
+
+        return load_sdf
+    return None

@@ -24,7 +24,8 @@ _MOST_TAGS = 500_000
 _ENCODINGS = ("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})["']""")
-_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->)|\s+", re.DOTALL)
+# most instructions and comments have no ">" inside, which is found faster than two or three characters
+_PROLOGUE = re.compile(r"\s*(?:<\?[^>]*\?>|<!--[^>]*-->|<\?.*?\?>|<!--.*?-->)|\s+", re.DOTALL)
 _ROOT = re.compile(r"<([^\s/>!?]{1,100})")
 _DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 # UTF-8 that a parser takes as it is: a plain declaration, or none
