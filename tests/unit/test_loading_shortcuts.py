@@ -32,14 +32,9 @@ def outcome(data: str | bytes, **options: Any) -> tuple[object, list[str]]:
     return result, [str(each.message) for each in caught]
 
 
-def refuse(*_: object) -> float:
-    raise ValueError
-
-
 def without_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every number to the code that explains what is wrong with it."""
     monkeypatch.setattr(document.Document, "usual_numbers", lambda *_: ())
-    monkeypatch.setattr(document._Numbers, "__missing__", refuse)
     monkeypatch.setattr(document._Vectors, "__missing__", lambda *_: ())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -66,9 +67,8 @@ class Document:
         self.snap_angles = snap_angles
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
-        self._numbers = _Numbers()
         #: Vectors, rotations and unit axes by the strings that they were read from.
-        self.vectors = _Vectors(self._numbers)
+        self.vectors = _Vectors()
         self.rotations: dict[str, Any] = {}
         self.axes: dict[str | None, tuple[float, ...]] = {}
         self.file = source.file
@@ -155,9 +155,11 @@ class Document:
 
     def only_text(self, element: Element, name: str) -> str:
         """A required attribute of an element that is to have no other."""
-        given = element.items()
-        if len(given) == 1 and given[0][0] == name and (value := given[0][1]).strip():
-            return str(value)
+        given: list[tuple[str, str]] = element.items()
+        if len(given) == 1:
+            key, value = given[0]
+            if key == name and value.strip():
+                return value
         self.known(element)
         return self.text(element, name)
 
@@ -168,20 +170,20 @@ class Document:
             if default is None:
                 raise self.error(element, f"<{element.tag}> has no {name}=; add it")
             return default
-        try:
-            return self._numbers[value]
-        except ValueError:
-            return self.values(element, _written(element, name, value), value, 1, infinite)[0]
+        found = self.vectors[value]
+        if len(found) != 1:
+            found = self.values(element, _written(element, name, value), value, 1, infinite)
+        return found[0]
 
     def number_inside(self, element: Element | None, default: float, infinite: bool = False) -> float:
         """The number inside an element, or the default if there is no such element."""
         if element is None:
             return default
         text: str = element.text or ""
-        try:
-            return self._numbers[text]
-        except ValueError:
-            return self.values(element, f"<{element.tag}>", text, 1, infinite)[0]
+        found = self.vectors[text]
+        if len(found) != 1:
+            found = self.values(element, f"<{element.tag}>", text, 1, infinite)
+        return found[0]
 
     def numbers_inside(self, element: Element, count: int) -> tuple[float, ...]:
         """The numbers inside an element, separated by whitespace."""
@@ -199,16 +201,12 @@ class Document:
 
         What it returns nothing for has to be read number by number, with errors that tell why.
         """
-        given, numbers = element.keys(), map(self._numbers.__getitem__, element.values())
-        try:
-            if given == names:
-                return tuple(numbers)
-            if len(given) == len(names):
-                by_name = dict(zip(given, numbers))
-                return tuple([by_name[name] for name in names])
-        except (ValueError, KeyError):
-            pass
-        return ()
+        given = element.keys()
+        words = element.values() if given == names else list(map(element.get, names))
+        if len(given) != len(words) or None in words:
+            return ()
+        numbers = _converted("".join(words), words)
+        return numbers if math.hypot(*numbers) <= _HUGE else ()
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
@@ -230,10 +228,7 @@ class Document:
             count: Required number of them.
             infinite: Whether they may be infinite.
         """
-        try:
-            numbers = tuple(map(float, value.split())) if _plain(value) else ()
-        except ValueError:
-            numbers = ()
+        numbers = _converted(value)
         if len(numbers) != count:
             raise self._no_number(element, where, value, count, "is not")
         for number in numbers:
@@ -254,38 +249,37 @@ def _written(element: Element, name: str, value: str) -> str:
     return f"{name}={clipped(value)} of <{element.tag}>"
 
 
-class _Numbers(dict[str, float]):
-    """Finite numbers by the strings that they are read from: a file has thousands, most of them several times.
+class _Vectors(dict[str, tuple[float, ...]]):
+    """Finite numbers separated by whitespace, by the strings that they are read from: most occur several times.
 
-    Looking one up takes a fraction of the time of converting it. Raises ValueError if there is any doubt, which
-    `Document.values` then settles.
+    Empty if there is any doubt, which `Document.values` then settles.
     """
 
-    def __missing__(self, text: str) -> float:
-        if len(text) > _LONGEST or "_" in text or not text.isascii():
-            raise ValueError
-        number = float(text)
-        if not -_HUGE <= number <= _HUGE:
-            raise ValueError
-        self[text] = number
-        return number
-
-
-class _Vectors(dict[str, tuple[float, ...]]):
-    """Likewise, several numbers separated by whitespace; empty if there is any doubt."""
-
-    def __init__(self, numbers: _Numbers) -> None:
-        self._number = numbers.__getitem__
-
     def __missing__(self, text: str) -> tuple[float, ...]:
-        try:
-            found = tuple(map(self._number, text.split())) if len(text) <= _LONGEST else ()
-        except ValueError:
-            found = ()
-        self[text] = found
+        numbers = _converted(text)
+        self[text] = found = numbers if math.hypot(*numbers) <= _HUGE else ()
         return found
 
 
-def _plain(text: str) -> bool:
-    """Whether a string is short, and has no digits of other scripts or underscores, which `float` would accept."""
-    return len(text) <= _LONGEST and text.isascii() and "_" not in text
+class _Words(dict[str, float]):
+    """Numbers by how they are written: more than half of a file's are among a few, which are looked up faster."""
+
+    __missing__ = float
+
+
+_number = _Words({word: float(word) for word in ("0", "0.0", "-0", "-0.0", "1", "1.0", "-1", "-1.0")}).__getitem__
+
+
+def _converted(text: str, words: list[str] | None = None) -> tuple[float, ...]:
+    """Numbers, or nothing if one of them is none.
+
+    Args:
+        text: The characters: not many, no digits of other scripts and no underscores, which `float` would accept.
+        words: The numbers that they form, if these are not separated by whitespace.
+    """
+    if len(text) > _LONGEST or "_" in text or not text.isascii():
+        return ()
+    try:
+        return tuple(map(_number, text.split() if words is None else words))
+    except ValueError:
+        return ()

@@ -34,26 +34,31 @@ def origin(document: Document, element: Element | None) -> tuple[Rotation | None
     elif given == _RPY_XYZ:
         rpy, xyz = element.values()
     else:
-        document.known(element)
-        xyz, rpy = element.get("xyz"), element.get("rpy")
-    p = _ZERO
-    if xyz is not None:
-        p = document.vectors[xyz]
-        if len(p) != 3:
-            p = document.vector(element, "xyz", _ZERO)
-    if "quat_xyzw" in given:
+        return _unusual_origin(document, element)
+    p = document.vectors[xyz]
+    if len(p) != 3:
+        p = document.vector(element, "xyz", _ZERO)  # raises
+    return document.rotations[rpy] if rpy in document.rotations else _rotation(document, element, rpy), p
+
+
+def _unusual_origin(document: Document, element: Element) -> tuple[Rotation | None, tuple[float, ...]]:
+    """The same for an <origin> with other attributes than xyz= and rpy=, or without one of them."""
+    document.known(element)
+    p, rpy = document.vector(element, "xyz", _ZERO), element.get("rpy")
+    if element.get("quat_xyzw") is not None:
         if rpy is not None:
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
-    if rpy is None:
-        return None, p
-    if rpy in document.rotations:
-        return document.rotations[rpy], p
+    return None if rpy is None else _rotation(document, element, rpy), p
+
+
+def _rotation(document: Document, element: Element, rpy: str) -> Rotation | None:
+    """The rotation of an <origin>; None if its angles are zero."""
     angles = document.vector(element, "rpy", _ZERO)
     R = angles_rotation(document, element, rpy.split(), angles) if any(angles) else None
     if not document.snap_angles:  # angles that are changed are counted
         document.rotations[rpy] = R
-    return R, p
+    return R
 
 
 def angles_rotation(document: Document, element: Element, words: Sequence[str], angles: Sequence[float]) -> Rotation:
