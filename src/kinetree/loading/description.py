@@ -5,13 +5,16 @@ Their numbers are plain tuples, row by row: NumPy takes long for a few, so array
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from kinetree.model.joint import Limits
+from kinetree.model.joints import KINDS
 from kinetree.spatial.value import Array
 
 #: Numbers of a link without mass.
 NO_COM, NO_INERTIA = (0.0,) * 3, (0.0,) * 9
+#: Limits of a joint without any, by its kind.
+UNLIMITED = {kind.name: (-math.inf,) * kind.nv + (math.inf,) * (3 * kind.nv) for kind in KINDS.values()}
 
 
 class Link(NamedTuple):
@@ -51,7 +54,7 @@ class Hinge(NamedTuple):
         child: Child link.
         placement: Pose of the child's link frame in the parent's at neutral q, 16 numbers.
         axes: Unit axes in the child's link frame, 3 numbers each.
-        limits: One number per coordinate.
+        limits: Lower, upper, of velocity and of effort, each with one number per coordinate.
         damping: Viscous damping [N m s/rad or N s/m].
         friction: Dry friction [N m or N].
         mimic: The joint that it mimics, if any.
@@ -64,7 +67,7 @@ class Hinge(NamedTuple):
     child: str
     placement: tuple[float, ...]
     axes: tuple[float, ...]
-    limits: Limits
+    limits: tuple[float, ...]
     damping: float
     friction: float
     mimic: Mimic | None

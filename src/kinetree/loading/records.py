@@ -9,7 +9,7 @@ import numpy as np
 
 from kinetree.loading.description import Hinge, Link
 from kinetree.model.body import Body
-from kinetree.model.joint import Joint
+from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.parts import WORLD_NAME
 from kinetree.model.record import frozen, frozen_tables
@@ -66,7 +66,7 @@ def records(
                 axes=next(along) if kind.axes == 1 else _several(hinge.axes),
                 pitch=0.0,
                 armature=none,
-                limits=hinge.limits,
+                limits=Limits.trusted(hinge.limits),
                 damping=_everywhere(hinge.damping, kind.nv) if hinge.damping else none,
                 friction=_everywhere(hinge.friction, kind.nv) if hinge.friction else none,
                 q_start=q_start,

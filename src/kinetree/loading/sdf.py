@@ -9,12 +9,13 @@ referred to is opened. Other elements that are not read are reported, since they
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, Mimic, flat
+from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic, flat
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
@@ -22,7 +23,6 @@ from kinetree.loading.poses import HERE, Pose, composed, inverted, turned
 from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
-from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
@@ -50,7 +50,6 @@ _LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
 _LOSSES = frozenset(("damping", "friction", "spring_reference", "spring_stiffness"))
 _LAST = (0.0, 0.0, 0.0, 1.0)  # row of a pose
 _UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-_UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 _PASSED_OVER = {
     "world": frozenset(
         (
@@ -198,7 +197,7 @@ def _add_joint(
 
 def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Pose) -> None:
     name, at = _free(name, joints), (*placement, *_LAST)
-    joints[name] = Hinge(name, line, "fixed", parent, child, at, (), _UNLIMITED["fixed"], 0.0, 0.0, None)
+    joints[name] = Hinge(name, line, "fixed", parent, child, at, (), UNLIMITED["fixed"], 0.0, 0.0, None)
 
 
 def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tuple[float, ...]:
@@ -219,11 +218,11 @@ def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tup
     return x / length, y / length, z / length
 
 
-def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
+def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[tuple[float, ...], float, float]:
     """Limits, damping and dry friction of a joint."""
     kind = KINDS[TYPES[given]]
     if not axes:
-        return _UNLIMITED[kind.name], 0.0, 0.0
+        return UNLIMITED[kind.name], 0.0, 0.0
     bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
     losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
     for axis in axes:
@@ -256,7 +255,7 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
             )
             values.clear()
     damping, friction = (values.pop() if values else 0.0 for values in losses.values())
-    return Limits(**bounds), damping, friction
+    return tuple(chain.from_iterable(bounds.values())), damping, friction
 
 
 def _unbounded(value: float) -> float:

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
-from kinetree.loading.description import Hinge, Link, flat
+from kinetree.loading.description import UNLIMITED, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.inertias import note_inertias
 from kinetree.loading.mimic import clearly_embeddable, couplings, mimicked
 from kinetree.loading.options import Options
 from kinetree.loading.records import records
 from kinetree.loading.source import clipped
-from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
@@ -23,7 +22,6 @@ from kinetree.recursion.topology import depth_first
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
-_FREE = {kind: Limits().expanded(KINDS[kind]) for kind in ("fixed", "floating")}
 _SIZES = {kind.name: (kind.nq, kind.nv) for kind in KINDS.values()}
 _NOWHERE = flat(np.eye(4))
 
@@ -153,7 +151,7 @@ def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) 
         while name in taken:
             name += "_"
         taken.add(name)
-        bases[root] = Hinge(name, 0, kind, "", root, _NOWHERE, (), _FREE[kind], 0.0, 0.0, None)
+        bases[root] = Hinge(name, 0, kind, "", root, _NOWHERE, (), UNLIMITED[kind], 0.0, 0.0, None)
     return bases
 
 

@@ -16,14 +16,13 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, Mimic
+from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.poses import Rotation, origin, unit_axis
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
-from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.spatial.fixed import product
@@ -72,7 +71,6 @@ _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz":
 _SIX, _LIMITS, _LOSSES = list(_MOMENTS), ["effort", "lower", "upper", "velocity"], ["damping", "friction"]
 _NAME, _NAME_AND_TYPE, _VALUE = ["name"], ["name", "type"], ["value"]
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-_UNLIMITED = {kind.name: Limits().expanded(kind) for kind in KINDS.values()}
 
 
 def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
@@ -147,15 +145,15 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
     if inertial is None:
         return Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
     parts = document.parts(inertial, _INERTIAL_PARTS)
-    for wanted in ("mass", "inertia"):
-        if wanted not in parts:
-            raise document.error(
-                inertial, f"<inertial> of link {clipped(name)} has no <{wanted}>; add it, or delete <inertial>"
-            )
-    inertia = parts["inertia"]
+    try:
+        weight, inertia = parts["mass"], parts["inertia"]
+    except KeyError as error:
+        raise document.error(
+            inertial, f"<inertial> of link {clipped(name)} has no <{error.args[0]}>; add it, or delete <inertial>"
+        ) from None
     xx, xy, xz, yy, yz, zz = document.usual_numbers(inertia, _SIX) or document.numbers(inertia, _MOMENTS)
     R, com = origin(document, parts.get("origin"))
-    (mass,) = document.usual_numbers(parts["mass"], _VALUE) or document.numbers(parts["mass"], {"value": None})
+    (mass,) = document.usual_numbers(weight, _VALUE) or document.numbers(weight, {"value": None})
     if R is not None:
         turns[name] = R
     return Link(name, inertial.sourceline, mass, com, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
@@ -165,26 +163,25 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
     if element.keys() != _NAME_AND_TYPE:
         document.known(element)
     given = element.get("type")
-    if given not in TYPES:
+    kind = TYPES.get(given)
+    if kind is None:
         given = document.text(element, "type")
         choices = ", ".join(TYPES)
         raise document.error(
             element, f"joint {clipped(name)} is of unknown type {clipped(given)}; write one of {choices}"
         )
-    kind = TYPES[given]
     parts = document.parts(element, _JOINT_PARTS, _PASSED_OVER["joint"])
-    ends = []
-    for end in ("parent", "child"):
-        if end not in parts:
-            raise document.error(element, f"joint {clipped(name)} has no <{end} link=…/>; add it")
-        ends.append(document.only_text(parts[end], "link"))
-    parent, child = ends
+    try:
+        parent = document.only_text(parts["parent"], "link")
+        child = document.only_text(parts["child"], "link")
+    except KeyError as error:
+        raise document.error(element, f"joint {clipped(name)} has no <{error.args[0]} link=…/>; add it") from None
     R, (x, y, z) = origin(document, parts.get("origin"))
     (a, b, c), (d, e, f), (g, h, i) = R or _IDENTITY
     placement = (a, b, c, x, d, e, f, y, g, h, i, z, 0.0, 0.0, 0.0, 1.0)
     line = element.sourceline
     if kind == "fixed":
-        return Hinge(name, line, kind, parent, child, placement, (), _UNLIMITED[kind], 0.0, 0.0, None)
+        return Hinge(name, line, kind, parent, child, placement, (), UNLIMITED[kind], 0.0, 0.0, None)
     damping = friction = 0.0
     if "dynamics" in parts:
         damping, friction = _losses(document, parts["dynamics"])
@@ -197,33 +194,33 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
         if unread in parts:
             document.findings.unread(f"<{unread}> of a {given} joint", parts[unread].sourceline)
     axis = unit_axis(document, parts.get("axis"), name) if KINDS[kind].axes else ()
-    return Hinge(name, line, kind, parent, child, placement, axis, _UNLIMITED[kind], damping, friction, None)
+    return Hinge(name, line, kind, parent, child, placement, axis, UNLIMITED[kind], damping, friction, None)
 
 
-def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:
+def _limits(document: Document, element: Element | None, given: str, joint: Element) -> tuple[float, ...]:
     """Limits of a joint with one coordinate. Missing lower and upper limits are zero [URDF]."""
     if element is None:
         if given in ("revolute", "prismatic"):
             document.findings.add(
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
-        return _UNLIMITED["revolute"]
+        return UNLIMITED["revolute"]
     if usual := document.usual_numbers(element, _LIMITS):
         effort, lower, upper, velocity = usual
         if 0.0 <= velocity < _NO_LIMIT and 0.0 <= effort < _NO_LIMIT and -_NO_LIMIT < lower <= upper < _NO_LIMIT:
             if given == "continuous":
                 lower, upper = -math.inf, math.inf
-            return Limits.of_one(lower, upper, velocity, effort)
+            return lower, upper, velocity, effort
     document.known(element)
     velocity = _magnitude(document, element, "velocity", math.inf)
     effort = _magnitude(document, element, "effort", math.inf)
     if given == "continuous":
-        return Limits.of_one(-math.inf, math.inf, velocity, effort)
+        return -math.inf, math.inf, velocity, effort
     lower, upper = document.number(element, "lower", 0.0, True), document.number(element, "upper", 0.0, True)
     if lower > upper:
         raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
     lower, upper = (lower if lower > -_NO_LIMIT else -math.inf), (upper if upper < _NO_LIMIT else math.inf)
-    return Limits.of_one(lower, upper, velocity, effort)
+    return lower, upper, velocity, effort
 
 
 def _losses(document: Document, element: Element) -> tuple[float, float]:

@@ -23,12 +23,11 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading import usd_reader
-from kinetree.loading.description import NO_COM, NO_INERTIA, Hinge, Link, flat
+from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
 from kinetree.loading.tree import grow
-from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
@@ -285,13 +284,13 @@ class _Stage:
         pose[:3, 3] = np.array(position) * self.metres
         return pose
 
-    def _limits(self, joint: dict[str, Any], path: str, kind: str) -> Limits:
+    def _limits(self, joint: dict[str, Any], path: str, kind: str) -> tuple[float, ...]:
         if kind == "fixed":
-            return Limits().expanded(KINDS[kind])
+            return UNLIMITED[kind]
         if kind == "spherical":
             if any(joint[f"coneAngle{i}Limit"] is not None and joint[f"coneAngle{i}Limit"] >= 0.0 for i in (0, 1)):
                 self.findings.add("not read", f"cone angle limits of joint {path}")
-            return Limits().expanded(KINDS[kind])
+            return UNLIMITED[kind]
         unit = math.pi / 180.0 if kind == "revolute" else self.metres
         lower, upper = (joint[name] if joint[name] is not None else side for name, side in
                         (("lowerLimit", -math.inf), ("upperLimit", math.inf)))  # fmt: skip
@@ -303,12 +302,9 @@ class _Stage:
             if value is not None and not value >= 0.0:
                 raise self.error(path, f"{what} is {value:g}; write its magnitude")
         newton = self.kilograms * self.metres * (self.metres if kind == "revolute" else 1.0)
-        return Limits(
-            lower=lower * unit,
-            upper=upper * unit,
-            velocity=math.inf if speed is None else speed * unit,
-            effort=math.inf if force is None else force * newton,
-        ).expanded(KINDS[kind])
+        velocity = math.inf if speed is None else speed * unit
+        effort = math.inf if force is None else force * newton
+        return lower * unit, upper * unit, velocity, effort
 
     def place_roots(self, links: dict[str, Link], joints: dict[str, Hinge], options: Options) -> None:
         """Fix bodies without a parent at their pose in the file, unless they float or another body is the root."""
@@ -333,8 +329,8 @@ class _Stage:
     def _fix(self, joints: dict[str, Hinge], name: str, parent: str, child: str, placement: Array) -> None:
         while name in joints:
             name += "_"
-        free = Limits().expanded(KINDS["fixed"])
-        joints[name] = Hinge(name, None, "fixed", parent, child, flat(placement), (), free, 0.0, 0.0, None)
+        at, free = flat(placement), UNLIMITED["fixed"]
+        joints[name] = Hinge(name, None, "fixed", parent, child, at, (), free, 0.0, 0.0, None)
 
     def _rotation(self, path: str, what: str, quaternion: Any) -> Array:
         """A rotation matrix from a quaternion w, x, y, z of about unit length."""

@@ -51,10 +51,11 @@ class Limits:
             object.__setattr__(self, name, values)
 
     @classmethod
-    def of_one(cls, lower: float, upper: float, velocity: float, effort: float) -> Limits:
-        """Limits of one coordinate, of numbers that need no check."""
-        made = object.__new__(cls)
-        own = {"lower": (lower,), "upper": (upper,), "velocity": (velocity,), "effort": (effort,)}
+    def trusted(cls, numbers: tuple[float, ...]) -> Limits:
+        """Limits of numbers that need no check: all lower ones, then all upper ones, those of velocity and effort."""
+        made, count = object.__new__(cls), len(numbers) // 4
+        lower, upper, velocity = numbers[:count], numbers[count : 2 * count], numbers[2 * count : 3 * count]
+        own = {"lower": lower, "upper": upper, "velocity": velocity, "effort": numbers[3 * count :]}
         object.__setattr__(made, "__dict__", own)
         return made
 
