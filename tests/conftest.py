@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 
+import pytest
+
 # Before NumPy is imported: test workers share the cores, and BLAS results must not depend on how many there are.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
@@ -21,9 +23,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """What is imported and collected stays to the end: the garbage collector need not traverse it again and again."""
+def _settle() -> None:
+    """What there is now stays to the end: the garbage collector need not traverse it again and again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Robots, programs and kernels of a module of tests are kept for others."""
+    if nextitem is not None and nextitem.path != item.path:
+        _settle()
+
+
+def pytest_collection_finish() -> None:
+    """Imported modules and collected tests."""
+    _settle()
     # Programs are many objects without cycles: there is little to find.
     gc.set_threshold(10_000, 10, 10)

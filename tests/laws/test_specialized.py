@@ -12,7 +12,8 @@ from tests.laws.cases import SHAPES, Case, model
 from tests.laws.test_dynamics import peak
 from tests.tolerance import assert_close
 
-ROBOTS = ("one", "every kind", "forest", "some armature", "legged", "humanoid24", "asimo35")
+#: Every kind of joint, of placement and of base.
+ROBOTS = ("one", "forest", "some armature", "legged", "humanoid24")
 CASES = [Case(name, "native", shape) for name in ROBOTS for shape in SHAPES]
 
 

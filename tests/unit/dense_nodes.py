@@ -100,7 +100,7 @@ class DenseNode(Unconstrained):
 
 
 #: Dimension and degrees of freedom of each node, and the node that carries it, −1 for the world or the last rigid body.
-PLAN = ((-1, 4, 2), (0, 3, 1), (1, 7, 3), (2, 4, 2), (0, 4, 2), (-2, 3, 2), (5, 7, 3), (5, 2, 0), (7, 7, 2))
+PLAN = ((-1, 4, 2), (0, 3, 1), (1, 7, 3), (2, 4, 2), (0, 4, 2), (-2, 3, 2), (5, 7, 3), (5, 2, 0), (7, 5, 2))
 
 
 def abstract_model(
