@@ -11,6 +11,7 @@ from kinetree.engines.formats import FORMATS, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
+from kinetree.engines.native import threads
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
@@ -94,9 +95,12 @@ def test_symmetric_results_of_any_strides(scalar: Format) -> None:
         np.testing.assert_array_equal(out, P)
 
 
+@pytest.mark.parametrize("n", [65, 1100])
 @pytest.mark.parametrize("scalar", FORMATS.values(), ids=FORMATS)
-def test_more_samples_than_fit_the_caches(scalar: Format) -> None:
-    x, S, P = numbers((24 << 20) // (scalar.bytes * 2 * (65 + 8)), 65, 2, scalar)
-    y, found = copy(65, 2, scalar)(x, S)
-    np.testing.assert_array_equal(y, x)
-    np.testing.assert_array_equal(found, P)
+def test_more_samples_than_fit_the_caches(scalar: Format, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 1 << 40)
+    x, S, P = numbers((24 << 20) // (scalar.bytes * 2 * (n + 8)), n, 2, scalar)
+    out = np.empty_like(x), np.empty_like(P)
+    copy(n, 2, scalar).general(x, S, out=out)
+    np.testing.assert_array_equal(out[0], x)
+    np.testing.assert_array_equal(out[1], P)

@@ -136,7 +136,7 @@ def _drive(width: int, scalar: Format) -> str:
         offset = f.word(descriptor, OperandWord.PLACES)
         in_order = f.let(f"icmp eq i64 {offset}, 0")
         places = f.let(f"select i1 {in_order}, ptr null, ptr {f.at('%plan', offset)}")
-        block = f"ptr {base}, i64 {outer}, i64 {first}, i64 {last}, ptr {places}, ptr %steps"
+        block = f"ptr {base}, i64 {outer}, i64 {first}, i64 {last}, ptr {places}, ptr %steps, i1 {distant}"
         contiguous = f.let(f"load i1, ptr {f.at(dense, k)}, align 1")
         for suffix, condition in ("", contiguous), ("_strided", f.let(f"xor i1 {contiguous}, true")):
             with f.when(condition):

@@ -24,11 +24,17 @@ ALIGNMENT = 64
 
 # Bytes of an operand's samples that are fetched ahead: a fraction of the smallest first-level caches.
 _FETCHED = 1 << 13
+# Bytes of a sample's result from which on its lines are fetched while others are written, and how far ahead: processors
+# do not recognise by themselves that so many rows are written at once.
+_LONG = 1 << 12
+_AHEAD = 512
 
-SIGNATURE = "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %places, ptr %steps)"
+SIGNATURE = (
+    "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %places, ptr %steps, i1 %distant)"
+)
 """Arguments of all functions that copy: where the lanes are, what the operand is, the user's array and the distance of
 its samples, the first sample of the block and the last one of all, where lanes are that are not in the order of numbers
-(or null), and the strides of all operands."""
+(or null), the strides of all operands, and whether these outgrow the caches."""
 
 
 def take(width: int, scalar: Format) -> str:
@@ -36,7 +42,7 @@ def take(width: int, scalar: Format) -> str:
     lanes, align = scalar.vector(width), scalar.bytes * width
     f = FunctionWriter(f"define internal void @take{SIGNATURE}")
     pointers = _samples(f, width)
-    for loop in _all_chunks(f, _part(width, scalar), width, scalar):
+    for loop in _all_chunks(f, "0", _part(width, scalar), width, scalar):
         with loop as chunk:
             samples = [chunk.load(sample) for sample in pointers]
             # lanes beyond the operand are garbage, in memory that the next operand overwrites or in the padding
@@ -66,18 +72,29 @@ def put(width: int, scalar: Format) -> str:
         place = f.at(slot, first, scalar.llvm)
         return f.let(f"load {scalar.vector(count)}, ptr {place}, align {scalar.bytes * count}")
 
-    for loop in _all_chunks(f, width, width, scalar):
+    def put_chunk(chunk: Chunk) -> None:
+        places = slots(chunk)
+        if chunk.length == width:
+            # as `take` does: numbers of a sample are lanes of these vectors
+            samples = []
+            for first in range(0, width, part):
+                samples += lanes_of(f, [load(slot, first, part) for slot in places], part, scalar)
+        else:
+            samples = samples_of(f, [load(slot, 0, width) for slot in places], width, scalar)
+        for pointer, sample in zip(pointers, samples, strict=True):
+            chunk.store(sample, pointer)
+
+    size = f.word("%operand", OperandWord.SIZE)
+    stop = f.let(f"and i64 {size}, {-width}")
+    is_long = f.let(f"icmp sge i64 {size}, {_LONG // scalar.bytes}")
+    distant = f.let(f"select i1 {f.let(f'and i1 %distant, {is_long}')}, i64 {stop}, i64 0")
+    with chunks(f, "0", distant, width, scalar) as chunk:
+        put_chunk(chunk)
+        for pointer in pointers:
+            _prefetch(f, f.at(f.at(pointer, chunk.start, scalar.llvm), _AHEAD))
+    for loop in _all_chunks(f, distant, width, width, scalar):
         with loop as chunk:
-            places = slots(chunk)
-            if chunk.length == width:
-                # as `take` does: numbers of a sample are lanes of these vectors
-                samples = []
-                for first in range(0, width, part):
-                    samples += lanes_of(f, [load(slot, first, part) for slot in places], part, scalar)
-            else:
-                samples = samples_of(f, [load(slot, 0, width) for slot in places], width, scalar)
-            for pointer, sample in zip(pointers, samples, strict=True):
-                chunk.store(sample, pointer)
+            put_chunk(chunk)
     return f.text()
 
 
@@ -145,10 +162,12 @@ def _part(width: int, scalar: Format) -> int:
     return max(width // 2, min(width, piece_of(scalar)))
 
 
-def _all_chunks(f: FunctionWriter, longest: int, width: int, scalar: Format) -> Iterator[AbstractContextManager[Chunk]]:
-    """Loops over the numbers of a sample: in chunks of a length, then in shorter ones under masks."""
+def _all_chunks(
+    f: FunctionWriter, start: str, longest: int, width: int, scalar: Format
+) -> Iterator[AbstractContextManager[Chunk]]:
+    """Loops over the numbers of a sample from one on: in chunks of a length, then in shorter ones under masks."""
     size = f.word("%operand", OperandWord.SIZE)
-    start, stop = "0", f.let(f"and i64 {size}, {-longest}")
+    stop = f.let(f"and i64 {size}, {-longest}")
     yield chunks(f, start, stop, longest, scalar)
     *longer, shortest = masked_lengths(width, scalar)
     for length in longer:
@@ -170,5 +189,9 @@ def fetch(width: int, scalar: Format) -> str:
         end = f.let(f"select i1 {f.let(f'icmp slt i64 {end}, %samples')}, i64 {end}, i64 %samples")
         start, stop = (f.let(f"mul i64 {sample}, {dense}") for sample in ("%first", end))
         with f.loop(start, f.let(f"add i64 {stop}, {ALIGNMENT - 1}"), ALIGNMENT) as place:
-            f.do(f"call void @llvm.prefetch.p0(ptr {f.at('%base', place)}, i32 0, i32 3, i32 1)")
+            _prefetch(f, f.at("%base", place))
     return f.text()
+
+
+def _prefetch(f: FunctionWriter, place: str) -> None:
+    f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
