@@ -11,6 +11,10 @@ from typing import NamedTuple
 from kinetree.model.joints import KINDS
 from kinetree.spatial.value import Array
 
+#: The rows of a rotation.
+Rotation = tuple[tuple[float, ...], ...]
+#: A rotation, None if there is none, and a position.
+Placement = tuple[Rotation | None, tuple[float, ...]]
 #: Numbers of a link without mass.
 NO_COM, NO_INERTIA = (0.0,) * 3, (0.0,) * 9
 #: Limits of a joint without any, by its kind.
@@ -52,7 +56,7 @@ class Hinge(NamedTuple):
         kind: Kinetree's name of its kind.
         parent: Parent link.
         child: Child link.
-        placement: Pose of the child's link frame in the parent's at neutral q, 16 numbers.
+        placement: Pose of the child's link frame in the parent's at neutral q.
         axes: Unit axes in the child's link frame, 3 numbers each.
         limits: Lower, upper, of velocity and of effort, each with one number per coordinate.
         damping: Viscous damping [N m s/rad or N s/m].
@@ -65,7 +69,7 @@ class Hinge(NamedTuple):
     kind: str
     parent: str
     child: str
-    placement: tuple[float, ...]
+    placement: Placement
     axes: tuple[float, ...]
     limits: tuple[float, ...]
     damping: float

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kinetree.loading.angles import snapped
+from kinetree.loading.description import Placement, Rotation
 from kinetree.loading.document import Document, Element
 from kinetree.loading.source import clipped
 from kinetree.spatial.fixed import sincos_of_one
 from kinetree.spatial.scalar import LARGEST_ANGLE
 
-#: The rows of a rotation.
-Rotation = tuple[tuple[float, ...], ...]
 #: The first three rows of a pose, one after the other: plain numbers, since NumPy takes several times as long for few.
 Pose = tuple[float, ...]
 HERE: Pose = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
+_UNTURNED: Rotation = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _ZERO: tuple[float, ...] = (0.0, 0.0, 0.0)
 _X: tuple[float, ...] = (1.0, 0.0, 0.0)
 _XYZ = ["xyz"]
 _XYZ_RPY, _RPY_XYZ = ["xyz", "rpy"], ["rpy", "xyz"]
 
 
-def origin(document: Document, element: Element | None) -> tuple[Rotation | None, tuple[float, ...]]:
-    """Rotation and position of an <origin>; the rotation is None if it has none."""
+def origin(document: Document, element: Element | None) -> Placement:
+    """The placement of an <origin>."""
     if element is None:
         return None, _ZERO
     given = element.keys()
@@ -41,7 +41,7 @@ def origin(document: Document, element: Element | None) -> tuple[Rotation | None
     return document.rotations[rpy] if rpy in document.rotations else _rotation(document, element, rpy), p
 
 
-def _unusual_origin(document: Document, element: Element) -> tuple[Rotation | None, tuple[float, ...]]:
+def _unusual_origin(document: Document, element: Element) -> Placement:
     """The same for an <origin> with other attributes than xyz= and rpy=, or without one of them."""
     document.known(element)
     p, rpy = document.vector(element, "xyz", _ZERO), element.get("rpy")
@@ -54,18 +54,20 @@ def _unusual_origin(document: Document, element: Element) -> tuple[Rotation | No
 
 def _rotation(document: Document, element: Element, rpy: str) -> Rotation | None:
     """The rotation of an <origin>; None if its angles are zero."""
-    angles = document.vector(element, "rpy", _ZERO)
-    R = angles_rotation(document, element, rpy.split(), angles) if any(angles) else None
+    angles = document.vectors[rpy]
+    if len(angles) != 3:
+        angles = document.vector(element, "rpy", _ZERO)  # raises
+    R = angles_rotation(document, element, rpy, angles) if any(angles) else None
     if not document.snap_angles:  # angles that are changed are counted
         document.rotations[rpy] = R
     return R
 
 
-def angles_rotation(document: Document, element: Element, words: Sequence[str], angles: Sequence[float]) -> Rotation:
-    """`rotation`, for angles from a file, as they are written and as numbers."""
+def angles_rotation(document: Document, element: Element, written: str, angles: Sequence[float]) -> Rotation:
+    """`rotation`, for angles from a file: the last three words of what is written, and the same as numbers."""
     if max(map(abs, angles)) > LARGEST_ANGLE:
         raise document.error(element, "an angle is too large to be meaningful; write one between −π and π")
-    return rotation(*(snapped(document, words, angles) if document.snap_angles else angles))
+    return rotation(*(snapped(document, written.split()[-3:], angles) if document.snap_angles else angles))
 
 
 @lru_cache(maxsize=4096)  # most angles in files are multiples of a quarter turn
@@ -96,11 +98,17 @@ def rotation_of_quaternion(x: float, y: float, z: float, w: float) -> Rotation:
     )
 
 
-def pose_at(R: Rotation, p: Sequence[float]) -> Pose:
-    """The pose with a rotation and a position."""
-    (a, b, c), (d, e, f), (g, h, i) = R
+def pose_at(R: Rotation | None, p: Sequence[float]) -> Pose:
+    """The pose with a rotation, or None, and a position."""
+    (a, b, c), (d, e, f), (g, h, i) = R or _UNTURNED
     x, y, z = p
     return a, b, c, x, d, e, f, y, g, h, i, z
+
+
+def placement_at(pose: Pose) -> Placement:
+    """The rotation and the position of a pose."""
+    a, b, c, x, d, e, f, y, g, h, i, z = pose
+    return ((a, b, c), (d, e, f), (g, h, i)), (x, y, z)
 
 
 def composed(first: Pose, second: Pose) -> Pose:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from kinetree.loading.description import Hinge, Link
+from kinetree.loading.poses import pose_at
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
@@ -27,6 +28,7 @@ def _several(axes: tuple[float, ...]) -> Array:
     return frozen(axes, (len(axes) // 3, 3))
 
 
+_LAST = (0.0, 0.0, 0.0, 1.0)  # row of a pose
 _NONE = [_everywhere(0.0, nv) for nv in range(7)]
 
 
@@ -44,7 +46,7 @@ def records(
     coms, inertias, placements, axes = frozen_tables(
         ([link.com for link in own], (3,)),
         ([link.inertia for link in own], (3, 3)),
-        ([hinge.placement for hinge in hinges], (4, 4)),
+        ([(*pose_at(*hinge.placement), *_LAST) for hinge in hinges], (4, 4)),
         ([hinge.axes for hinge in hinges if len(hinge.axes) == 3], (1, 3)),
     )
     along = iter(axes)

@@ -19,7 +19,7 @@ from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, L
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.poses import HERE, Pose, composed, inverted, turned
+from kinetree.loading.poses import HERE, Pose, composed, inverted, placement_at, pose_at, turned
 from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
@@ -48,7 +48,6 @@ _AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_
 _MOMENTS = frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
 _LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
 _LOSSES = frozenset(("damping", "friction", "spring_reference", "spring_stiffness"))
-_LAST = (0.0, 0.0, 0.0, 1.0)  # row of a pose
 _UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _PASSED_OVER = {
     "world": frozenset(
@@ -183,20 +182,20 @@ def _add_joint(
     centred = kind in ("fixed", "prismatic") or not any(off[3::4])
     line = element.sourceline
     if centred:
-        placement = (*composed(inverted(above), below), *_LAST)
+        placement = placement_at(composed(inverted(above), below))
         joints[name] = Hinge(name, line, kind, parent, child, placement, axes, limits, damping, friction, mimic)
         return
     carrier = _free(f"{child} ({name})", links)
     links[carrier] = Link(carrier, line, 0.0, NO_COM, NO_INERTIA)
     # a frame at the joint with the child's axes
     at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
-    placement = (*composed(inverted(above), at), *_LAST)
+    placement = placement_at(composed(inverted(above), at))
     joints[name] = Hinge(name, line, kind, parent, carrier, placement, axes, limits, damping, friction, mimic)
     _fix(joints, f"{child}_joint", line, carrier, child, composed(inverted(at), below))
 
 
-def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, placement: Pose) -> None:
-    name, at = _free(name, joints), (*placement, *_LAST)
+def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, pose: Pose) -> None:
+    name, at = _free(name, joints), placement_at(pose)
     joints[name] = Hinge(name, line, "fixed", parent, child, at, (), UNLIMITED["fixed"], 0.0, 0.0, None)
 
 
@@ -315,7 +314,7 @@ def _place_roots(
     links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, NO_COM, NO_INERTIA)
     for name, joint in list(joints.items()):
         if joint.parent == WORLD_NAME:
-            joints[name] = joint._replace(placement=(*composed(at, joint.placement[:12]), *_LAST))
+            joints[name] = joint._replace(placement=placement_at(composed(at, pose_at(*joint.placement))))
     for root in roots:
         name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
         _fix(joints, name, links[root].line, WORLD_NAME, root, composed(at, frames.pose(root, model)))

@@ -31,10 +31,10 @@ def read_pose(document: Document, element: Element | None) -> Pose:
     if form != "euler_rpy":
         raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
     numbers = document.numbers_inside(element, 6)
-    angles, written = numbers[3:], element.text.split()[3:]
+    angles, written = numbers[3:], element.text
     if element.get("degrees", "false") in ("true", "1"):
         angles = tuple(map(math.radians, angles))
-        written = list(map(repr, angles))
+        written = " ".join(map(repr, angles))
     return pose_at(angles_rotation(document, element, written, angles), numbers[:3])
 
 

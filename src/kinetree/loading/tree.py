@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
-from kinetree.loading.description import UNLIMITED, Hinge, Link, flat
+from kinetree.loading.description import UNLIMITED, Hinge, Link
 from kinetree.loading.findings import Findings
 from kinetree.loading.inertias import note_inertias
 from kinetree.loading.mimic import clearly_embeddable, couplings, mimicked
@@ -23,7 +21,7 @@ from kinetree.recursion.topology import depth_first
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
 _SIZES = {kind.name: (kind.nq, kind.nv) for kind in KINDS.values()}
-_NOWHERE = flat(np.eye(4))
+_HERE = None, (0.0, 0.0, 0.0)
 
 
 def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
@@ -44,7 +42,7 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     hinges = [bases[link] if link in bases else above[link] for link in order]
     names = _names(order, bases, options, findings)
     note_inertias([links[link] for link in order], hinges, findings)
-    gravity = _GRAVITY if options.gravity is None else options.gravity
+    gravity = _GRAVITY if options.gravity is None else frozen(options.gravity, (3,))
     followers, locks = mimicked(hinges, joints, options, findings)
     if len(names) < len(order):
         hinges = [hinge for hinge, link in zip(hinges, order) if link in names]
@@ -151,7 +149,7 @@ def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) 
         while name in taken:
             name += "_"
         taken.add(name)
-        bases[root] = Hinge(name, 0, kind, "", root, _NOWHERE, (), UNLIMITED[kind], 0.0, 0.0, None)
+        bases[root] = Hinge(name, 0, kind, "", root, _HERE, (), UNLIMITED[kind], 0.0, 0.0, None)
     return bases
 
 

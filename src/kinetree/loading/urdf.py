@@ -16,11 +16,11 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic
+from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic, Rotation
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.poses import Rotation, origin, unit_axis
+from kinetree.loading.poses import origin, unit_axis
 from kinetree.loading.source import Source, clipped
 from kinetree.loading.tree import grow
 from kinetree.model.joints import KINDS
@@ -70,7 +70,6 @@ _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
 _SIX, _LIMITS, _LOSSES = list(_MOMENTS), ["effort", "lower", "upper", "velocity"], ["damping", "friction"]
 _NAME, _NAME_AND_TYPE, _VALUE = ["name"], ["name", "type"], ["value"]
-_IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
@@ -176,10 +175,7 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
         child = document.only_text(parts["child"], "link")
     except KeyError as error:
         raise document.error(element, f"joint {clipped(name)} has no <{error.args[0]} link=…/>; add it") from None
-    R, (x, y, z) = origin(document, parts.get("origin"))
-    (a, b, c), (d, e, f), (g, h, i) = R or _IDENTITY
-    placement = (a, b, c, x, d, e, f, y, g, h, i, z, 0.0, 0.0, 0.0, 1.0)
-    line = element.sourceline
+    placement, line = origin(document, parts.get("origin")), element.sourceline
     if kind == "fixed":
         return Hinge(name, line, kind, parent, child, placement, (), UNLIMITED[kind], 0.0, 0.0, None)
     damping = friction = 0.0

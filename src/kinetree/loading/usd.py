@@ -26,6 +26,7 @@ from kinetree.loading import usd_reader
 from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
+from kinetree.loading.poses import placement_at
 from kinetree.loading.source import clipped
 from kinetree.loading.tree import grow
 from kinetree.model.joints import KINDS
@@ -247,7 +248,8 @@ class _Stage:
                 self.findings.add("not read, so the joint is independent", f"{schema} of joint {path}")
         placement = product(first, inverse(second))
         if kind in ("fixed", "prismatic") or not second[:3, 3].any():
-            joints[name] = Hinge(name, None, kind, parent, child, flat(placement), axes, limits, 0.0, 0.0, None)
+            at = placement_at(flat(placement[:3]))
+            joints[name] = Hinge(name, None, kind, parent, child, at, axes, limits, 0.0, 0.0, None)
             return
         carrier = f"{child} ({name})"
         while carrier in links:
@@ -256,9 +258,8 @@ class _Stage:
         # a frame at the joint with the child's axes
         offset = np.eye(4)
         offset[:3, 3] = second[:3, 3]
-        joints[name] = Hinge(
-            name, None, kind, parent, carrier, flat(product(placement, offset)), axes, limits, 0.0, 0.0, None
-        )
+        at = placement_at(flat(product(placement, offset)[:3]))
+        joints[name] = Hinge(name, None, kind, parent, carrier, at, axes, limits, 0.0, 0.0, None)
         self._fix(joints, f"{child}_joint", carrier, child, inverse(offset))
 
     def _end(self, joint: dict[str, Any], which: str) -> str:
@@ -329,7 +330,7 @@ class _Stage:
     def _fix(self, joints: dict[str, Hinge], name: str, parent: str, child: str, placement: Array) -> None:
         while name in joints:
             name += "_"
-        at, free = flat(placement), UNLIMITED["fixed"]
+        at, free = placement_at(flat(placement[:3])), UNLIMITED["fixed"]
         joints[name] = Hinge(name, None, "fixed", parent, child, at, (), free, 0.0, 0.0, None)
 
     def _rotation(self, path: str, what: str, quaternion: Any) -> Array:

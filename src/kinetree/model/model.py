@@ -149,18 +149,18 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
             require_representable(scalar, bodies, every, self.mechanism, self.sites)
 
     @classmethod
-    def deferred(cls, name: str, gravity: Any, sizes: tuple[int, int], make: Callable[[], Model]) -> Model:
+    def deferred(cls, name: str, gravity: Array, sizes: tuple[int, int], make: Callable[[], Model]) -> Model:
         """Internal. A model whose bodies and joints are made when they are first needed.
 
         Args:
             name: Name of the model.
-            gravity: (3,) [m/s²].
+            gravity: (3,) [m/s²], frozen.
             sizes: nq and nv.
             make: Returns the same model with all of its parts; cannot fail.
         """
         model = object.__new__(cls)
-        fixed = {"_scalar": FLOAT64.name, "_specialized_for": ""}
-        model.__dict__.update(fixed, name=name, gravity=frozen(gravity, (3,)), _sizes=sizes, _make=make)
+        own = {"name": name, "gravity": gravity, "_sizes": sizes, "_scalar": FLOAT64.name, "_specialized_for": ""}
+        model.__dict__.update(own, _make=make)
         return model
 
     # -- what functions need, computed when it is first used ----------------------------------------------------------

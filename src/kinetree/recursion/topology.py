@@ -17,8 +17,8 @@ def depth_first(roots: Sequence[str], children: Mapping[str, Sequence[str]]) -> 
     order: list[str] = []
     pending = list(reversed(roots))
     while pending:
-        order.append(pending.pop())
-        pending += reversed(children[order[-1]])
+        order.append(name := pending.pop())
+        pending += children[name][::-1]
     return order
 
 
