@@ -26,9 +26,9 @@ TASKS: dict[str, tuple[Any, ...]] = {
         kt.CenterOfMassTask(),
         kt.RelativeTask("link7", "world", (5,)),
     ),
-    "some armature": (
+    "every kind, armature": (
         kt.CenterOfMassTask((5, 3)),
-        kt.RelativeTask("link5", "link7"),
+        kt.RelativeTask("link5", "link8"),
         kt.Task("link2", (1, 5), (0.1, -0.2, 0.3)),
     ),
     "10 km away": (  # of the kinds of the forest's, so that they share kernels

@@ -12,8 +12,7 @@ from tests.laws.cases import SHAPES, Case, model
 from tests.laws.test_dynamics import peak
 from tests.tolerance import assert_close
 
-#: Every kind of joint, of placement and of base.
-ROBOTS = ("one", "forest", "some armature", "legged", "humanoid24")
+ROBOTS = ("one", "every kind", "forest", "some armature", "legged", "humanoid24", "asimo35")
 CASES = [Case(name, "native", shape) for name in ROBOTS for shape in SHAPES]
 
 
