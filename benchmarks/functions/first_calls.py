@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy.random  # noqa: F401 (takes 10 ms, and only the arguments of calls need it)
 from rich.console import Console
 
 from benchmarks import numbers, robots

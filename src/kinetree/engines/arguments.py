@@ -6,6 +6,7 @@ exactly the result's shape and type, or a tuple of them if the function has seve
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -35,13 +36,18 @@ def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
 
 
 def _converted(function: str, name: str, value: Any) -> Array:
-    if isinstance(value, np.ma.MaskedArray):
+    if _is_masked(value):
         raise InputError(f"{function}: {name} is a masked array, and its mask would be lost; fill it: {name}.filled(0)")
     refuse_lazy(f"{function}: {name}", value)
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{function}: {name} is not an array of numbers ({error})") from None
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether this is a masked array. There is none before `numpy.ma` is imported, which takes 10 ms."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 #: Types of arguments that are certainly not lazy.
@@ -155,8 +161,8 @@ def results(
         raise InputError(f"{function}: out has {len(given)} arrays, expected {len(shapes)}")
     for array, result, shape in zip(given, names, shapes, strict=True):
         name = "out" if len(shapes) == 1 else f"out ({result})"
-        if not isinstance(array, np.ndarray) or array.dtype != dtype or isinstance(array, np.ma.MaskedArray):
-            plain = isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or _is_masked(array):
+            plain = isinstance(array, np.ndarray) and not _is_masked(array)
             kind = f"dtype {array.dtype}" if plain else type(array).__name__
             raise InputError(f"{function}: {name} must be a {dtype} array, got {kind}")
         if array.shape != shape:
