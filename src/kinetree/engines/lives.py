@@ -86,12 +86,12 @@ def _uses(outermost: Item) -> dict[Component, _Use]:
         place = place_of(item)
         if isinstance(place, Field):
             role, name, number = place
-            component = name, number
-            if component not in found:
-                found[component] = _Use({}, set())
-            found[component].classes.update(dict.fromkeys(role.classes))
+            use = found.get((name, number))
+            if use is None:
+                use = found[name, number] = _Use({}, set())
+            use.classes.update(dict.fromkeys(role.classes))
             way = "set" if isinstance(item, Store) else "read"
-            found[component].ways.add(f"{way} at its turn" if role in own else way)
+            use.ways.add(f"{way} at its turn" if role in own else way)
     return found
 
 
@@ -112,6 +112,6 @@ def _life(ways: set[str], direction: str, number: int) -> Life:
 
 def place_of(item: Any) -> Any:
     """The place that an item stores to or loads from; None if it does neither."""
-    if isinstance(item, Store):
-        return item.place
-    return item.attr if isinstance(item, Op) and item.code == "load" else None
+    if isinstance(item, Op):  # most of them
+        return item.attr if item.code == "load" else None
+    return item.place if isinstance(item, Store) else None

@@ -289,6 +289,7 @@ def place(dimensions: tuple[str, ...], keys: Any) -> tuple[Index, ...]:
     if len(keys) != len(dimensions):
         refuse(f"`array` is indexed by {len(keys)} keys, but runs over {', '.join(dimensions)}")
     spans = [key.span(dimension) for key, dimension in zip(keys, dimensions, strict=True)]
-    if not all(length in (None, 1) for _, length in spans):
-        refuse("an array of the tree is indexed by nodes and single columns")
+    for _, length in spans:
+        if length is not None and length != 1:
+            refuse("an array of the tree is indexed by nodes and single columns")
     return tuple([index for index, _ in spans])

@@ -76,7 +76,7 @@ class AxialTransform(RigidTransform):
         """d, r, and the turns from A to B."""
         if self._known is not None:
             return self._known
-        form, numbers = self.form, list(self.data)
+        form, numbers = self.form, self.data.tolist()
         theta = _angle(_Z, numbers) if form.turns else None
         slide = numbers.pop(0) if form.slides else 0.0
         alpha = _angle(_X, numbers) if form.about_x == ANY else _quarters(_X, form.about_x)
@@ -225,7 +225,7 @@ class _Quarters(NamedTuple):
 
     def forth(self, x: Array) -> Array:
         u, v = _across(self.axis)
-        rows = list(x)
+        rows = _rows(x)
         for _ in range(self.quarters):
             rows[u], rows[v] = rows[v], -rows[u]
         return np.array(rows)
@@ -247,8 +247,8 @@ class _Angle(NamedTuple):
 
     def forth(self, x: Array) -> Array:
         (u, v), s, c = _across(self.axis), self.sine, self.cosine
-        rows = list(x)
-        rows[u], rows[v] = x[u] * c + x[v] * s, x[v] * c - x[u] * s
+        rows = _rows(x)
+        rows[u], rows[v] = rows[u] * c + rows[v] * s, rows[v] * c - rows[u] * s
         return np.array(rows)
 
     def back(self, x: Array) -> Array:
@@ -259,14 +259,20 @@ class _Angle(NamedTuple):
 
     def matrix(self, C: Array) -> Array:
         (u, v), w = _across(self.axis), self.axis
-        s, c = self.sine, self.cosine
-        t = (C[u, u] - C[v, v]) * s + (C[u, v] + C[v, u]) * c
-        turned = [list(row) for row in C]
-        turned[u][u], turned[v][v] = C[u, u] - s * t, C[v, v] + s * t
-        turned[u][v], turned[v][u] = c * t - C[v, u], c * t - C[u, v]
-        turned[u][w], turned[v][w] = C[u, w] * c - C[v, w] * s, C[u, w] * s + C[v, w] * c
-        turned[w][u], turned[w][v] = C[w, u] * c - C[w, v] * s, C[w, u] * s + C[w, v] * c
+        s, c, turned = self.sine, self.cosine, C.tolist()
+        (uu, uv, uw), (vu, vv, vw) = ([turned[i][j] for j in (u, v, w)] for i in (u, v))
+        wu, wv = turned[w][u], turned[w][v]
+        t = (uu - vv) * s + (uv + vu) * c
+        turned[u][u], turned[v][v] = uu - s * t, vv + s * t
+        turned[u][v], turned[v][u] = c * t - vu, c * t - uv
+        turned[u][w], turned[v][w] = uw * c - vw * s, uw * s + vw * c
+        turned[w][u], turned[w][v] = wu * c - wv * s, wu * s + wv * c
         return np.array(turned)
+
+
+def _rows(x: Array) -> list[Any]:
+    """The numbers of a vector, or the rows of a matrix. Python's own numbers take half the time of NumPy's."""
+    return x.tolist() if x.ndim == 1 else list(x)
 
 
 def _across(axis: int) -> tuple[int, int]:
