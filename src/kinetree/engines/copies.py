@@ -19,19 +19,22 @@ def without_copies(program: Program) -> Program:
         program: A traced program, which is changed.
     """
     held: dict[tuple[str, str, int], int | None] = {}
+    loads: list[Op] = []
     for item in walk(program.top):
-        if isinstance(item, Store) and isinstance(item.place, Field):
+        if isinstance(item, Op):
+            if item.code == "load" and isinstance(item.attr, Field) and item.attr.role.exact:
+                loads.append(item)
+        elif isinstance(item, Store) and isinstance(item.place, Field):
             role, name, component = item.place
             constant = _constant(item.value, role)
             for kind in role.classes:
                 key = kind, name, component
                 held[key] = constant if held.get(key, constant) == constant else None
-    for item in walk(program.top):
-        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field):
-            role, name, component = item.attr
-            constant = held.get((role.classes[0], name, component)) if role.exact else None
-            if constant is not None:
-                item.attr = Param(role, constant)
+    for load in loads:
+        role, name, component = load.attr
+        constant = held.get((role.classes[0], name, component))
+        if constant is not None:
+            load.attr = Param(role, constant)
     return program
 
 
