@@ -26,6 +26,10 @@ _LONGEST = 1000
 # parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
 
+# vectors and unit axes as most files write them
+_ZEROS = {"0 0 0": (0.0, 0.0, 0.0), "0.0 0.0 0.0": (0.0, 0.0, 0.0)}
+_AXES = {"1 0 0": (1.0, 0.0, 0.0), "0 1 0": (0.0, 1.0, 0.0), "0 0 1": (0.0, 0.0, 1.0)}
+
 
 class _Own(threading.local):
     """A parser for each thread, which is used again: making one takes half as long as parsing a small file."""
@@ -68,9 +72,9 @@ class Document:
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
         #: Vectors, rotations and unit axes by the strings that they were read from.
-        self.vectors = _Vectors()
-        self.rotations: dict[str, Any] = {}
-        self.axes: dict[str | None, tuple[float, ...]] = {}
+        self.vectors = _Vectors(_ZEROS)
+        self.rotations: dict[str, Any] = dict.fromkeys(_ZEROS)
+        self.axes: dict[str | None, tuple[float, ...]] = dict(_AXES)
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.xml)

@@ -43,7 +43,7 @@ class Source(NamedTuple):
         file: The path, or "<string>", for messages.
         name: The path; None for content given as a string.
         root: Name of the XML root element, including its prefix.
-        data: The content as UTF-8, if it was read like that.
+        data: The content as UTF-8 that a parser takes as it is, if it was read like that.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Source(NamedTuple):
     @property
     def xml(self) -> bytes:
         """The content as UTF-8, without a declaration, which may name another encoding."""
-        if self.data is not None and _PLAIN.match(self.data):
+        if self.data is not None:
             return self.data
         text = self.text
         if declaration := _DECLARATION.match(text):
@@ -165,13 +165,15 @@ def _here() -> str:
 
 
 def _decoded(data: bytes, file: str) -> tuple[str, bytes | None]:
-    """The text, and the data again if it is UTF-8."""
+    """The text, and the data again if a parser takes it as it is."""
     if data and data[0] in _MARKED:
         if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
             raise LoadError("its encoding UTF-32 is not supported; save it as UTF-8", file, 1)
         for mark, name in _MARKS.items():
             if data.startswith(mark):
                 return _decode(data.removeprefix(mark), name, file), None
+    if _PLAIN.match(data):
+        return _decode(data, "utf-8", file), data
     declared = _DECLARED.match(data[:400])
     name = declared[1].decode("ascii", "replace") if declared else "utf-8"
     try:
@@ -180,7 +182,7 @@ def _decoded(data: bytes, file: str) -> tuple[str, bytes | None]:
         codec = ""
     if codec not in _ENCODINGS and not codec.startswith("iso8859"):
         raise LoadError(f"its encoding {name!r} is not supported; save it as UTF-8", file, 1)
-    return _decode(data, codec, file), data if codec == "utf-8" else None
+    return _decode(data, codec, file), None
 
 
 def _decode(data: bytes, codec: str, file: str) -> str:
