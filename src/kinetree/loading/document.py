@@ -28,7 +28,11 @@ _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?
 
 # vectors and unit axes as most files write them
 _ZEROS = {"0 0 0": (0.0, 0.0, 0.0), "0.0 0.0 0.0": (0.0, 0.0, 0.0)}
-_AXES = {"1 0 0": (1.0, 0.0, 0.0), "0 1 0": (0.0, 1.0, 0.0), "0 0 1": (0.0, 0.0, 1.0)}
+_AXES: dict[str | None, tuple[float, ...]] = {
+    "1 0 0": (1.0, 0.0, 0.0),
+    "0 1 0": (0.0, 1.0, 0.0),
+    "0 0 1": (0.0, 0.0, 1.0),
+}
 
 
 class _Own(threading.local):
@@ -74,7 +78,7 @@ class Document:
         #: Vectors, rotations and unit axes by the strings that they were read from.
         self.vectors = _Vectors(_ZEROS)
         self.rotations: dict[str, Any] = dict.fromkeys(_ZEROS)
-        self.axes: dict[str | None, tuple[float, ...]] = dict(_AXES)
+        self.axes = dict(_AXES)
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.xml)
