@@ -50,6 +50,11 @@ def _before_one(setup: Setup) -> list[tuple[int, int]]:
     return [(place, min(task.stop, last)) for place, task in enumerate(setup.rows.tasks)]
 
 
+def _between(setup: Setup) -> list[tuple[int, int, int]]:
+    sides = zip(_after_one(setup), _before_one(setup), strict=True)
+    return [(place, before, after) for (place, before), (_, after) in sides]
+
+
 def group_of(setup: Setup, row: int) -> int:
     """The number of the group of up to six rows that a row belongs to."""
     return next(place for place, task in enumerate(setup.rows.tasks) if row in task)
@@ -63,6 +68,10 @@ DOWNWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
 #: All groups, last first, each with the row after it; the last group has its own last row.
 UPWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
     _GROUP, single("next"), rows=_before_one, backwards=True, name="groups_upwards"
+)
+#: All groups, each with the row before and the row after it.
+BETWEEN: Table[tuple[GroupRole, GroupRole, GroupRole]] = Table(
+    _GROUP, single("before"), single("next"), rows=_between, name="groups_between"
 )
 #: The group of a given row, and those after it.
 _FROM: Table[tuple[GroupRole, GroupRole]] = Table(
@@ -122,11 +131,14 @@ def tridiagonalize(tree: Tree, B: Indexed, V: Indexed, diagonal: Indexed, beside
         half = 0.5 * (beta * product[k])
         for j in tree.task_rows(first):
             p[j] = beta * (p[j] - half * v[j])
-        for i in tree.task_rows(first):
-            x, y = v[i], p[i]
+        for group, _ in _FROM(tree, after):
+            factors = [(i, v[i], p[i]) for i in group.rows]
             for j in tree.task_rows(first):
-                B[i, j] = B[i, j] - (x * p[j] + y * v[j])
-            scaled = beta * x
+                x, y = p[j], v[j]
+                for i, own, other in factors:
+                    B[i, j] = B[i, j] - (own * x + other * y)
+        for i in tree.task_rows(first):
+            scaled = beta * v[i]
             for j in tree.task_rows():
                 V[i, j] = V[i, j] - scaled * u[j]
 
