@@ -63,6 +63,7 @@ format: $(VENV)/stamp-test ## format, and fix what can be fixed
 bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance*.md
 	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
+	$(BLAS) $(BIN)/python -m benchmarks.singular_tasks $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions.fresh $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions.first_calls $(BENCH)

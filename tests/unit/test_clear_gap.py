@@ -25,10 +25,8 @@ POLICIES = {"truncated": 0.0, "damped": 1.0}
 def _inverted(A: Array, policy: str, cut: float = CUT) -> tuple[Array, Array, Array]:
     """Without weights: Λ, rank, and whether they are certain."""
     n = A.shape[-1]
-    found: tuple[Array, Array, Array] = over_rows(invert_clear, n)(
-        A, np.zeros((n, n)), np.ones(n), cut, POLICIES[policy]
-    )
-    return found
+    inverse, rank, clear, _ = over_rows(invert_clear, n)(A, np.zeros((n, n)), np.ones(n), cut, POLICIES[policy])
+    return inverse, rank, clear
 
 
 def _by_eigenvalues(A: Array, policy: str, cut: float = CUT) -> tuple[Array, Array]:
@@ -198,8 +196,8 @@ def test_engines_agree(n: int) -> None:
     nothing = Mechanism((), (), (), (), np.zeros(3))
     for A in _clear(n)[:4]:
         given = [A, np.eye(n), np.ones(n), np.array(CUT), np.array(0.0)]
-        found, rank, clear = over_rows(invert_clear, n)(*given)
-        inverse, counted, certain = reference.run(invert_clear, nothing, row_sites(n), given)
+        found, rank, clear, _ = over_rows(invert_clear, n)(*given)
+        inverse, counted, certain, _ = reference.run(invert_clear, nothing, row_sites(n), given)
         assert (rank, clear) == (counted, certain)
         assert_close(found, inverse, bound(n, 1e5))
 
@@ -225,7 +223,7 @@ def test_samples_that_are_not_clear_use_eigenvectors(policy: str) -> None:
     tasks = robot.tasks([kt.Task("tip", (3, 4, 5))], singular=policy)
     bends = np.concatenate([[0.0], 10.0 ** np.linspace(-9, 0, 40)])
     q = np.stack([np.full_like(bends, 0.3), bends, -0.5 * bends], axis=-1)
-    inertia, _, clear = tasks.core.eigenvalues.clear_inertia(q)
+    inertia, _, clear, _ = tasks.core.eigenvalues.clear_inertia(q)
     by_eigenvalues = tasks.core.eigenvalues.inertia(q)
     assert set(clear) == {0.0, 1.0}
     spread = tasks.core.recursions.inertia(q, tasks.reach)[1]

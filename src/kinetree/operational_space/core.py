@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.clear_gap import LEAST_CUT, invert_clear
+from kinetree.algorithms.operational_space.clear_gap import LEAST_CUT, invert_clear, invert_close
 from kinetree.algorithms.operational_space.eigen import invert
 from kinetree.engines.native.expected import made_for
 from kinetree.operational_space import singular
@@ -18,6 +18,23 @@ from kinetree.spatial.value import Array
 
 #: The value of `spread` below which a doubtful sample is not clear: its least eigenvalue is more than rounding, 10⁻¹³.
 _UNCLEAR = 2.0**86
+#: The number of rows from which on a few eigenvectors are found in less time than all.
+_MANY_ROWS = 8
+#: The number of singular samples in a row after which the next one is taken for singular, too.
+_EXPECTED = 2
+
+
+@dataclass
+class Recent:
+    """What the last single samples were like. This decides what is tried first, but no result depends on it.
+
+    Attributes:
+        singular: How many in a row were singular.
+        close: Whether the last of them had eigenvalues close to the edge.
+    """
+
+    singular: int = 0
+    close: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,7 @@ class Core:
         held: Number of rows of contacts, which come first.
         policy: One of `kinetree.operational_space.singular.POLICIES`.
         cut: Fraction of the largest eigenvalue of Λ⁻¹ below which directions are singular.
+        recent: What the last single samples were like.
     """
 
     recursions: Recursions
@@ -39,6 +57,7 @@ class Core:
     held: int
     policy: str
     cut: float
+    recent: Recent = field(default_factory=Recent, compare=False, repr=False)
 
     @cached_property
     def reach(self) -> Array:
@@ -111,42 +130,92 @@ class Core:
         if not self.may_be_clear:
             return self._inertia_by_eigenvalues(q, places)
         if places is None:
-            if spread is not None and spread.item() < _UNCLEAR:
-                return self._inertia_by_eigenvalues(q, None)
-            inertia, rank, clear = self._clear_inertia(q)
-            right = clear.item() == 1.0 and rank.item() >= self._least_rank
-            return inertia if right else self._inertia_by_eigenvalues(q, None)
-        unclear = np.zeros(q.shape[:-1], dtype=bool) if spread is None else spread < _UNCLEAR
-        if unclear.all():
+            found = self._inertia_of_one(q, spread is not None and spread.item() < _UNCLEAR)
+            return self._inertia_by_eigenvalues(q, None) if found is None else found
+        inertia, left = None, np.ones(q.shape[:-1], dtype=bool)
+        unclear = np.zeros_like(left) if spread is None else spread < _UNCLEAR
+        for close, candidates in ((False, ~unclear), (True, True), (False, unclear))[: 3 if self._many else 1]:
+            which = left & candidates
+            if not which.any():
+                continue
+            if which.all():
+                inertia, rank, clear, _ = self._inertia_with_gap(q, close)
+            else:
+                inertia = np.empty((*q.shape[:-1], self.rows, self.rows)) if inertia is None else inertia
+                inertia[which], rank, clear, _ = self._inertia_with_gap(q[which], close)
+            left[which] = np.logical_or(clear != 1.0, rank < self._least_rank).ravel()
+        if inertia is None:
             return self._inertia_by_eigenvalues(q, places)
-        if not unclear.any():
-            inertia, rank, clear = self._clear_inertia(q)
-        else:
-            inertia = np.empty((*q.shape[:-1], self.rows, self.rows))
-            rank, clear = np.zeros(q.shape[:-1]), np.zeros(q.shape[:-1])
-            inertia[~unclear], rank[~unclear], clear[~unclear] = self._clear_inertia(q[~unclear])
-        wrong = np.logical_or(clear != 1.0, rank < self._least_rank)
-        if wrong.any():
-            inertia[wrong] = self._inertia_by_eigenvalues(q[wrong], places[wrong.ravel()])
+        if left.any():
+            inertia[left] = self._inertia_by_eigenvalues(q[left], places[left.ravel()])
         return inertia
 
+    def inertia_if_singular(self, q: Array) -> Array | None:
+        """Λ of a sample, (r, r), if it is singular beyond doubt and follows recent ones that were; else None.
+
+        So it is known at once that Λ⁻¹ has no ordinary inverse. The result is that of `inertia_of_doubtful`, since the
+        sample would have been doubtful: an eigenvalue is at most ε, which is at most cut times r; see `trusted`.
+        """
+        recent = self.recent
+        if recent.singular < _EXPECTED:
+            return None
+        found = self._inertia_of_one(q, False)
+        return found if recent.singular else None
+
+    def _inertia_of_one(self, q: Array, unclear: bool) -> Array | None:
+        """Λ of one sample, (r, r), if it needs no more than a few eigenvectors.
+
+        Args:
+            q: (nq,).
+            unclear: Whether an eigenvalue is known to be close to the edge.
+        """
+        recent = self.recent
+        for close in self._attempts[unclear or recent.close]:
+            inertia, rank, clear, between = self._inertia_with_gap(q, close)
+            least = rank.item()
+            if clear.item() == 1.0 and least >= self._least_rank:
+                recent.close = between.item() > 0.0
+                recent.singular = recent.singular + 1 if least < self.rows else 0
+                return inertia
+        recent.singular, recent.close = 0, False
+        return None
+
+    @cached_property
+    def _attempts(self) -> dict[bool, tuple[bool, ...]]:
+        """What to try before all eigenvectors, if eigenvalues are expected close to the edge, and if not.
+
+        Each attempt says whether a few eigenvalues may be close to it, or none. Results do not depend on the order:
+        where both kernels are certain, they are the same.
+        """
+        return {True: (True, False) if self._many else (), False: (False, True) if self._many else (False,)}
+
     @property
+    def _many(self) -> bool:
+        return self.rows >= _MANY_ROWS
+
+    @cached_property
     def _least_rank(self) -> int:
         """The rank below which samples are left to the eigenvalues, which name them in an error."""
         return self.rows if self.policy == "raise" else 0
 
-    def _clear_inertia(self, q: Array) -> tuple[Array, Array, Array]:
-        """Λ, its rank, and whether they are certain."""
-        found: tuple[Array, Array, Array]
+    def _inertia_with_gap(self, q: Array, close: bool) -> tuple[Array, Array, Array, Array]:
+        """Λ, its rank, whether they are certain, and the number of eigenvalues close to the edge.
+
+        Args:
+            q: (…, nq).
+            close: Whether a few eigenvalues may be close to it.
+        """
+        found: tuple[Array, Array, Array, Array]
         if self.eigenvalues is not None:
-            found = made_for(self.eigenvalues, "clear_inertia", q)(q)
+            found = made_for(self.eigenvalues, "close_inertia" if close else "clear_inertia", q)(q)
         else:
-            found = self._clear_inverse(self.recursions.inverse_inertia(q))
+            found = self._inverse_with_gap(self.recursions.inverse_inertia(q), close)
         return found
 
-    def _clear_inverse(self, A: Array) -> tuple[Array, Array, Array]:
+    def _inverse_with_gap(self, A: Array, close: bool) -> tuple[Array, Array, Array, Array]:
         given = A, self._means, self.reach, self.cut, singular.softness(self.policy)
-        found: tuple[Array, Array, Array] = singular.over_rows(invert_clear, self.rows)(*given)
+        inverting = singular.over_rows(invert_close if close else invert_clear, self.rows)
+        found: tuple[Array, Array, Array, Array] = inverting(*given)
         return found
 
     def rank(self, A: Array, spread: Array | None = None) -> Array:
@@ -156,14 +225,15 @@ class Core:
             A: Λ⁻¹, (…, r, r).
             spread: As for `inertia_of_doubtful`.
         """
-        if not self.may_be_clear or (spread is not None and np.all(spread < _UNCLEAR)):
-            return self.spectrum_of(A).rank
-        _, rank, clear = self._clear_inverse(A)
-        if A.ndim == 2:
-            return rank if clear.item() == 1.0 else self.spectrum_of(A).rank
-        doubtful = clear != 1.0
-        if doubtful.any():
-            rank[doubtful] = self.spectrum_of(A[doubtful]).rank
+        unclear = spread is not None and bool(np.all(spread < _UNCLEAR))
+        rank, left = np.empty(A.shape[:-2]), np.ones(A.shape[:-2], dtype=bool)
+        for close in self._attempts[unclear] if self.may_be_clear else ():
+            _, found, clear, _ = self._inverse_with_gap(A if left.all() else A[left], close)
+            rank[left] = found.ravel()
+            left[left] = clear.ravel() != 1.0
+            if not left.any():
+                return rank
+        rank[left] = self.spectrum_of(A[left]).rank
         return rank
 
     def _inertia_by_eigenvalues(self, q: Array, places: Array | None) -> Array:

@@ -147,9 +147,14 @@ class Regular(PreparedFunction):
             for result, right in zip((results[0], *results[2:]), again, strict=True):
                 result[which] = right
 
+    def _is_one(self, q: Any) -> bool:
+        """Whether q is one sample that needs no conversion, and not the first."""
+        known = self._known_reach is not None
+        return known and type(q) is ndarray and q.shape == self._one and q.dtype is _FLOAT64
+
     def _located(self, q: Any) -> tuple[Array, Array | None]:
         """Where all samples are singular: q, checked, and the batch indices of its samples, as for `_again`."""
-        if self._known_reach is not None and type(q) is ndarray and q.shape == self._one and q.dtype is _FLOAT64:
+        if self._is_one(q):
             return q, None
         q = arguments.numbers(self.name, "q", q)
         arguments.require_shape(f"{self.name}: q", q.shape, self._one)
@@ -181,11 +186,18 @@ class Inertia(Regular):
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
+        recent = self.core.recent
+        if recent.singular and self._is_one(q):
+            singular = self.core.inertia_if_singular(q)
+            if singular is not None:
+                return singular
         inertia, spread = results = self._kernel(q, self._reach(q))
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
             return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None, spread)
+        else:
+            recent.singular = 0
         return inertia
 
     def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.clear_gap import invert_clear
+from kinetree.algorithms.operational_space.clear_gap import invert_clear, invert_close
 from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
 from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
 from kinetree.algorithms.operational_space.solve import solve_symmetric
@@ -143,8 +143,16 @@ class Eigenvalues:
 
     @cached_property
     def clear_inertia(self) -> Compiled:
-        """Λ under a policy, (r, r), its rank, (), and whether they are certain, ()."""
-        inverting = over_rows(invert_clear, self._rows)
+        """Λ under a policy, (r, r), its rank, whether they are certain, and how many eigenvalues are close to ε, ()."""
+        return self._with_gap(invert_clear)
+
+    @cached_property
+    def close_inertia(self) -> Compiled:
+        """The same if eigenvalues may be close to ε."""
+        return self._with_gap(invert_close)
+
+    def _with_gap(self, algorithm: Algorithm) -> Compiled:
+        inverting = over_rows(algorithm, self._rows)
         steps = Sequence("inertia", self._mobility.binding.inputs, inverting.binding.outputs)
         A = steps.call(self._mobility, *steps.inputs)
         steps.call(inverting, A, *self._weights, softness(self._policy), into=steps.outputs)

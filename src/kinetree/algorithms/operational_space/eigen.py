@@ -179,11 +179,15 @@ def invert(
     reciprocals = tree.array("rows")
     limit = edge[...]
     for row in tree.task_rows():
-        value = values[row]
-        remaining = less(value, 0.0, 0.0, value)
-        softened = softness[...] * (2.0 * limit / (remaining * remaining + limit * limit))
-        reciprocals[row] = less(limit, value, 1.0 / value, softened)
+        reciprocals[row] = regularized(values[row], limit, softness[...])
     _sum(tree, vectors, roots, reciprocals, inverse)
+
+
+def regularized(value: Any, limit: Any, softness: Any) -> Any:
+    """The reciprocal of an eigenvalue, or what replaces it up to the limit: see `invert`."""
+    remaining = less(value, 0.0, 0.0, value)
+    softened = softness * (2.0 * limit / (remaining * remaining + limit * limit))
+    return less(limit, value, 1.0 / less(limit, value, value, limit), softened)
 
 
 @algorithm(
