@@ -82,9 +82,8 @@ class _Both:
         self._inertia(regular)
 
 
-def _pseudo_inverse(A: Array) -> Array:
-    found: Array = np.linalg.pinv(A, rcond=CUT, hermitian=True)
-    return found
+def _pseudo_inverse(A: Array) -> Any:
+    return np.linalg.pinv(A, rcond=CUT, hermitian=True)
 
 
 def _bent(robot: kt.Model, q: Array, angle: float | None) -> Array:
