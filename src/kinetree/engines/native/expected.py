@@ -1,20 +1,23 @@
-"""Whether functions that are being prepared will be called with a single sample or with a batch.
+"""Whether functions that are being prepared will be called with single samples or with a batch worth several lanes.
 
 Where this is known, other threads compile a function's kernel while the next one is being traced.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from kinetree.engines.native.gate_layout import SMALLEST_BATCH
+
 _single: ContextVar[bool | None] = ContextVar("kinetree_single", default=None)
 
 
 def is_single() -> bool | None:
-    """Whether a single sample is expected; None if nothing is known."""
+    """Whether samples are expected one by one; None if nothing is known."""
     return _single.get()
 
 
@@ -26,8 +29,9 @@ def expecting(arrays: Sequence[Any], ranks: Sequence[int]) -> Iterator[None]:
         arrays: Arguments; those that are no arrays tell nothing.
         ranks: Number of axes of each in a single sample.
     """
-    found = [(array.ndim, rank) for array, rank in zip(arrays, ranks, strict=False) if hasattr(array, "ndim")]
-    token = _single.set(all(axes <= rank for axes, rank in found) if found else None)
+    shapes = [(array.shape, rank) for array, rank in zip(arrays, ranks, strict=False) if hasattr(array, "shape")]
+    samples = [math.prod(shape[: max(len(shape) - rank, 0)]) for shape, rank in shapes]
+    token = _single.set(max(samples) < SMALLEST_BATCH if samples else None)
     try:
         yield
     finally:
