@@ -130,7 +130,7 @@ class Core:
         if not self.may_be_clear:
             return self._inertia_by_eigenvalues(q, places)
         if places is None:
-            found = self._inertia_of_one(q, spread is not None and spread.item() < _UNCLEAR)
+            found = self._inertia_of_one(q, spread is not None and spread.item() < _UNCLEAR, self.rows)
             return self._inertia_by_eigenvalues(q, None) if found is None else found
         inertia, left = None, np.ones(q.shape[:-1], dtype=bool)
         unclear = np.zeros_like(left) if spread is None else spread < _UNCLEAR
@@ -156,27 +156,24 @@ class Core:
         So it is known at once that Λ⁻¹ has no ordinary inverse. The result is that of `inertia_of_doubtful`, since the
         sample would have been doubtful: an eigenvalue is at most ε, which is at most cut times r; see `trusted`.
         """
-        recent = self.recent
-        if recent.singular < _EXPECTED:
-            return None
-        found = self._inertia_of_one(q, False)
-        return found if recent.singular else None
+        return None if self.recent.singular < _EXPECTED else self._inertia_of_one(q, False, self.rows - 1)
 
-    def _inertia_of_one(self, q: Array, unclear: bool) -> Array | None:
+    def _inertia_of_one(self, q: Array, unclear: bool, most: int) -> Array | None:
         """Λ of one sample, (r, r), if it needs no more than a few eigenvectors.
 
         Args:
             q: (nq,).
             unclear: Whether an eigenvalue is known to be close to the edge.
+            most: The rank above which there is no result.
         """
         recent = self.recent
         for close in self._attempts[unclear or recent.close]:
             inertia, rank, clear, between = self._inertia_with_gap(q, close)
-            least = rank.item()
-            if clear.item() == 1.0 and least >= self._least_rank:
+            number = rank.item()
+            if clear.item() == 1.0 and number >= self._least_rank:
                 recent.close = between.item() > 0.0
-                recent.singular = recent.singular + 1 if least < self.rows else 0
-                return inertia
+                recent.singular = recent.singular + 1 if number < self.rows else 0
+                return inertia if number <= most else None
         recent.singular, recent.close = 0, False
         return None
 
