@@ -11,8 +11,10 @@ import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.engines import groups, subtrees
+from kinetree.engines.lane_tables import LaneTables
+from kinetree.engines.llvm import target
 from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.engines.subtrees import OutAndBack, ranges, tables
+from kinetree.engines.subtrees import OutAndBack, in_turns, ranges, tables
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.motion import Motion
@@ -35,13 +37,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subtrees, "_FEWEST", 2)
 
 
+@pytest.mark.parametrize("most", [(0,), (30, 0)])
 @pytest.mark.parametrize("seed", range(40))
-def test_every_node_in_its_turn(seed: int, small: None) -> None:
+def test_every_node_in_its_turn(seed: int, most: tuple[int, ...], small: None) -> None:
     rng = np.random.default_rng(seed)
     topology = random_topology(rng, int(rng.integers(1, 200)), rng.uniform(0, 1), rng.uniform(0, 0.5))
     out: list[int] = []
     back: list[int] = []
-    for first, end, start, stop in ranges(ends_of(topology), 0).tolist():
+    for first, end, start, stop in ranges(ends_of(topology), *most).tolist():
         out += range(first, end)
         # what comes back has been out, with all that it carries
         assert set(range(start, topology.subtree_end(stop - 1) if stop else 0)) <= set(out)
@@ -50,6 +53,21 @@ def test_every_node_in_its_turn(seed: int, small: None) -> None:
     assert sorted(out) == list(range(len(topology)))
     place = {node: i for i, node in enumerate(out)}
     assert all(parent == WORLD or place[parent] < place[node] for node, parent in enumerate(topology.parents))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_batches_finish_a_range_of_single_samples_before_the_next(seed: int, small: None) -> None:
+    rng = np.random.default_rng(seed)
+    topology = random_topology(rng, 200, rng.uniform(0, 1), rng.uniform(0, 0.5))
+    single, batch = (ranges(ends_of(topology), *most) for most in ((30,), (30, 0)))
+    waiting = in_turns(single)
+    for out, end, back, stop in batch.tolist():
+        for first, last in ((out, end), (back, stop)):
+            inside = [turn for turn in waiting if turn[0] <= first < last <= turn[1]]
+            assert inside in ([], waiting[:1])
+        if waiting and back == waiting[0][0] < stop:
+            waiting.pop(0)
+    assert waiting == []
 
 
 def test_robots_of_ordinary_size_are_one_range() -> None:
@@ -116,18 +134,28 @@ def test_sweeps_that_depend_on_each_other_do_not_take_turns(recursion: Algorithm
     assert turns_of(recursion, kt.zoo.chain(3)) is None
 
 
+def bits_of(name: str, dtype: str) -> list[bytes]:
+    """Results of a batch, and of its samples, on a new robot with its own tables."""
+    robot = kt.zoo.random_tree(60, ("revolute", "prismatic"), seed=3).astype(dtype)
+    function, rng = getattr(robot, name), np.random.default_rng(0)
+    q = robot.random_configuration(rng, (9,))
+    v, x = (rng.standard_normal((9, robot.nv)).astype(dtype) for _ in range(2))
+    return [found.tobytes() for found in (function(q, v, x), *(function(*sample) for sample in zip(q, v, x)))]
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["forward_dynamics", "inverse_dynamics"])
 def test_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def results() -> list[bytes]:
-        robot = kt.zoo.random_tree(60, ("revolute", "prismatic"), seed=3).astype(dtype)  # new: with its own tables
-        function, rng = getattr(robot, name), np.random.default_rng(0)
-        q = robot.random_configuration(rng, (9,))
-        v, x = (rng.standard_normal((9, robot.nv)).astype(dtype) for _ in range(2))
-        return [found.tobytes() for found in (function(q, v, x), *(function(*sample) for sample in zip(q, v, x)))]
-
-    monkeypatch.setattr(groups, "_MOST_NODES", 0)  # one node at a time
-    whole = results()
+    monkeypatch.setattr(groups, "MOST_NODES", 0)  # one node at a time
+    whole = bits_of(name, dtype)
     monkeypatch.setattr(subtrees, "_TOGETHER", 0)
     monkeypatch.setattr(subtrees, "_FEWEST", 2)
-    assert results() == whole
+    assert bits_of(name, dtype) == whole
+    made: list[LaneTables] = []
+    create = LaneTables.__init__
+    monkeypatch.setattr(LaneTables, "__init__", lambda self, *given: made.append(self) or create(self, *given))
+    for which, value in (("WORTH", 9.0), ("_WIDE", 0)):
+        monkeypatch.setattr(groups, which, value)
+    assert bits_of(name, dtype) == whole
+    assert not made or made[0].apart
+    assert bool(made) == (target.current().width >= groups.LANES)

@@ -30,9 +30,16 @@ from kinetree.spatial.value import Array
 
 #: A column of the table of nodes: `Relatives`.
 RELATIVES = "relatives of a node"
+#: Numbers of a node: where its record is, and its junction, the part of it that only nodes with several children use.
+RECORD, JUNCTION = "record", "junction"
 #: The most numbers that a loop carries, apart from sums: more would displace others from registers.
 _MOST = 16
 _Component = tuple[str, int]
+
+
+def memory_of(table: str, position: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The cells with the record and the junction of the node at a position of a row."""
+    return (table, f"{position}.{RECORD}"), (table, f"{position}.{JUNCTION}")
 
 
 class Relatives(IntFlag):
@@ -71,12 +78,14 @@ class Carried(NamedTuple):
         values: What is carried.
         spent: Those of them that nothing else reads: not after the sweep, nor other roles in it.
         sums: Those of them that are sums from nothing.
+        junctions: Those of them that are in junctions; known once memory is laid out.
     """
 
     taken: int
     values: frozenset[Any]
     spent: frozenset[Any]
     sums: frozenset[Any]
+    junctions: frozenset[Any] = frozenset()
 
 
 NOTHING = Carried(0, frozenset(), frozenset(), frozenset())

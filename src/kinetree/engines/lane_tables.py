@@ -17,40 +17,41 @@ The world is a group of its own, with the same numbers in all lanes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import IntEnum
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from kinetree.engines import groups
+from kinetree.engines import groups, subtrees
 from kinetree.engines.angles import ANGLES
-from kinetree.engines.groups import LANES, Group
+from kinetree.engines.groups import LANES
 from kinetree.engines.layout import Tables
-from kinetree.engines.subtrees import SUBTREES
-from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
+from kinetree.engines.levels import groups_by_level, parts_of
+from kinetree.engines.rounds import homes, rounds_of
+from kinetree.engines.subtrees import BATCH, SINGLE
+from kinetree.engines.sweeps import (
+    CONSTANTS,
+    FRAMES,
+    OWN_JUNCTION,
+    OWN_RECORD,
+    PARENT_JUNCTION,
+    PARENT_RECORD,
+    TABLE,
+)
 from kinetree.recursion.loops import LOOPS
-from kinetree.recursion.mechanism import Site
-from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
-#: Words of a round: the record that is added to, then for each of its lanes the child's lane and whether there is one.
-ROUND_WORDS = 1 + 2 * LANES
-#: Columns that every table has, with a number for all lanes together, or for each.
-_UNIFORM, _EACH = ("variant", OWN_RECORD, PARENT_RECORD, "parents", "first round", "last round"), ("parent's lane",)
+#: Words of a round: the record and the junction that are added to, then for each of their lanes the child's lane and
+#: whether there is one.
+ROUND_WORDS = 2 + 2 * LANES
+#: Columns with the place of each lane's parent in its record or junction.
+LANE_OF = {PARENT_RECORD: "parent's lane", PARENT_JUNCTION: "parent's lane in junctions"}
+#: Columns that every table has.
+_UNIFORM = "variant", OWN_RECORD, PARENT_RECORD, "parents", "first round", "last round"
 #: An access in each lane of its own takes a load for each and their insertion into a vector.
 _SCATTERED = 8
-
-
-class Parents(IntEnum):
-    """How the parents of a group are arranged."""
-
-    PASSED = 0  # as IN_LANE, in the group directly before this one, to which no other group adds
-    IN_LANE = 1  # each in the lane of its only child in the group
-    SHARED = 2  # each in the lanes of its children, of which there may be several
-    SCATTERED = 3  # anywhere
+#: Lanes that groups by level may take for each node, if there could be fewer.
+_FULL = 1.1
 
 
 class LaneTables:
@@ -59,20 +60,29 @@ class LaneTables:
     Args:
         tables: The data for kernels that compute one node at a time.
         metadata: Of the program (`Sweeps.metadata`).
-        members: The mechanism's groups.
+        members: The nodes in the lanes of the mechanism's groups, (n, LANES).
+        parts: For each group, the number of its part of the tree; all but the first take turns.
         cost: What they cost, as a fraction of what single nodes do.
     """
 
-    def __init__(self, tables: Tables, metadata: dict[str, Any], members: list[Group], cost: float) -> None:
-        self._tables, self._metadata, self._groups, self.cost = tables, metadata, members, cost
-        setup, lengths = tables.setup, tables.metadata["records"]
-        kinds = setup.mechanism.kinds
-        starts = np.cumsum([lengths[WORLD_CLASS], *(lengths[kinds[group[0]].name] for group in members)])
-        #: For each node, its group's record and its lanes.
-        self._home = {WORLD: (0, (WORLD,) * LANES)}
-        for group, start in zip(members, starts.tolist(), strict=False):
-            self._home |= dict.fromkeys(group, (start, group))
-        self._collected = int(starts[-1])
+    def __init__(self, tables: Tables, metadata: dict[str, Any], members: Array, parts: Array, cost: float) -> None:
+        self._tables, self._metadata, self._members, self.cost = tables, metadata, members, cost
+        ends = np.cumsum(np.bincount(parts)).tolist()
+        #: The first group of each part, and the end.
+        self._parts: list[tuple[int, int]] = list(zip([0, *ends[:-1]], ends, strict=True))
+        #: Whether parts take turns, and junctions are apart from records.
+        self.apart: bool = len(self._parts) > 1
+        self._group_of, self._lane_of = homes(members, len(tables.setup.nodes))
+        # where the memory of each group is, and of the world
+        turns = self._parts[1:] if tables.metadata["shared junctions"] else []
+        first, lengths = tables.metadata["junction"], tables.metadata["records"]
+        whole, apart = (tables.lengths(which)[members[:, 0]] for which in ("records", "apart"))
+        waiting = (parts > 0) & bool(turns)
+        starts = np.cumsum(np.append(lengths[WORLD_CLASS], np.where(waiting, apart, whole)))
+        places, length = subtrees.places_in_turn(np.maximum(whole - first, 0), turns)
+        self._records = np.append(starts[:-1], 0)
+        self._junctions = np.append(np.where(waiting, starts[-1] + places - first, starts[:-1]), 0)
+        self._collected = int(starts[-1]) + length
         self._slots = self._collected + max(lengths.values())
         #: Length of the scratch memory.
         self.workspace: int = LANES * (self._slots + metadata["slots"])
@@ -81,18 +91,24 @@ class LaneTables:
     def of(cls, tables: Tables) -> LaneTables | None:
         """The tables of a mechanism; None if single nodes are expected to be as fast."""
         metadata, setup = tables.metadata["sweeps"], tables.setup
-        every = len(setup.nodes) == len(setup.mechanism.kinds)
-        if metadata is None or not every or not groups.may_pay(setup.topology, groups.WORTH):
+        if metadata is None or len(setup.nodes) < len(setup.mechanism.kinds):
+            return None
+        if not groups.is_wide(setup.topology) and not groups.may_pay(setup.topology, groups.WORTH):
             return None
         table: Any = LOOPS[TABLE]
         numbers = {variant: number for number, variant in enumerate(table.cases(tables.variants))}
-        variants = tuple(numbers[table.variant(setup, row)] for row in table.rows(setup))
-        found = groups.grouped(setup.topology, variants)
-        single = sum(_cost(metadata, variant, 1) for variant in variants)
-        together = sum(_cost(metadata, variants[group[0]], _SCATTERED) for group in found)
-        single += metadata["frame"] * len(setup.sites)
-        together += metadata["frame"] * _frame_rows(setup.sites, found, metadata)
-        return cls(tables, metadata, found, together / single) if together < groups.WORTH * single else None
+        variants = np.array([numbers[variant] for variant in table.variants(setup, table.rows(setup))], dtype=np.int64)
+        found = _grouped(tables, variants)
+        if found is None:
+            return None
+        members, parts = found
+        frames = np.ones(len(setup.sites))
+        single = _cost(metadata, variants, 1) + metadata["frame"] * frames.sum()
+        if metadata["adds"]:  # the table of frames has a row for each lane of a carrier
+            carriers = np.array([site.node for site in setup.sites], dtype=np.int64)
+            frames = np.append(np.bincount(members.reshape(-1)), LANES)[carriers]
+        together = _cost(metadata, variants[members[:, 0]], _SCATTERED) + metadata["frame"] * frames.sum()
+        return cls(tables, metadata, members, parts, together / single) if together < groups.WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
         """All tables in one array, preceded by a head of sizes; and the constants of nodes, interleaved.
@@ -100,101 +116,119 @@ class LaneTables:
         Args:
             first_constant: Where the constants will start among those of the mechanism, a multiple of `LANES`.
         """
-        rounds: list[list[int]] = []
-        parents = self._passed([self._parents(group, rounds) for group in self._groups], rounds)
+        members, cells = self._members, self._tables.cells(TABLE)
+        columns: dict[str, Any] = {n: cells[members, i] for i, n in enumerate(self._tables.metadata["tables"][TABLE])}
+        columns["variant"] = columns["variant"][:, 0] if "variant" in columns else np.zeros(len(members))
         constants, starts = self._constants(first_constant // LANES)
-        members, cells = np.array(self._groups), self._tables.cells(TABLE)
-        names = self._tables.metadata["tables"][TABLE]
-        columns: dict[str, Any] = {name: cells[members, i] for i, name in enumerate(names)}
-        columns |= {"variant": columns["variant"][:, 0] if "variant" in columns else np.zeros(len(members))}
-        columns |= {OWN_RECORD: [self._home[group[0]][0] for group in self._groups]}
         columns |= {CONSTANTS: starts} if CONSTANTS in self._metadata["uniform"] else {}  # unless they are an input
-        columns |= {name: [found[i] for found in parents] for i, name in enumerate(_UNIFORM[2:] + _EACH)}
-        ordered = [columns[name] for name in column_places(self._metadata)[0]]
-        nodes = np.concatenate([np.reshape(column, (len(members), -1)) for column in ordered], axis=1)
+        related, rounds = self._rounds()
+        columns |= related
+        nodes = np.concatenate(
+            [np.reshape(columns[name], (len(members), -1)) for name in column_places(self._metadata, self.apart)[0]],
+            axis=1,
+        )
         frames = self._frames() if FRAMES in self._tables.metadata["tables"] else np.zeros((0, 0))
-
-        head = head_names(self._tables.metadata["head"])
-        own = {f"count {TABLE}": len(nodes), f"count {FRAMES}": len(frames), "slots": self._slots}
-        own |= {f"table {TABLE}": len(head), f"table {FRAMES}": len(head) + nodes.size}
-        own["rounds"] = len(head) + nodes.size + frames.size
+        tables = {f"table {TABLE}": nodes, f"table {FRAMES}": frames, "rounds": rounds, SINGLE[0]: self._turns()}
+        head = head_names(self._tables.metadata["head"], self.apart)
+        ends = np.cumsum([len(head), *(table.size for table in tables.values())]).tolist()
+        own = dict(zip(tables, ends, strict=False)) | {SINGLE[1]: len(tables[SINGLE[0]]), "slots": self._slots}
+        own |= {f"count {TABLE}": len(nodes), f"count {FRAMES}": len(frames)}
         values = [own[name] if name in own else self._tables.head(name) for name in head]
-        parts = [values, nodes, frames, rounds]
-        return np.concatenate([np.array(part, dtype=np.int64).reshape(-1) for part in parts]), constants
+        parts = [np.array(values), *tables.values()]
+        return np.concatenate([part.astype(np.int64).reshape(-1) for part in parts]), constants
+
+    def _turns(self) -> Array:
+        """The ranges of groups that are swept out and back (`kinetree.engines.subtrees`)."""
+        (_, carrying), *turns = self._parts
+        if not turns:
+            return np.array([[0, carrying, 0, carrying]])
+        return np.array([(0, carrying, 0, 0), *(2 * turn for turn in reversed(turns)), (0, 0, 0, carrying)])
 
     def _frames(self) -> Array:
         """The table of frames, with a row for each lane of the carrier if something is added to it."""
         names, sites = self._tables.metadata["tables"][FRAMES], self._tables.setup.sites
         rows = []
         for site, cells in zip(sites, self._tables.cells(FRAMES).tolist(), strict=True):
-            record, group = self._home[site.node]
-            lanes = [lane for lane, node in enumerate(group) if node == site.node]
+            group = self._group_of[site.node]
+            lanes = np.flatnonzero(self._members[group] == site.node) if group < len(self._members) else range(LANES)
             for lane in lanes if self._metadata["adds"] else lanes[:1]:
-                columns = dict(zip(names, cells, strict=True)) | {PARENT_RECORD: LANES * record + lane}
+                place = LANES * self._records[group] + lane
+                columns = dict(zip(names, cells, strict=True)) | {PARENT_RECORD: place}
                 rows.append([columns[name] for name in names])
         return np.array(rows, dtype=np.int64).reshape(-1, len(names))
 
-    def _parents(self, group: Group, rounds: list[list[int]]) -> tuple[Any, ...]:
-        """The parents' record, their arrangement, rounds and lanes; adds rounds to the list."""
-        parents = [self._tables.setup.mechanism.parents[node] for node in group]
-        arrangement, first = Parents.IN_LANE, len(rounds)
-        for record, above in dict.fromkeys(self._home[parent] for parent in parents):
-            # children of each of these parents, last first
-            children = [sorted({n for n, p in zip(group, parents, strict=True) if p == one})[::-1] for one in above]
-            for turn in range(max(map(len, children))):
-                taking = [group.index(each[turn]) if turn < len(each) else -1 for each in children]
-                rounds.append([record, *(max(lane, 0) for lane in taking), *(int(lane >= 0) for lane in taking)])
-            if list(above) != parents:
-                arrangement = Parents.SCATTERED
-        if arrangement is Parents.IN_LANE and len(rounds) - first > 1:
-            arrangement = Parents.SHARED
-        record = self._collected if arrangement is Parents.SCATTERED else self._home[parents[0]][0]
-        lanes = [LANES * self._home[parent][0] + self._home[parent][1].index(parent) for parent in parents]
-        return record, arrangement, first, len(rounds), lanes
+    def _rounds(self) -> tuple[dict[str, Array], Array]:
+        """Columns with the memory of groups and their parents, and rounds; and the table of rounds."""
+        parents = np.array(self._tables.setup.topology.parents, dtype=np.int64)
+        starts = np.zeros(len(self._members), dtype=bool)
+        starts[[first for first, end in self._parts if first < end]] = True
+        found = rounds_of(self._members, parents, starts)
+        columns = {"parents": found.arrangement, "first round": found.first, "last round": found.last}
+        for starts_of, own, parent in (
+            (self._records, OWN_RECORD, PARENT_RECORD),
+            (self._junctions, OWN_JUNCTION, PARENT_JUNCTION),
+        ):
+            columns[own] = starts_of[:-1]
+            columns[parent] = np.where(found.is_scattered, self._collected, starts_of[found.groups[:, 0]])
+            columns[LANE_OF[parent]] = LANES * starts_of[found.groups] + found.lanes
+        added = self._records[found.added], self._junctions[found.added], found.sources, found.taking
+        return columns, np.column_stack(added)
 
-    def _passed(self, parents: list[tuple[Any, ...]], rounds: list[list[int]]) -> list[tuple[Any, ...]]:
-        """What `_parents` found for each group, with arrangements that depend on other groups."""
-        added, before = [record for record, *_ in rounds], 0
-        made = []
-        for group, (record, arrangement, *rest) in zip(self._groups, parents, strict=True):
-            only = arrangement is Parents.IN_LANE and record == before != 0 and added.count(record) == 1
-            made.append((record, Parents.PASSED if only else arrangement, *rest))
-            before = self._home[group[0]][0]
-        return made
-
-    def _constants(self, first: int) -> tuple[Array, list[int]]:
-        """The constants of all groups, interleaved, and where those of each start, in vectors."""
+    def _constants(self, first: int) -> tuple[Array, Array]:
+        """The constants of groups, interleaved, and where those of each start, in vectors; equal groups share them."""
         parameters = self._tables.setup.mechanism.parameters
-        parts = [np.array([parameters[node] for node in group]).T for group in self._groups]
-        starts = np.cumsum([first, *(len(part) for part in parts)]).tolist()
-        return np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]), starts[:-1]
+        starts = np.array(self._tables.node_constants, dtype=np.int64)[self._members]
+        lengths = [len(parameters[node]) for node in self._members[:, 0].tolist()]  # of nodes without any, 0
+        alike = np.column_stack([starts, lengths])
+        _, which, same = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        parts = [np.array([parameters[node] for node in group]).T for group in self._members[which].tolist()]
+        places = np.cumsum([first, *map(len, parts)])
+        return np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]), places[same.reshape(-1)]
 
 
-def _cost(metadata: dict[str, Any], variant: int, access: int) -> int:
-    """The cost of a node or group in all loops, given that of an access to an input or output."""
-    found = [metadata["costs"].get(key, (0, 0)) for key in ("all", str(variant))]
-    return sum(arithmetic + access * accesses for arithmetic, accesses in found)
+def _grouped(tables: Tables, variants: Array) -> tuple[Array, Array] | None:
+    """The groups of a mechanism, and their parts: by level if subtrees take turns and lanes are full."""
+    topology, count = tables.setup.topology, len(variants)
+    if tables.turns and groups.is_wide(topology):
+        parents = np.array(topology.parents, dtype=np.int64)
+        members, parts = groups_by_level(parents, variants, parts_of(parents, tables.turns))
+        if LANES * len(members) < _FULL * count or count > groups.MOST_NODES:
+            return members, parts
+    if not groups.may_pay(topology, groups.WORTH):
+        return None
+    members = np.array(groups.grouped(topology, tuple(variants.tolist())), dtype=np.int64)
+    return members, np.zeros(len(members), dtype=np.int64)
 
 
-def _frame_rows(sites: Sequence[Site], members: list[Group], metadata: dict[str, Any]) -> int:
-    """How many rows the table of frames has."""
-    if not metadata["adds"]:
-        return len(sites)
-    lanes = {node: group.count(node) for group in members for node in group}
-    return sum(lanes.get(site.node, LANES) for site in sites)
+def _cost(metadata: dict[str, Any], variants: Array, access: int) -> float:
+    """The cost of nodes or groups in all loops, given that of an access to an input or output."""
+    total = 0.0
+    for variant, count in enumerate(np.bincount(variants).tolist()):
+        found = [metadata["costs"].get(key, (0, 0)) for key in ("all", str(variant))]
+        total += count * sum(arithmetic + access * accesses for arithmetic, accesses in found)
+    return total
 
 
-def head_names(names: list[str]) -> list[str]:
-    """Names of the numbers at the head of the tables, given those of a kernel for one node at a time."""
-    return [*(name for name in names if name not in ("node lanes", *ANGLES, *chain(*SUBTREES))), "rounds", "slots"]
+def head_names(names: list[str], apart: bool) -> list[str]:
+    """Names of the numbers at the head of the tables.
+
+    Args:
+        names: Those of a kernel for one node at a time.
+        apart: Whether parts of the tree take turns.
+    """
+    others = "node lanes", *ANGLES, *BATCH, *(() if apart else SINGLE)
+    return [*(name for name in names if name not in others), "rounds", "slots"]
 
 
-def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:
+def column_places(metadata: dict[str, Any], apart: bool) -> tuple[dict[str, int], int]:
     """The position of each column in a row of the table of nodes, and the length of a row.
 
     Args:
         metadata: Of the program (`kinetree.engines.sweeps.Sweeps.metadata`).
+        apart: Whether parts of the tree take turns, and junctions are apart from records.
     """
-    uniform, each = list(dict.fromkeys([*_UNIFORM, *metadata["uniform"]])), [*metadata["each"], *_EACH]
+    unused = () if apart else (OWN_JUNCTION, PARENT_JUNCTION)
+    uniform = [name for name in dict.fromkeys([*_UNIFORM, *metadata["uniform"]]) if name not in unused]
+    each = [*metadata["each"], *(lane for parent, lane in LANE_OF.items() if parent in uniform)]
     starts = np.cumsum([0, *[1] * len(uniform), *[LANES] * len(each)]).tolist()
     return dict(zip((*uniform, *each), starts, strict=False)), starts[-1]

@@ -7,8 +7,8 @@ record but not on the number of nodes: everything that does is in tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines import subtrees
-from kinetree.engines.carried import RELATIVES, Carried, Relatives, passed_only, relatives
+from kinetree.engines.carried import JUNCTION, RECORD, RELATIVES, Carried, Relatives, passed_only, relatives
 from kinetree.engines.ir import Block, Loop, Program, walk
 from kinetree.engines.lives import Component, Life, guarded, lives_of, place_of
 from kinetree.engines.places import ArrayEntry
@@ -44,12 +44,17 @@ class Layout:
         arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
             are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
             parent's row stays intact while its subtree is visited.
+        junction: Those fields that few nodes need and that share their place with no others. They are in use only
+            while the subtree of their node is swept, so nodes of other subtrees may have theirs in the same memory.
+        apart: Length of a record of each class without its junction.
     """
 
     fields: dict[tuple[str, str, int], int]
     records: dict[str, int]
     passing: dict[str, int]
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
+    junction: frozenset[Component] = frozenset()
+    apart: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, variants: Variants, passed: dict[Loop, Carried]) -> Layout:
@@ -76,14 +81,24 @@ class Layout:
         lives = lives_of(program)
         offsets = _offsets(guarded(lives, program, passed), inner, few)
         classes = (WORLD_CLASS, *(kind.name for kind, _ in variants.nodes))
-        records, passing = dict.fromkeys(classes, 0), dict.fromkeys(classes, 0)
-        for key, own in lives.items():
-            for c in own:
-                records[c] = max(records[c], offsets[key] + 1)
-                if key not in few:
-                    passing[c] = max(passing[c], offsets[key] + 1)
+
+        def lengths(left_out: Collection[Component]) -> dict[str, int]:
+            found = dict.fromkeys(classes, 0)
+            for key, own in lives.items():
+                for c in own if key not in left_out else ():
+                    found[c] = max(found[c], offsets[key] + 1)
+            return found
+
+        passing = lengths(few)
+        first = max((passing[c] for c in inner), default=0)
+        junction = frozenset(key for key in few if offsets[key] >= first)
         fields = {(c, *key): offsets[key] for key, own in lives.items() for c in own}
-        return cls(fields, records, passing, arrays)
+        return cls(fields, lengths(()), passing, arrays, junction, lengths(junction))
+
+    @property
+    def first_of_junction(self) -> int:
+        """The smallest offset of a field in junctions."""
+        return min((offset for (_, *key), offset in self.fields.items() if tuple(key) in self.junction), default=0)
 
 
 def _offsets(lives: dict[Component, dict[str, Life]], inner: set[str], few: set[Component]) -> dict[Component, int]:
@@ -176,24 +191,44 @@ class Tables:
         self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
         self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
         self._cells: dict[str, Array] = {}
-        record, self._record_of = metadata["records"][WORLD_CLASS], {WORLD: 0}
-        for k, lengths in zip(self.setup.nodes, self._lengths(carrying), strict=True):
-            self._record_of[k] = record
-            record += lengths[mechanism.kinds[k].name]
+        # where the memory of each node is
+        self._record_of, self._junction_of = {WORLD: 0}, {WORLD: 0}
         #: Length of all records together.
-        self.records: int = record
+        self.records: int = self._place_records(carrying)
 
-    def _lengths(self, carrying: bool) -> list[dict[str, int]]:
-        """For each node, the lengths of records of its sort, by class."""
-        whole, short = self.metadata["records"], self.metadata["passing"]
-        if not carrying or short == whole:
-            return [whole] * len(self.setup.nodes)
-        return [whole if kept else short for kept in self._relatives & Relatives.LATER_CHILDREN]
+    def _place_records(self, carrying: bool) -> int:
+        """Choose where records are; returns the length of all together.
+
+        Subtrees that take turns use the same memory for junctions, which then stays in the cache.
+        """
+        nodes, metadata = self.setup.nodes, self.metadata
+        whole, apart, short = (self.lengths(which) for which in ("records", "apart", "passing"))
+        meeting, turns = np.ones(len(nodes), dtype=bool), list[tuple[int, int]]()
+        if carrying and metadata["passing"] != metadata["records"]:
+            meeting = self._relatives & Relatives.LATER_CHILDREN != 0
+            turns = self.turns
+        waiting = np.zeros(len(nodes), dtype=bool)
+        for first, end in turns:
+            waiting[first:end] = True
+        lengths = np.where(meeting, np.where(waiting, apart, whole), short)
+        starts = np.cumsum(np.append(metadata["records"][WORLD_CLASS], lengths))
+        junctions, total = starts[:-1].copy(), int(starts[-1])
+        needed = np.where(meeting, np.maximum(whole - metadata["junction"], 0), 0)
+        places, length = subtrees.places_in_turn(needed, turns)
+        junctions[waiting] = total + places[waiting] - metadata["junction"]
+        self._record_of |= zip(nodes, starts.tolist(), strict=False)
+        self._junction_of |= zip(nodes, junctions.tolist(), strict=True)
+        return total + length
+
+    def lengths(self, which: str) -> Array:
+        """For each node, the length of its record, or of parts of it, as the metadata has it."""
+        lengths, kinds = self.metadata[which], self.setup.mechanism.kinds
+        return np.array([lengths[kinds[k].name] for k in self.setup.nodes], dtype=np.int64)
 
     @cached_property
     def _relatives(self) -> Array:
         """The column `RELATIVES` of the table of nodes."""
-        starts = [table[:, 0][table[:, 0] < table[:, 1]] for table in self._ranges]
+        starts = [table[:, 0][table[:, 0] < table[:, 1]] for table in self.ranges]
         rows = [(k, self.setup.mechanism.parents[k]) for k in self.setup.nodes]
         return relatives(rows, np.concatenate([np.zeros(0, dtype=int), *starts]))
 
@@ -238,28 +273,35 @@ class Tables:
             return list(map(int, self._relatives))
         position, _, what = column.partition(".")
         place, entity = int(position), loop.roles[int(position)].entity
-        if what == "record":
-            return [self._record_of[row[place]] for row in rows]
+        if what in (RECORD, JUNCTION):
+            starts_of = self._record_of if what == RECORD else self._junction_of
+            return [starts_of[row[place]] for row in rows]
         if what == "constants":
-            starts = self._constants_of[entity is FRAME]
+            starts = self._frame_constants if entity is FRAME else self.node_constants
             return [starts[row[place]] for row in rows]
         return numbers_of(self.setup, entity, [row[place] for row in rows], what)
 
     @cached_property
-    def _constants_of(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Index at which the constants of each node, and of each frame, start.
+    def node_constants(self) -> Sequence[int]:
+        """Index at which the constants of each node start.
 
         Nodes with equal constants read those of the first, which then stay in the cache. If constants are an input,
         each node has its own.
         """
         parameters = self.setup.mechanism.parameters
-        own: list[int] = np.cumsum([0, *map(len, parameters)]).tolist()
-        gravity = own.pop()
+        own: list[int] = np.cumsum([0, *map(len, parameters)]).tolist()[:-1]
         if self._algorithm.constants is None:
             first: dict[bytes, int] = {}
             own = [first.setdefault(each.tobytes(), start) for each, start in zip(parameters, own, strict=True)]
-        placements = [0, *np.cumsum([len(site.placement) for site in self.setup.sites], dtype=int).tolist()]
-        return own, [gravity + len(self.setup.mechanism.gravity) + start for start in placements]
+        return own
+
+    @cached_property
+    def _frame_constants(self) -> Sequence[int]:
+        """Index at which the constants of each frame start."""
+        mechanism = self.setup.mechanism
+        first = len(mechanism.total_parameters) + len(mechanism.gravity)
+        lengths = [len(site.placement) for site in self.setup.sites]
+        return [first + start for start in [0, *np.cumsum(lengths, dtype=int).tolist()]]
 
     @property
     def constants(self) -> Array:
@@ -279,7 +321,7 @@ class Tables:
         starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
         angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
         position += len(angles)
-        ranges = self._ranges
+        ranges = self.ranges
         for (start, count), table in zip(subtrees.SUBTREES, ranges):
             starts[start], starts[count] = position, len(table)
             position += table.size
@@ -294,8 +336,13 @@ class Tables:
         cells = [table.reshape(-1) for table in (*tables.values(), angles, *ranges)]
         return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
 
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        """The subtrees that take turns in a single sample. Junctions are then apart from records."""
+        return subtrees.in_turns(self.ranges[0]) if self.ranges else []
+
     @cached_property
-    def _ranges(self) -> list[Array]:
+    def ranges(self) -> list[Array]:
         """The ranges of nodes that are swept out and back; see `kinetree.engines.subtrees`."""
         setup, records = self.setup, self.metadata["records"]
         if subtrees.SINGLE[0] not in self.metadata["head"]:

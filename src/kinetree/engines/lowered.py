@@ -12,6 +12,9 @@ from kinetree.engines.layout import Layout
 from kinetree.engines.subtrees import SUBTREES, OutAndBack
 from kinetree.engines.sweeps import Sweeps
 
+#: Items of long programs, of which the long loops become functions of their own. Calls would slow down shorter ones.
+LONG = 3000
+
 
 @dataclass
 class Lowered:
@@ -42,6 +45,12 @@ class Lowered:
     sweeps: Sweeps | None = None
 
     @property
+    def shares_junctions(self) -> bool:
+        """Whether subtrees that take turns can share junctions. Loops of long programs do not take turns."""
+        is_long = len(walk(self.program.top)) >= LONG
+        return self.turns is not None and not is_long and self.turns.keep_junctions(self.program)
+
+    @property
     def head(self) -> list[str]:
         """Names of the numbers at the head of the tables."""
         return [
@@ -67,6 +76,9 @@ class Lowered:
         return {
             "records": self.layout.records,
             "passing": self.layout.passing,
+            "apart": self.layout.apart,
+            "junction": self.layout.first_of_junction,
+            "shared junctions": self.shares_junctions,
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
             "tables": self.tables,
             "head": self.head,

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from kinetree.engines.carried import memory_of
 from kinetree.engines.ir import Access, Block, For, Op, Program, Store, Switch
 from kinetree.engines.layout import Layout
 from kinetree.recursion.tree import Tree
 
 #: The tables of nodes with their parents, and of frames.
 TABLE, FRAMES = Tree.scatter.name, "frames"
-OWN_RECORD, PARENT_RECORD, CONSTANTS = "0.record", "1.record", "0.constants"
+((_, OWN_RECORD), (_, OWN_JUNCTION)), ((_, PARENT_RECORD), (_, PARENT_JUNCTION)) = (memory_of(TABLE, k) for k in (0, 1))
+CONSTANTS = "0.constants"
+_MEMORY = {OWN_RECORD, OWN_JUNCTION, PARENT_RECORD, PARENT_JUNCTION}
 _INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
 #: What an operation costs in additions, if not one.
 _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
@@ -155,7 +158,7 @@ class _Analysis:
         else:
             _require(base is None or base.code == "cell")
             self.uniform |= dict.fromkeys(columns)
-            _require(space != "records" or set(columns) <= {OWN_RECORD, PARENT_RECORD})
+            _require(space != "records" or _MEMORY.issuperset(columns))
             _require(space != "constants" or columns == [CONSTANTS])
 
 
@@ -208,7 +211,7 @@ def _of_parent(access: Any) -> bool:
     """Whether a body accesses its node's parent there; records without a base are the world's."""
     if not isinstance(access, Access) or access.space[0] != "records":
         return False
-    return access.base is None or access.base.attr == (TABLE, PARENT_RECORD)
+    return access.base is None or access.base.attr in memory_of(TABLE, 1)
 
 
 def _place(access: Any) -> tuple[Any, ...]:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, term
+from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, memory_of, term
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
@@ -15,7 +16,7 @@ from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
 
 
-def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, apart: bool = False) -> list[str]:
     """The assembly of modules that together define one function, `kernel`.
 
     Args:
@@ -23,18 +24,19 @@ def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
+        apart: Whether junctions are apart from records, so that subtrees can share them.
     """
-    return _CarryingEmitter(lowered, width, columns, scalar).modules()
+    return _CarryingEmitter(lowered, width, columns, scalar, apart).modules()
 
 
 class _CarryingEmitter(Emitter):
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, apart: bool) -> None:
         #: Stores that nobody needs.
         self.unset = {id(store) for store in lowered.starts}
         #: What the part before of a loop that is printed in parts gives, and what was printed last.
         self.before: Given | None = None
         self.printed: Passes
-        super().__init__(lowered, width, columns, scalar)
+        super().__init__(lowered, width, columns, scalar, apart)
 
     def item(self, item: Item, scope: Scope) -> None:
         if id(item) not in self.unset:
@@ -84,8 +86,10 @@ class Passes:
         self.carried: Carried = loop.carried or NOTHING
         self.table = loop.stop.attr.removeprefix("count ")
         self.offsets = sorted(self.carried.values)
-        #: Where the records are whose fields a pass takes, and of which it gives fields.
-        self.taken, self.given_to = ((self.table, f"{k}.record") for k in (self.carried.taken, 1 - self.carried.taken))
+        #: Cells with the memory of the node whose fields a pass takes, and of the one of which it gives fields.
+        self.taken, self.given_to = (memory_of(self.table, k) for k in (self.carried.taken, 1 - self.carried.taken))
+        #: Numbers of the row that the body that is being printed reads.
+        self.cells: dict[tuple[str, str], Op] = {}
         self.nothing = Given("-1", dict.fromkeys(self.offsets, "poison"))
         self.zero = emitter.scalar.constant(-0.0, emitter.width)
         # what the pass before gave
@@ -125,6 +129,7 @@ class Passes:
 
     def body(self, block: Block, scope: Scope) -> Given:
         """Print one of the loop's bodies."""
+        self.cells = {item.attr: item for item in block.items if isinstance(item, Op) and item.code == "cell"}
         stores = {offset: store for item in block.items for offset, store in self.given(item).items()}
         sums = self.sums(stores)
         late = {id(op) for offset, load in sums.items() for op in (load, stores[offset].value)}
@@ -150,7 +155,7 @@ class Passes:
         f, element = self.f, self.emitter.element
         ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]
         loads = [op for op in ops if self.is_of(op.attr, self.taken)]
-        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(loads[0].attr.base, scope)}")
+        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(self.cell(self.taken[0], scope), scope)}")
         before, inner = f.block, scope.inner()
         with f.when(other):
             fetched = [self.fetched(op.attr, inner) for op in loads]
@@ -173,7 +178,7 @@ class Passes:
         if not stores:
             return self.nothing
         values = {offset: self.emitter.use(store.value, scope) for offset, store in stores.items()}
-        return Given(self.record_of(stores, scope), values)
+        return Given(self.given_record(scope), values)
 
     def kept(self, stores: dict[int, Store], scope: Scope) -> Given:
         """What is given, and stored where other children than the next node read it."""
@@ -185,17 +190,26 @@ class Passes:
 
     def relatives(self, scope: Scope) -> str:
         """The node's `Relatives`."""
-        cell = Op("cell", (self.loop.index,), (self.table, RELATIVES), self.loop.body)
-        return self.emitter.whole(cell, scope)
+        return self.emitter.integer(self.cell((self.table, RELATIVES), scope), scope)
+
+    def cell(self, which: tuple[str, str], scope: Scope) -> Op:
+        """A number of the loop's row, which is read here unless it has been before."""
+        found = self.cells.setdefault(which, Op("cell", (self.loop.index,), which, self.loop.body))
+        if scope.find(id(found)) is None:
+            scope.names[id(found)] = self.emitter.whole(found, scope)
+        return found
 
     def has(self, which: Relatives, relatives: str) -> str:
         """Whether a node has some relatives."""
         return self.f.let(f"icmp ne i64 {self.f.let(f'and i64 {relatives}, {which.value}')}, 0")
 
-    def record_of(self, stores: dict[int, Store], scope: Scope) -> str:
-        """The record to which something is stored."""
-        place: Any = next(iter(stores.values())).place
-        return self.emitter.integer(place.base, scope)
+    def given_record(self, scope: Scope) -> str:
+        """The record of the node of which a pass gives fields."""
+        return self.emitter.integer(self.cell(self.given_to[0], scope), scope)
+
+    def given_place(self, offset: int, scope: Scope) -> Access:
+        """Where a field is of which a pass gives the value."""
+        return Access(("records", 0), self.cell(self.given_to[offset in self.carried.junctions], scope), offset)
 
     def sums(self, stores: dict[int, Store]) -> dict[int, Op]:
         """The sums from nothing among what a body gives: what they load."""
@@ -208,7 +222,6 @@ class Passes:
     def spent(self, stores: dict[int, Store], sums: dict[int, Op], scope: Scope) -> Given:
         """Finish sums, and store what siblings need."""
         f, emitter, element = self.f, self.emitter, self.emitter.element
-        place: Any = next(iter(stores.values())).place
         values = {offset: emitter.use(store.value, scope) for offset, store in stores.items() if offset not in sums}
         terms = {offset: self.term(stores[offset].value, load, scope) for offset, load in sums.items()}
         alone = dict.fromkeys(sorted(self.carried.sums), self.zero) | terms
@@ -217,7 +230,7 @@ class Passes:
             start = f.block
             with f.when(self.has(Relatives.BEFORE, relatives)):
                 inner = scope.inner()
-                totals = {offset: emitter.load(place._replace(offset=offset), inner) for offset in alone}
+                totals = {offset: emitter.load(self.given_place(offset, inner), inner) for offset in alone}
                 for offset, load in sums.items():
                     inner.names[id(load)] = totals[offset]
                     totals[offset] = emitter.op(stores[offset].value, inner)
@@ -228,10 +241,10 @@ class Passes:
             with f.when(self.has(Relatives.AFTER, relatives)):
                 inner = scope.inner()
                 for offset in sorted(self.carried.spent):
-                    emitter.store(place._replace(offset=offset), (sofar | values)[offset], inner)
+                    emitter.store(self.given_place(offset, inner), (sofar | values)[offset], inner)
             inside = f.block
         values |= {offset: f.merged(element, {before: alone[offset], inside: total}) for offset, total in sofar.items()}
-        return Given(self.record_of(stores, scope), values)
+        return Given(self.given_record(scope), values)
 
     def term(self, total: Op, load: Op, scope: Scope) -> str:
         """What is added to a sum."""
@@ -247,8 +260,8 @@ class Passes:
         """Whether only siblings or later children may need from memory what is stored to a place."""
         return self.is_of(access, self.given_to) and access.offset in self.carried.spent
 
-    def is_of(self, access: Any, record: tuple[str, str]) -> bool:
-        """Whether a place is a carried field of the node whose record is in this cell of the row."""
+    def is_of(self, access: Any, memory: Collection[tuple[str, str]]) -> bool:
+        """Whether a place is a carried field of the node whose memory is in these cells of the row."""
         if not isinstance(access, Access) or access.offset not in self.carried.values:
             return False
-        return access.space[0] == "records" and access.base is not None and access.base.attr == record
+        return access.space[0] == "records" and access.base is not None and access.base.attr in memory

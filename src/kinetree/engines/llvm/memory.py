@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kinetree.engines.carried import JUNCTION, RECORD
 from kinetree.engines.formats import Format
 from kinetree.engines.ir import Access, Op
 from kinetree.engines.llvm.writer import FunctionWriter
@@ -86,6 +87,7 @@ class Memory:
         lowered: The program.
         width: Samples per call.
         scalar: The format to compute in.
+        apart: Whether junctions are apart from records, so that subtrees can share them.
 
     Attributes:
         element: The type of a number in all samples.
@@ -97,8 +99,8 @@ class Memory:
     #: The function that is being written.
     own: Written
 
-    def __init__(self, lowered: Lowered, width: int, scalar: Format) -> None:
-        self.lowered, self.width, self.scalar = lowered, width, scalar
+    def __init__(self, lowered: Lowered, width: int, scalar: Format, apart: bool) -> None:
+        self.lowered, self.width, self.scalar, self.has_junctions = lowered, width, scalar, apart
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
         self._vectors: dict[int, str] = {}
@@ -171,15 +173,22 @@ class Memory:
             return str(op.attr) if op.code == "int" else self.number(op.attr)
         args = [self.integer(a, scope) for a in op.args]
         if op.code == "cell":
-            name, column = op.attr
-            columns = self.lowered.tables[name]
-            place = args[0] if len(columns) == 1 else self.f.let(f"mul i64 {args[0]}, {len(columns)}")
-            row = self.f.at(self.table(name), place, "i64")
-            return self.word(row, columns.index(column))
+            name, column = op.attr[0], self.column(op.attr[1])
+            columns, key = self.lowered.tables[name], ("cell", name, column, args[0])
+            found = scope.find(key)
+            if found is None:
+                place = args[0] if len(columns) == 1 else self.f.let(f"mul i64 {args[0]}, {len(columns)}")
+                row = self.f.at(self.table(name), place, "i64")
+                found = scope.names[key] = self.word(row, columns.index(column))
+            return found
         if op.code == "imax":
             later = self.f.let(f"icmp sgt i64 {args[0]}, {args[1]}")
             return self.f.let(f"select i1 {later}, i64 {args[0]}, i64 {args[1]}")
         return self.f.let(f"{_INTEGER[op.code]} {args[0]}, {args[1]}")
+
+    def column(self, column: str) -> str:
+        """The column that has a number of a row: records in one piece have their junctions at the same place."""
+        return column if self.has_junctions else column.replace(JUNCTION, RECORD)
 
     def integer(self, op: Op, scope: Scope) -> str:
         """The name of an integer."""
@@ -219,7 +228,10 @@ class Memory:
             key = "at", space, id(base)
             found = scope.find(key)
             if found is None:
-                found = scope.names[key] = f.at(start, self.integer(base, scope), element)
+                number = self.integer(base, scope)
+                same = "at", space, number  # of another op with this number
+                found = scope.find(same) or f.at(start, number, element)
+                scope.names[key] = scope.names[same] = found
             start = found
         return f.at(start, access.offset, element)
 

@@ -12,12 +12,14 @@ from typing import Any
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.groups import LANES
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, needed
-from kinetree.engines.lane_tables import ROUND_WORDS, Parents, column_places, head_names
+from kinetree.engines.lane_tables import LANE_OF, ROUND_WORDS, column_places, head_names
 from kinetree.engines.llvm.carrying import Given, Passes
 from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
-from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
+from kinetree.engines.rounds import Parents
+from kinetree.engines.subtrees import SINGLE
+from kinetree.engines.sweeps import PARENT_RECORD, TABLE, Body, Sweeps, over_frames
 
 #: Loads of sums at consecutive places, and the terms that are added.
 Run = list[tuple[Op, Op]]
@@ -29,7 +31,9 @@ _SHORTEST_RUN = 40
 _PERMUTE = {4: "avx.vpermilvar.ps", 8: "avx2.permps"}
 
 
-def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False) -> list[str]:
+def emit_node_lanes(
+    lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False, apart: bool = False
+) -> list[str]:
     """The assembly of modules that define one function, `kernel`, which has the interface of one for a single sample.
 
     Args:
@@ -37,31 +41,35 @@ def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, 
         sweeps: Its sweeps.
         scalar: The format to compute in.
         permutes: Whether the processor has the instructions of AVX2.
+        apart: Whether subtrees take turns, and junctions are apart from records, so that they can share them.
     """
-    return _NodeLanes(lowered, sweeps, scalar, permutes).modules()
+    return _NodeLanes(lowered, sweeps, scalar, permutes, apart).modules()
 
 
 class _NodeLanes(Emitter):
-    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool) -> None:
+    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool, apart: bool) -> None:
         self.sweeps, self.permutes = sweeps, permutes
-        self.columns_at, self.row_words = column_places(sweeps.metadata)
+        self.columns_at, self.row_words = column_places(sweeps.metadata, apart)
         #: Indices that differ from lane to lane.
         self.each: dict[int, list[str]] = {}
-        super().__init__(lowered, LANES, 1, scalar)
+        super().__init__(lowered, LANES, 1, scalar, apart)
         self.own.tables = self.start("%tables", "node lanes", "i64")
-        self.head = {name: place for place, name in enumerate(head_names(lowered.head))}
+        self.head = {name: place for place, name in enumerate(head_names(lowered.head, apart))}
         self.outside_element = scalar.llvm
-        self.turns = None  # groups of nodes are no ranges of rows
+        self.turns = self.turns if apart else None
 
     # Integers
 
     def whole(self, op: Op, scope: Scope) -> str:
         """An integer; if it differs from lane to lane, that of the first."""
         if op.code == "cell" and op.attr[0] == TABLE:
-            place = self.columns_at[op.attr[1]]
+            place = self.columns_at[self.column(op.attr[1])]
             row = self.row(op.args[0], scope)
             if op.attr[1] in self.sweeps.uniform or op.attr[1] == "variant":
-                return self.word(row, place)
+                key = row, place
+                if (found := scope.find(key)) is None:
+                    found = scope.names[key] = self.word(row, place)
+                return found
             self.each[id(op)] = [self.word(row, place + lane) for lane in range(LANES)]
         elif any(id(a) in self.each for a in op.args):
             sides = [self.each.get(id(a)) or [self.integer(a, scope)] * LANES for a in op.args]
@@ -83,6 +91,10 @@ class _NodeLanes(Emitter):
 
     # Loops
 
+    @property
+    def ranges(self) -> tuple[str, str]:
+        return SINGLE
+
     def loop(self, loop: For, scope: Scope) -> None:
         """A loop over groups, or over frames one at a time."""
         super().loop(loop, Scope(1, scope) if over_frames(loop) else scope)
@@ -94,6 +106,10 @@ class _NodeLanes(Emitter):
             _Passes(self, loop).print(scope)
 
     # Memory
+
+    def memory_of(self, access: Access) -> str:
+        """The column with the record or the junction that a field of a parent is in; the world has but a record."""
+        return PARENT_RECORD if access.base is None else self.column(access.base.attr[1])
 
     def halves(self, sources: str) -> str:
         """Lanes as positions in a vector of 32-bit numbers, which all processors with AVX2 can permute."""
@@ -184,6 +200,7 @@ class _Passes(Passes):
 
     def body(self, block: Block, scope: Scope) -> Given:
         emitter, body = self.emitter, self.lanes.sweeps.bodies[block]
+        self.cells = {item.attr: item for item in block.items if isinstance(item, Op) and item.code == "cell"}
         row = self.lanes.row(body.row, scope)
         own: dict[int, Store] = {}
         collected, late = not body.reads, {id(item) for item in (*body.ops, *body.stores)}
@@ -210,12 +227,14 @@ class _Passes(Passes):
         f, emitter = self.f, self.lanes
         arrangement = emitter.word(row, emitter.columns_at["parents"])
         with f.when(f.let(f"icmp eq i64 {arrangement}, {Parents.SCATTERED.value}")):
-            places = [emitter.word(row, emitter.columns_at["parent's lane"] + lane) for lane in range(LANES)]
-            parents = [f.at("%ws", place, emitter.scalar.llvm) for place in places]
-            inner = scope.inner()
-            for access in body.reads:
-                value = emitter.gathered([f.at(p, LANES * access.offset, emitter.scalar.llvm) for p in parents])
-                emitter.store(access, value, inner)
+            inner, one = scope.inner(), emitter.scalar.llvm
+            for column in dict.fromkeys(map(emitter.memory_of, body.reads)):
+                first = emitter.columns_at[LANE_OF[column]]
+                parents = [f.at("%ws", emitter.word(row, first + lane), one) for lane in range(LANES)]
+                for access in body.reads:
+                    if emitter.memory_of(access) == column:
+                        value = emitter.gathered([f.at(p, LANES * access.offset, one) for p in parents])
+                        emitter.store(access, value, inner)
 
     def add(self, body: Body, row: str, scope: Scope) -> Given:
         """Add to the parents' fields: pass them on, or add in place, or in rounds."""
@@ -224,7 +243,7 @@ class _Passes(Passes):
         passes = len(stores) == len(body.stores) and all(self.is_spent(store.place) for store in body.stores)
         passed = self.passed(body, stores, scope) if passes else {}
         arrangement = emitter.word(row, emitter.columns_at["parents"])
-        before = f.block
+        given, before = self.given_record(scope), f.block
         with f.when(f.let(f"icmp ne i64 {arrangement}, {Parents.PASSED.value}") if passes else "true"):
             in_place = f.let(f"icmp ule i64 {arrangement}, {Parents.IN_LANE.value}")
             with f.when(in_place):
@@ -246,8 +265,7 @@ class _Passes(Passes):
             after = f.block
         if not passes:
             return self.nothing
-        place: Any = body.stores[0].place
-        record = f.merged("i64", {before: emitter.integer(place.base, scope), after: self.nothing.record})
+        record = f.merged("i64", {before: given, after: self.nothing.record})
         return Given(
             record,
             {
@@ -280,22 +298,25 @@ class _Passes(Passes):
         f, emitter, aligned = self.f, self.lanes, self.aligned
         rounds = emitter.start(emitter.own.tables, "rounds", "i64")
         words = f.at(rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
-        record = f.at("%ws", emitter.word(words, 0), emitter.element)
+        memory = {
+            column: f.at("%ws", emitter.word(words, i), emitter.element)
+            for i, column in enumerate(LANE_OF if emitter.has_junctions else [PARENT_RECORD])
+        }
         sources, taking = (
             f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
-            for at in (1, 1 + LANES)
+            for at in (2, 2 + LANES)
         )
         positions = emitter.halves(sources)
         takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
         before: dict[int, str] = {}
         for run in runs:
-            self.loop_over(run, record, slots, positions, takes)
+            self.loop_over(run, memory[emitter.memory_of(run[0][0].attr)], slots, positions, takes)
         looped = {id(load): load.attr.offset for run in runs for load, _ in run}
         for op in body.ops:
             if any(id(one) in looped for one in (op, *op.args)):
                 continue
             if op.code == "load":
-                pointer = f.at(record, op.attr.offset, emitter.element)
+                pointer = f.at(memory[emitter.memory_of(op.attr)], op.attr.offset, emitter.element)
                 name = before[op.attr.offset] = f.let(f"load {emitter.element}, ptr {pointer}, {aligned}")
             else:
                 for a in op.args:
@@ -311,14 +332,15 @@ class _Passes(Passes):
             old, new = before[place.offset], emitter.use(store.value, scope)
             # not a sum with zero, which would change -0
             kept = f.let(f"select <{LANES} x i1> {takes}, {emitter.element} {new}, {emitter.element} {old}")
-            f.do(f"store {emitter.element} {kept}, ptr {f.at(record, place.offset, emitter.element)}, {aligned}")
+            pointer = f.at(memory[emitter.memory_of(place)], place.offset, emitter.element)
+            f.do(f"store {emitter.element} {kept}, ptr {pointer}, {aligned}")
 
     def loop_over(self, run: Run, record: str, slots: dict[int, str], positions: str, takes: str) -> None:
         """Add the terms of a round at consecutive places.
 
         Args:
             run: The sums.
-            record: The parents' record.
+            record: The parents' record, or their junction.
             slots: Where the terms are, one after another.
             positions: Where lanes take terms from, as of `permuted`.
             takes: Which lanes take some.
@@ -349,7 +371,7 @@ def _runs(body: Body) -> list[Run]:
             found[place.offset] = loads[0], terms[0]
     runs: list[Run] = []
     for offset in sorted(found):
-        if offset - 1 not in found:
+        if offset - 1 not in found or found[offset - 1][0].attr.base is not found[offset][0].attr.base:
             runs.append([])
         runs[-1].append(found[offset])
     return [run for run in runs if len(run) >= _SHORTEST_RUN]

@@ -21,13 +21,13 @@ from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Part, St
 from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
-from kinetree.engines.lowered import Lowered
+from kinetree.engines.lowered import LONG, Lowered
 from kinetree.engines.subtrees import BATCH, COLUMNS, SINGLE, OutAndBack
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
-#: Items of a loop that becomes a module, and of programs with such loops. Calls would slow down shorter programs.
-_LONG_LOOP, _LONG = 400, 3000
+#: Items of a loop that becomes a module, and of programs with such loops.
+_LONG_LOOP, _LONG = 400, LONG
 #: Bytes of vectors from which on processors have registers for masks.
 _MASKS = 64
 
@@ -40,10 +40,11 @@ class Emitter(Memory):
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
+        apart: Whether junctions are apart from records, so that subtrees can share them.
     """
 
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
-        super().__init__(lowered, width, scalar)
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, apart: bool) -> None:
+        super().__init__(lowered, width, scalar, apart)
         self.columns = columns
         self.finished: dict[str, str] = {}
         self.long = _length(lowered.program.top) >= _LONG
@@ -261,9 +262,14 @@ class Emitter(Memory):
         """The body of a loop, one number at a time."""
         self.block(loop.body, scope)
 
+    @property
+    def ranges(self) -> tuple[str, str]:
+        """Names of the table of ranges, and of its length."""
+        return SINGLE if self.width == 1 else BATCH
+
     def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
         """Two loops over nodes, range by range."""
-        start, count = SINGLE if self.width == 1 else BATCH
+        start, count = self.ranges
         f, ranges = self.f, self.start(self.own.tables, start, "i64")
         with f.loop(0, self.number(count)) as number:
             row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
