@@ -17,6 +17,7 @@ from kinetree.algorithms.linearized.by_weights.gradients import (
 )
 from kinetree.algorithms.linearized.by_weights.inverse_dynamics import inverse_dynamics_derivatives_by_weights
 from kinetree.algorithms.regressor_by_weights import regressor_by_weights
+from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.reference import run
 from tests.laws.test_tasks_with_loops import robot
 from tests.mechanisms import gripper
@@ -108,8 +109,8 @@ def test_the_rate_of_the_mass_matrix_less_twice_the_coriolis_matrix_is_skew(name
 @pytest.mark.parametrize("name", ROBOTS)
 def test_functions_are_kernels_with_the_same_bits_in_batches(name: str) -> None:
     of = ROBOTS[name]()
-    q, v, x, w = (np.stack([one, other]) for one, other in zip(state(of), state(of), strict=True))
-    v[1] += 0.5
+    q, v, x, w = (np.stack([array] * SMALLEST_BATCH) for array in state(of))
+    v += 0.5 * np.arange(SMALLEST_BATCH)[:, None]
     for function, given in (
         (of.coriolis_matrix, (q, v)),
         (of.inverse_dynamics_derivatives, (q, v, x)),
@@ -118,7 +119,7 @@ def test_functions_are_kernels_with_the_same_bits_in_batches(name: str) -> None:
         (of.forward_dynamics.vjp, (q, v, x, w)),
     ):
         found = function(*given)
-        alone = [function(*(array[i] for array in given)) for i in range(2)]
+        alone = [function(*(array[i] for array in given)) for i in range(SMALLEST_BATCH)]
         parts = (found,) if isinstance(found, np.ndarray) else found
         for part, *each in zip(parts, *((one,) if isinstance(one, np.ndarray) else one for one in alone), strict=True):
             assert np.array_equal(part, np.stack(each))
