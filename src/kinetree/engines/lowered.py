@@ -47,8 +47,7 @@ class Lowered:
     @property
     def shares_junctions(self) -> bool:
         """Whether subtrees that take turns can share junctions. Loops of long programs do not take turns."""
-        is_long = len(walk(self.program.top)) >= LONG
-        return self.turns is not None and not is_long and self.turns.keep_junctions(self.program)
+        return self.turns is not None and self.length < LONG and self.turns.keep_junctions(self.program)
 
     @property
     def head(self) -> list[str]:

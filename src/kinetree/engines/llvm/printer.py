@@ -47,7 +47,7 @@ class Emitter(Memory):
         super().__init__(lowered, width, scalar, apart)
         self.columns = columns
         self.finished: dict[str, str] = {}
-        self.long = _length(lowered.program.top) >= _LONG
+        self.long = lowered.length >= _LONG
         #: Sines and cosines that are computed ahead, and the index of the loop of each.
         self.ahead = lowered.angles if width == 1 < columns else None
         #: Loops that take turns, unless they become modules of their own.
