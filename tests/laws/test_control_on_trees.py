@@ -31,13 +31,14 @@ def state(robot: kt.Model, seed: int) -> tuple[Array, Array, Array]:
 
 
 @cache
-def independent_tasks(name: str) -> list[kt.Task]:
-    """Tasks of frames all over the tree, whose rows are independent and leave freedom for the posture.
-
-    They are chosen once for all laws: others would need other kernels.
-    """
+def chosen_tasks(name: str) -> list[kt.Task]:
+    """Independent tasks, chosen once for all laws: others would need other kernels."""
     robot = model(name)
-    _, q, _ = state(robot, 1)
+    return independent_tasks(robot, state(robot, 1)[1])
+
+
+def independent_tasks(robot: kt.Model, q: Array) -> list[kt.Task]:
+    """Tasks of frames all over the tree, whose rows are independent and leave freedom for the posture."""
     most = robot.nv // 2 + 1
     moving = [frame for frame in robot.frames if robot.site(frame).node >= 0]
     roots = np.sqrt(np.diagonal(robot.mass_matrix(q)))
@@ -69,7 +70,7 @@ def test_it_is_khatibs_law(name: str, engine: str) -> None:
     """τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g), with dense matrices."""
     robot = model(name)
     posture, q, v = state(robot, 1)
-    tasks = independent_tasks(name)
+    tasks = chosen_tasks(name)
     goals = [control.Goal(task, KP, KD) for task in tasks]
     law = control.OperationalSpace(
         robot, goals, posture=control.Posture(posture, KP0, KD0), undriven=[], cut=1e-9
@@ -99,7 +100,7 @@ def test_levels_are_projections_on_null_spaces(name: str) -> None:
     """Each task in the null space of those before it, in the metric of M: textbook recursion over levels."""
     robot = model(name)
     posture, q, v = state(robot, 2)
-    tasks = independent_tasks(name)
+    tasks = chosen_tasks(name)
     levels = [[control.Goal(task, KP, KD)] for task in tasks]
     law = control.OperationalSpace(robot, *levels, posture=control.Posture(posture, KP0, KD0), undriven=[], cut=1e-9)
     J, drift, b = rows_of(robot, tasks, q, v, posture)
@@ -124,7 +125,7 @@ def test_postures_do_not_leak_into_goals(name: str) -> None:
     """What a stiffer posture adds to joint accelerations moves no goal: less than 1e-10 of them."""
     robot = model(name)
     posture, q, v = state(robot, 3)
-    tasks = independent_tasks(name)
+    tasks = chosen_tasks(name)
     goals = [control.Goal(task, KP, KD) for task in tasks]
     soft, stiff = (
         control.OperationalSpace(robot, goals, posture=control.Posture(posture, kp, KD0), undriven=[], cut=1e-9)(q, v)

@@ -59,7 +59,7 @@ def test_textbook_on_random_trees(name: str) -> None:
     pair = make(name)
     robot, twin = pair.robot, pair.twin
     posture, q, v = state(robot, 4)
-    tasks = independent_tasks(robot, q, robot.nv // 2 + 1)
+    tasks = independent_tasks(robot, q)
     law = control.OperationalSpace(
         robot, [control.Goal(task, KP, KD) for task in tasks], posture=control.Posture(posture, KP0, KD0), undriven=[],
         cut=1e-9,

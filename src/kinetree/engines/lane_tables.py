@@ -76,7 +76,7 @@ class LaneTables:
         # where the memory of each group is, and of the world
         turns = self._parts[1:] if tables.metadata["shared junctions"] else []
         first, lengths = tables.metadata["junction"], tables.metadata["records"]
-        whole, apart = (tables.lengths(which)[members[:, 0]] for which in ("records", "apart"))
+        whole, apart = (tables.lengths(which)[members[:, 0]] for which in ("records", "without junctions"))
         waiting = (parts > 0) & bool(turns)
         starts = np.cumsum(np.append(lengths[WORLD_CLASS], np.where(waiting, apart, whole)))
         places, length = subtrees.places_in_turn(np.maximum(whole - first, 0), turns)

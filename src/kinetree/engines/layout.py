@@ -202,7 +202,7 @@ class Tables:
         Subtrees that take turns use the same memory for junctions, which then stays in the cache.
         """
         nodes, metadata = self.setup.nodes, self.metadata
-        whole, apart, short = (self.lengths(which) for which in ("records", "apart", "passing"))
+        whole, apart, short = (self.lengths(which) for which in ("records", "without junctions", "passing"))
         meeting, turns = np.ones(len(nodes), dtype=bool), list[tuple[int, int]]()
         if carrying and metadata["passing"] != metadata["records"]:
             meeting = self._relatives & Relatives.LATER_CHILDREN != 0
