@@ -196,6 +196,19 @@ def test_the_choice_is_remembered(
     assert arm(3.0).compile((), specialize=True).energy(np.zeros(6), np.ones(6)) == expected
 
 
+@pytest.mark.parametrize("aim", ["single", "batch", True])
+def test_choices_against_lanes_of_nodes_are_remembered(
+    aim: bool | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "cache"))
+    found = []
+    for _ in range(2):
+        straight._chosen.cache_clear()
+        found.append(kt.zoo.asimo35().compile((), specialize=aim).forward_dynamics.specialization())
+    assert found[0] == found[1]
+    assert type(found[0].straight) is bool
+
+
 def test_frames_are_a_part_of_the_code(fast: kt.Model, robot: kt.Model) -> None:
     q, v, _ = state(robot)
     for frame in ("tool", "link3"):

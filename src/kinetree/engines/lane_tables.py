@@ -102,12 +102,12 @@ class LaneTables:
         if found is None:
             return None
         members, parts = found
-        frames = np.ones(len(setup.sites))
-        single = _cost(metadata, variants, 1) + metadata["frame"] * frames.sum()
+        frames = len(setup.sites)
+        single = _cost(metadata, variants, 1) + metadata["frame"] * frames
         if metadata["adds"]:  # the table of frames has a row for each lane of a carrier
             carriers = np.array([site.node for site in setup.sites], dtype=np.int64)
-            frames = np.append(np.bincount(members.reshape(-1)), LANES)[carriers]
-        together = _cost(metadata, variants[members[:, 0]], _SCATTERED) + metadata["frame"] * frames.sum()
+            frames = int(np.append(np.bincount(members.reshape(-1)), LANES)[carriers].sum())
+        together = _cost(metadata, variants[members[:, 0]], _SCATTERED) + metadata["frame"] * frames
         return cls(tables, metadata, members, parts, together / single) if together < groups.WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
