@@ -175,7 +175,8 @@ class CompiledLaw:
         near = ~(checks[:, 0] < 1.0)
         checks[:, 0] = np.where(near, np.nan, 1.0 / np.sqrt(checks[:, 0]))
         if self._levels is not None and near.any():
-            again = self._function(pattern, *given[:2], near=True)(*(x[near] for x in given))
+            these = [x[near] for x in given]
+            again = self._function(pattern, *these[:2], near=True)(*these)
             for result, part in zip(results, again, strict=True):
                 result[near] = part
         return results
