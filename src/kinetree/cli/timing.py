@@ -13,6 +13,7 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.engines.frame_function import FrameFunction
+from kinetree.engines.native.threads import settle
 from kinetree.spatial.value import Array
 
 #: Duration of a timed block, and of all blocks of a measurement [s].
@@ -83,6 +84,8 @@ def size(result: Any) -> int:
 
 def least_time(function: Callable[..., object], arguments: Sequence[Sequence[Any]]) -> float:
     """Least time of a call [s], over blocks of calls that cycle through the arguments."""
+    function(*arguments[0])
+    settle()  # code that was compiled for this call may not be optimised yet
     single = min(_block(function, arguments[:1]) for _ in range(3))
     length = max(1, min(len(arguments), int(BLOCK / single)))
     best, start = single, 0
