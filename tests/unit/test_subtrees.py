@@ -157,5 +157,5 @@ def test_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for which, value in (("WORTH", 9.0), ("_WIDE", 0)):
         monkeypatch.setattr(groups, which, value)
     assert bits_of(name, dtype) == whole
-    assert not made or made[0].apart
+    assert not made or made[0].in_turns
     assert bool(made) == (target.current().width >= groups.LANES)

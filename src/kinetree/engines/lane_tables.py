@@ -71,14 +71,14 @@ class LaneTables:
         #: The first group of each part, and the end.
         self._parts: list[tuple[int, int]] = list(zip([0, *ends[:-1]], ends, strict=True))
         #: Whether parts take turns, and junctions are apart from records.
-        self.apart: bool = len(self._parts) > 1
+        self.in_turns: bool = len(self._parts) > 1
         self._group_of, self._lane_of = homes(members, len(tables.setup.nodes))
         # where the memory of each group is, and of the world
         turns = self._parts[1:] if tables.metadata["shared junctions"] else []
         first, lengths = tables.metadata["junction"], tables.metadata["records"]
-        whole, apart = (tables.lengths(which)[members[:, 0]] for which in ("records", "without junctions"))
+        whole, short = (tables.lengths(which)[members[:, 0]] for which in ("records", "without junctions"))
         waiting = (parts > 0) & bool(turns)
-        starts = np.cumsum(np.append(lengths[WORLD_CLASS], np.where(waiting, apart, whole)))
+        starts = np.cumsum(np.append(lengths[WORLD_CLASS], np.where(waiting, short, whole)))
         places, length = subtrees.places_in_turn(np.maximum(whole - first, 0), turns)
         self._records = np.append(starts[:-1], 0)
         self._junctions = np.append(np.where(waiting, starts[-1] + places - first, starts[:-1]), 0)
@@ -124,12 +124,12 @@ class LaneTables:
         related, rounds = self._rounds()
         columns |= related
         nodes = np.concatenate(
-            [np.reshape(columns[name], (len(members), -1)) for name in column_places(self._metadata, self.apart)[0]],
+            [np.reshape(columns[name], (len(members), -1)) for name in column_places(self._metadata, self.in_turns)[0]],
             axis=1,
         )
         frames = self._frames() if FRAMES in self._tables.metadata["tables"] else np.zeros((0, 0))
         tables = {f"table {TABLE}": nodes, f"table {FRAMES}": frames, "rounds": rounds, SINGLE[0]: self._turns()}
-        head = head_names(self._tables.metadata["head"], self.apart)
+        head = head_names(self._tables.metadata["head"], self.in_turns)
         ends = np.cumsum([len(head), *(table.size for table in tables.values())]).tolist()
         own = dict(zip(tables, ends, strict=False)) | {SINGLE[1]: len(tables[SINGLE[0]]), "slots": self._slots}
         own |= {f"count {TABLE}": len(nodes), f"count {FRAMES}": len(frames)}
@@ -209,25 +209,25 @@ def _cost(metadata: dict[str, Any], variants: Array, access: int) -> float:
     return total
 
 
-def head_names(names: list[str], apart: bool) -> list[str]:
+def head_names(names: list[str], in_turns: bool) -> list[str]:
     """Names of the numbers at the head of the tables.
 
     Args:
         names: Those of a kernel for one node at a time.
-        apart: Whether parts of the tree take turns.
+        in_turns: Whether parts of the tree take turns.
     """
-    others = "node lanes", *ANGLES, *BATCH, *(() if apart else SINGLE)
+    others = "node lanes", *ANGLES, *BATCH, *(() if in_turns else SINGLE)
     return [*(name for name in names if name not in others), "rounds", "slots"]
 
 
-def column_places(metadata: dict[str, Any], apart: bool) -> tuple[dict[str, int], int]:
+def column_places(metadata: dict[str, Any], in_turns: bool) -> tuple[dict[str, int], int]:
     """The position of each column in a row of the table of nodes, and the length of a row.
 
     Args:
         metadata: Of the program (`kinetree.engines.sweeps.Sweeps.metadata`).
-        apart: Whether parts of the tree take turns, and junctions are apart from records.
+        in_turns: Whether parts of the tree take turns, and junctions are apart from records.
     """
-    unused = () if apart else (OWN_JUNCTION, PARENT_JUNCTION)
+    unused = () if in_turns else (OWN_JUNCTION, PARENT_JUNCTION)
     uniform = [name for name in dict.fromkeys([*_UNIFORM, *metadata["uniform"]]) if name not in unused]
     each = [*metadata["each"], *(lane for parent, lane in LANE_OF.items() if parent in uniform)]
     starts = np.cumsum([0, *[1] * len(uniform), *[LANES] * len(each)]).tolist()

@@ -46,7 +46,7 @@ class Layout:
             parent's row stays intact while its subtree is visited.
         junction: Those fields that few nodes need and that share their place with no others. They are in use only
             while the subtree of their node is swept, so nodes of other subtrees may have theirs in the same memory.
-        apart: Length of a record of each class without its junction.
+        without_junctions: Length of a record of each class without its junction.
     """
 
     fields: dict[tuple[str, str, int], int]
@@ -54,7 +54,7 @@ class Layout:
     passing: dict[str, int]
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
     junction: frozenset[Component] = frozenset()
-    apart: dict[str, int] = field(default_factory=dict)
+    without_junctions: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, variants: Variants, passed: dict[Loop, Carried]) -> Layout:
@@ -202,7 +202,7 @@ class Tables:
         Subtrees that take turns use the same memory for junctions, which then stays in the cache.
         """
         nodes, metadata = self.setup.nodes, self.metadata
-        whole, apart, short = (self.lengths(which) for which in ("records", "without junctions", "passing"))
+        whole, without, short = (self.lengths(which) for which in ("records", "without junctions", "passing"))
         meeting, turns = np.ones(len(nodes), dtype=bool), list[tuple[int, int]]()
         if carrying and metadata["passing"] != metadata["records"]:
             meeting = self._relatives & Relatives.LATER_CHILDREN != 0
@@ -210,7 +210,7 @@ class Tables:
         waiting = np.zeros(len(nodes), dtype=bool)
         for first, end in turns:
             waiting[first:end] = True
-        lengths = np.where(meeting, np.where(waiting, apart, whole), short)
+        lengths = np.where(meeting, np.where(waiting, without, whole), short)
         starts = np.cumsum(np.append(metadata["records"][WORLD_CLASS], lengths))
         junctions, total = starts[:-1].copy(), int(starts[-1])
         needed = np.where(meeting, np.maximum(whole - metadata["junction"], 0), 0)

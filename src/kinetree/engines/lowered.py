@@ -75,7 +75,7 @@ class Lowered:
         return {
             "records": self.layout.records,
             "passing": self.layout.passing,
-            "without junctions": self.layout.apart,
+            "without junctions": self.layout.without_junctions,
             "junction": self.layout.first_of_junction,
             "shared junctions": self.shares_junctions,
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],

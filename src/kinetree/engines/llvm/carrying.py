@@ -16,7 +16,7 @@ from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
 
 
-def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, apart: bool = False) -> list[str]:
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, in_turns: bool = False) -> list[str]:
     """The assembly of modules that together define one function, `kernel`.
 
     Args:
@@ -24,19 +24,19 @@ def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, a
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
-        apart: Whether junctions are apart from records, so that subtrees can share them.
+        in_turns: Whether junctions are apart from records, so that subtrees can share them.
     """
-    return _CarryingEmitter(lowered, width, columns, scalar, apart).modules()
+    return _CarryingEmitter(lowered, width, columns, scalar, in_turns).modules()
 
 
 class _CarryingEmitter(Emitter):
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, apart: bool) -> None:
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, in_turns: bool) -> None:
         #: Stores that nobody needs.
         self.unset = {id(store) for store in lowered.starts}
         #: What the part before of a loop that is printed in parts gives, and what was printed last.
         self.before: Given | None = None
         self.printed: Passes
-        super().__init__(lowered, width, columns, scalar, apart)
+        super().__init__(lowered, width, columns, scalar, in_turns)
 
     def item(self, item: Item, scope: Scope) -> None:
         if id(item) not in self.unset:

@@ -87,7 +87,7 @@ class Memory:
         lowered: The program.
         width: Samples per call.
         scalar: The format to compute in.
-        apart: Whether junctions are apart from records, so that subtrees can share them.
+        in_turns: Whether junctions are apart from records, so that subtrees can share them.
 
     Attributes:
         element: The type of a number in all samples.
@@ -99,8 +99,8 @@ class Memory:
     #: The function that is being written.
     own: Written
 
-    def __init__(self, lowered: Lowered, width: int, scalar: Format, apart: bool) -> None:
-        self.lowered, self.width, self.scalar, self.has_junctions = lowered, width, scalar, apart
+    def __init__(self, lowered: Lowered, width: int, scalar: Format, in_turns: bool) -> None:
+        self.lowered, self.width, self.scalar, self.has_junctions = lowered, width, scalar, in_turns
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
         self._vectors: dict[int, str] = {}

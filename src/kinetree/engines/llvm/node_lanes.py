@@ -32,7 +32,7 @@ _PERMUTE = {4: "avx.vpermilvar.ps", 8: "avx2.permps"}
 
 
 def emit_node_lanes(
-    lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False, apart: bool = False
+    lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False, in_turns: bool = False
 ) -> list[str]:
     """The assembly of modules that define one function, `kernel`, which has the interface of one for a single sample.
 
@@ -41,22 +41,22 @@ def emit_node_lanes(
         sweeps: Its sweeps.
         scalar: The format to compute in.
         permutes: Whether the processor has the instructions of AVX2.
-        apart: Whether subtrees take turns, and junctions are apart from records, so that they can share them.
+        in_turns: Whether subtrees take turns, and junctions are apart from records, so that they can share them.
     """
-    return _NodeLanes(lowered, sweeps, scalar, permutes, apart).modules()
+    return _NodeLanes(lowered, sweeps, scalar, permutes, in_turns).modules()
 
 
 class _NodeLanes(Emitter):
-    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool, apart: bool) -> None:
+    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool, in_turns: bool) -> None:
         self.sweeps, self.permutes = sweeps, permutes
-        self.columns_at, self.row_words = column_places(sweeps.metadata, apart)
+        self.columns_at, self.row_words = column_places(sweeps.metadata, in_turns)
         #: Indices that differ from lane to lane.
         self.each: dict[int, list[str]] = {}
-        super().__init__(lowered, LANES, 1, scalar, apart)
+        super().__init__(lowered, LANES, 1, scalar, in_turns)
         self.own.tables = self.start("%tables", "node lanes", "i64")
-        self.head = {name: place for place, name in enumerate(head_names(lowered.head, apart))}
+        self.head = {name: place for place, name in enumerate(head_names(lowered.head, in_turns))}
         self.outside_element = scalar.llvm
-        self.turns = self.turns if apart else None
+        self.turns = self.turns if in_turns else None
 
     # Integers
 

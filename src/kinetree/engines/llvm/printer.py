@@ -40,11 +40,11 @@ class Emitter(Memory):
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
-        apart: Whether junctions are apart from records, so that subtrees can share them.
+        in_turns: Whether junctions are apart from records, so that subtrees can share them.
     """
 
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, apart: bool) -> None:
-        super().__init__(lowered, width, scalar, apart)
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, in_turns: bool) -> None:
+        super().__init__(lowered, width, scalar, in_turns)
         self.columns = columns
         self.finished: dict[str, str] = {}
         self.long = lowered.length >= _LONG

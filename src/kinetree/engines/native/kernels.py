@@ -64,7 +64,7 @@ class Kernels:
         return straight(self.algorithm, self.variants, self.individual).lowered
 
     def modules(
-        self, width: int, chosen: target.Target, node_lanes: bool = False, apart: bool = False
+        self, width: int, chosen: target.Target, node_lanes: bool = False, in_turns: bool = False
     ) -> tuple[list[str], dict[str, Any]]:
         """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
         program = self.program()
@@ -73,34 +73,34 @@ class Kernels:
                 if isinstance(item, Op) and item.code == "const":
                     self.scalar.require(item.attr)
         if node_lanes and program.sweeps is not None:
-            return emit_node_lanes(program, program.sweeps, self.scalar, chosen.has_avx2, apart), program.metadata
-        return emit(program, width, chosen.lanes(self.scalar), self.scalar, apart), program.metadata
+            return emit_node_lanes(program, program.sweeps, self.scalar, chosen.has_avx2, in_turns), program.metadata
+        return emit(program, width, chosen.lanes(self.scalar), self.scalar, in_turns), program.metadata
 
-    def begin(self, width: int, node_lanes: bool = False, apart: bool = False) -> None:
+    def begin(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> None:
         """Let other threads begin with machine code on the current target; arguments as of `library`."""
-        self._libraries.begin((width, node_lanes, apart, target.current()), self._found_or_begun)
+        self._libraries.begin((width, node_lanes, in_turns, target.current()), self._found_or_begun)
 
-    def library(self, width: int, node_lanes: bool = False, apart: bool = False) -> Library:
+    def library(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> Library:
         """Machine code on the current target, loaded or compiled on first use.
 
         Args:
             width: Samples per call.
             node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
-            apart: For trees in which subtrees take turns.
+            in_turns: For trees in which subtrees take turns.
         """
         library, self._metadata = self._libraries.get(
-            (width, node_lanes, apart, target.current()), self._found_or_begun
+            (width, node_lanes, in_turns, target.current()), self._found_or_begun
         )
         return library
 
     def _found_or_begun(self, key: tuple[int, bool, bool, target.Target]) -> Pending:
-        width, node_lanes, apart, chosen = key
+        width, node_lanes, in_turns, chosen = key
         lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
         return Pending(
             f"{self.algorithm.name}{self.scalar.note}, {lanes}",
-            self._name(width, node_lanes, apart),
+            self._name(width, node_lanes, in_turns),
             chosen,
-            lambda: self.modules(width, chosen, node_lanes, apart),
+            lambda: self.modules(width, chosen, node_lanes, in_turns),
             "kernel",
         )
 
@@ -129,21 +129,21 @@ class Kernels:
         """The metadata cached with the code of a width."""
         chosen = target.current()
         widths = (1, False), (1, True), (chosen.lanes(self.scalar), False)
-        for apart, (width, node_lanes) in product((False, True), widths):
-            name = self._name(width, node_lanes, apart)
+        for in_turns, (width, node_lanes) in product((False, True), widths):
+            name = self._name(width, node_lanes, in_turns)
             found = None if name is None else stored(cache.key(*name, chosen))
             if found is not None:
                 return found[0]
         return None
 
-    def _name(self, width: int, node_lanes: bool = False, apart: bool = False) -> tuple[object, ...] | None:
+    def _name(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> tuple[object, ...] | None:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         if not is_own(self.algorithm, self.variants):
             return None
         one = self.algorithm
         own = one.run.__module__, one.name, one.inputs, one.outputs
         robot = () if self.individual is None else (self.individual.digest,)
-        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, apart, *robot
+        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, in_turns, *robot
 
     @cached_property
     def code(self) -> str:
@@ -215,7 +215,7 @@ def bind(
 
     def choice(width: int) -> tuple[int, bool, bool]:
         if width == 1 and together is not None:
-            return width, True, together.apart
+            return width, True, together.in_turns
         return width, False, bool(tables.turns)
 
     compiled = Compiled(
