@@ -1,6 +1,6 @@
 """Nodes that are not rigid bodies behind two skew hinges on a floating base, with more bodies behind them.
 
-On a fixed or still parent, most terms of their derivatives vanish. Here no parent is still and no two axes are parallel.
+On a still parent, most terms of their derivatives vanish. Here every parent moves, and no two axes are parallel.
 """
 
 from __future__ import annotations
