@@ -69,6 +69,31 @@ def test_jacobian_rate_times_velocity(case: Case, reference: str) -> None:
         assert_close(actual, expected, case.tolerance, scale)
 
 
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", cases(long=False, complex_step=True), ids=str)
+def test_classical_accelerations_are_those_of_points(case: Case, reference: str) -> None:
+    """ω̇ of the body, and p̈ of its point at the frame's or the world's origin, from rates of the origin's velocity."""
+    q, v, a = case.state
+    for frame in case.frames[-2:]:
+        moving = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference="local_world_aligned")
+        J, rate = moving.real, moving.imag / H
+        turn = rotate(J[..., :3, :], v)
+        found = rotate(J, a) + rotate(rate, v)
+        scale = peak(*(rotate(np.abs(part), np.abs(vector)) for part, vector in ((J, a), (rate, v))))
+        angular, linear = found[..., :3], found[..., 3:]
+        pose = case.exact("pose", q, frame)
+        if reference == "world":
+            arm = -pose[..., :3, 3]
+            linear = linear + np.cross(angular, arm) + np.cross(turn, np.cross(turn, arm))
+            scale *= max(1.0, peak(arm)) * max(1.0, peak(turn))
+        elif reference == "local":
+            back = np.swapaxes(pose[..., :3, :3], -1, -2)
+            angular, linear = rotate(back, angular), rotate(back, linear)
+        expected = np.concatenate([angular, linear], axis=-1)
+        actual = case.on("acceleration", q, v, a, frame, reference, classical=True)
+        assert_close(actual, expected, case.tolerance, scale)
+
+
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_references_differ_by_the_frames_pose(case: Case) -> None:
     q, _, _ = case.state

@@ -150,3 +150,21 @@ def test_poses(pair: Pair, state: tuple[Array, Array, Array]) -> None:
         body = pair.data.body(name)
         assert_close(pose[:3, 3], body.xpos, bound(pair.robot.nv))
         assert_close(pose[:3, :3], body.xmat.reshape(3, 3), bound(pair.robot.nv))
+
+
+@pytest.mark.parametrize("reference", ["local", "local_world_aligned"])
+def test_accelerometers(pair: Pair, state: tuple[Array, Array, Array], reference: str) -> None:
+    """What MuJoCo's accelerometer and the documented one measure: the classical acceleration, less free fall."""
+    q, v, a = state
+    pair.set(q, v)
+    pair.data.qacc[:] = np.linalg.solve(pair.rates(q), a - pair.drift(v))
+    mujoco.mj_rnePostConstraint(pair.model, pair.data)
+    kind, local = mujoco.mjtObj.mjOBJ_XBODY, reference == "local"
+    for name in (pair.robot.bodies[0].name, pair.robot.bodies[-1].name):
+        expected = np.empty(6)
+        mujoco.mj_objectAcceleration(pair.model, pair.data, kind, pair.data.body(name).id, expected, local)
+        R = pair.robot.pose(q, name)[:3, :3] if local else np.eye(3)
+        measured = pair.robot.acceleration(q, v, a, name, reference, classical=True)
+        measured[3:] -= R.T @ pair.robot.gravity
+        speed = float(np.abs(pair.robot.velocity(q, v, name)).max())
+        assert_close(measured, expected, bound(pair.robot.nv), max(float(np.abs(expected).max()), speed**2))

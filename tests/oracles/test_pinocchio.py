@@ -246,6 +246,24 @@ def test_jacobians(pair: Pair, reference: str) -> None:
 
 
 @pytest.mark.parametrize("reference", list(REFERENCES))
+def test_classical_accelerations(pair: Pair, reference: str) -> None:
+    q, v, a = pair.states
+    model, data = pair.twin.model, pair.data
+    for frame in (pair.frames[0], pair.frames[-1]):
+
+        def acceleration(i: int, number: int = pair.twin.frames[frame]) -> Array:
+            pin.forwardKinematics(model, data, pair.q[i], pair.v[i], pair.x[i])
+            pin.updateFramePlacements(model, data)
+            found = pin.getFrameClassicalAcceleration(model, data, number, REFERENCES[reference])
+            return np.concatenate([found.angular, found.linear])
+
+        expected = pair.each(acceleration)
+        speed = peak(pair.robot.velocity(q, v, reference=reference))
+        actual = pair.robot.acceleration(q, v, a, frame, reference, classical=True)
+        assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
+
+
+@pytest.mark.parametrize("reference", list(REFERENCES))
 def test_jacobian_rates(pair: Pair, reference: str) -> None:
     """J̇v is the frame's acceleration at rest of the joints: spatial, or classical if only the axes are the world's.
 

@@ -92,6 +92,7 @@ FUNCTIONS = (
     Function("pose", "q", _frame),
     Function("velocity", "qv", _frames),
     Function("acceleration", "qvx", _frames, (("reference", "local_world_aligned"),)),
+    Function("acceleration", "qvx", _frames, (("reference", "local"), ("classical", True))),
     Function("jacobian", "q", _frame),
     Function("jacobian", "q", _frames),
     Function("jacobian", "q", _frame, (("reference", "world"),)),

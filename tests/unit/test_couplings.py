@@ -107,6 +107,8 @@ def test_dynamics_are_those_of_the_tree_projected(robots: Any, state: Any) -> No
     assert_close(of(robot, "jacobian")(q, frames), of(tree, "jacobian")(q_t, frames) @ G, 1e-13)
     expected = of(tree, "acceleration")(q_t, v_t, a_t, frames)
     assert_close(of(robot, "acceleration")(q, v, a, frames), expected, 1e-13)
+    expected = of(tree, "acceleration")(q_t, v_t, a_t, frames, classical=True)
+    assert_close(of(robot, "acceleration")(q, v, a, frames, classical=True), expected, 1e-13)
     # compiled, with and without the exits of further frames
     assert_close(robot.forward_dynamics(q, v, pushed, f_ext), a, 1e-11)
     assert_close(robot.forward_dynamics(q, v, tau), a, 1e-11)

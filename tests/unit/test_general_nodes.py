@@ -98,6 +98,8 @@ def test_frames_behind_outlets(engine: str, reference: str, state: Any) -> None:
     assert_close(velocity, tree.velocity(q_t, v_t, frames, reference), 1e-13)
     acceleration = tree.acceleration(q_t, v_t, a_t, frames, reference)
     assert_close(robot.acceleration.engine(engine)(q, v, a, frames, reference), acceleration, 1e-12)
+    classical = tree.acceleration(q_t, v_t, a_t, frames, reference, classical=True)
+    assert_close(robot.acceleration.engine(engine)(q, v, a, frames, reference, True), classical, 1e-12)
     jacobian = tree.jacobian(q_t, frames, reference) @ G
     assert_close(robot.jacobian.engine(engine)(q, frames, reference), jacobian, 1e-13)
     drift = acceleration - jacobian @ a

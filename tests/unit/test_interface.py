@@ -91,6 +91,35 @@ def test_acceleration_is_jacobian_times_acceleration_plus_drift(robot: kt.Model)
         np.testing.assert_allclose(robot.acceleration(q, v, a, "tip", reference), expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_every_way_to_choose_classical_accelerations(robot: kt.Model, engine: str) -> None:
+    function, rng = robot.acceleration.engine(engine), np.random.default_rng(0)
+    for shape in ((2,), (3, 2)):
+        q, v, a = rng.uniform(size=(3, *shape))
+        for reference in ("local", "local_world_aligned", "world"):
+            twist, rate = robot.velocity(q, v, "tip", reference), function(q, v, a, "tip", reference)
+            expected = rate.copy()
+            if reference != "local_world_aligned":  # there they are the same
+                expected[..., 3:] += np.cross(twist[..., :3], twist[..., 3:])
+            for _ in range(3):  # before and after choices are known
+                for yes, no in ((True, False), (np.True_, np.False_), (1, 0)):
+                    found = function(q, v, a, "tip", reference, yes)
+                    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+                    np.testing.assert_array_equal(
+                        function(q, v, a, ["tip"], reference, classical=yes)[..., 0, :], found
+                    )
+                    np.testing.assert_array_equal(function(q, v, a, "tip", reference, no), rate)
+                    assert not np.array_equal(found, rate) or reference == "local_world_aligned"
+        by_default = function(q, v, a, classical=True)
+        np.testing.assert_array_equal(by_default, function(q, v, a, robot.frames, "local", True))
+        for wrong in ("yes", None, 2, np.array([True]), [True]):
+            with pytest.raises(InputError, match="classical is True or False"):
+                function(q, v, a, "tip", classical=wrong)
+    with pytest.raises(InputError, match="takes no 'classical'"):
+        robot.velocity(q, v, "tip", classical=True)
+    assert robot.acceleration.count("tip", "local", True).total > robot.acceleration.count("tip").total
+
+
 @pytest.mark.parametrize(
     "frames", [5, 3.5, {"tip"}, frozenset(["tip"]), {"tip": 1}, {"tip": 1}.keys(), b"tip"], ids=str
 )

@@ -151,17 +151,20 @@ def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motio
     return Motion.of(rate.angular, rate.linear + cross(shown.angular, shown.linear))
 
 
-def for_each_reference(make: Callable[[str], Callable[..., None]], **dimensions: Any) -> dict[str, Algorithm]:
+def for_each_reference(
+    make: Callable[[str], Callable[..., None]], prefix: str = "", **dimensions: Any
+) -> dict[str, Algorithm]:
     """One algorithm for each reference, named after it.
 
     Args:
         make: Makes the recursion for a reference.
+        prefix: Precedes the recursion's own name.
         **dimensions: As for `algorithm`.
     """
     made = {}
     for reference in VIEWS:
         run = make(reference)
-        run.__name__ = f"{run.__name__}_{reference}"
+        run.__name__ = f"{prefix}{run.__name__}_{reference}"
         made[reference] = algorithm(**dimensions)(run)
     return made
 
@@ -177,6 +180,11 @@ JACOBIANS = for_each_reference(
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
     lambda r: _accelerations(VIEWS[r], r == "local_world_aligned"),
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+)  # fmt: skip
+#: Classical acceleration of each frame, (m, 6), by reference: the rate in axes at rest, in the axes of the reference.
+CLASSICAL_ACCELERATIONS = for_each_reference(
+    lambda r: _accelerations(VIEWS[r], True), "classical_",
     q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip
 #: J̇v of each frame, (m, 6), by reference: its acceleration at zero joint accelerations.

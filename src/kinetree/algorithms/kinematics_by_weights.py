@@ -113,28 +113,28 @@ def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> No
         S[k, c] = X @ S[parent, c]
 
 
-def _rates(tree: Tree, q: Any, v: Any, a: Any, reference: str, acceleration: Any) -> None:
+def _rates(tree: Tree, q: Any, v: Any, a: Any, reference: str, aligned: bool, acceleration: Any) -> None:
     _propagate(tree, q, v, a)
 
     for frame, carrier in tree.frames():
-        pose = frame.X @ carrier.C
-        rate = _VIEWS[reference](pose, frame.X @ carrier.alpha)
-        if reference == "local_world_aligned":  # the axes in which the twist is seen do not turn with the frame
-            seen = _aligned(pose) @ (frame.X @ carrier.V)
+        view, pose = _VIEWS[reference], frame.X @ carrier.C
+        rate = view(pose, frame.X @ carrier.alpha)
+        if aligned:  # the axes in which the twist changes do not turn with the frame
+            seen = view(pose, frame.X @ carrier.V)
             rate = Motion.of(rate.angular, rate.linear + cross(seen.angular, seen.linear))
         acceleration[frame] = rate.data
 
 
-def _accelerations(reference: str) -> Callable[..., None]:
+def _accelerations(reference: str, aligned: bool) -> Callable[..., None]:
     def accelerations_by_weights(tree: Tree, q: Indexed, v: Indexed, a: Indexed, acceleration: Indexed) -> None:
-        _rates(tree, q, v, a, reference, acceleration)
+        _rates(tree, q, v, a, reference, aligned, acceleration)
 
     return accelerations_by_weights
 
 
 def _jacobian_dot_v(reference: str) -> Callable[..., None]:
     def jacobian_dot_v_by_weights(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
-        _rates(tree, q, v, Zeros(), reference, acceleration)
+        _rates(tree, q, v, Zeros(), reference, reference == "local_world_aligned", acceleration)
 
     return jacobian_dot_v_by_weights
 
@@ -156,7 +156,12 @@ VELOCITY_DERIVATIVES = for_each_reference(
 )
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
-    _accelerations,
+    lambda r: _accelerations(r, r == "local_world_aligned"),
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
+)  # fmt: skip
+#: Classical acceleration of each frame, (m, 6), by reference.
+CLASSICAL_ACCELERATIONS = for_each_reference(
+    lambda r: _accelerations(r, True), "classical_",
     q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
 )  # fmt: skip
 #: J̇v of each frame, (m, 6), by reference.

@@ -159,6 +159,7 @@ def frame_quantity(
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
     any_node: Mapping[str, Algorithm] | None = None,
+    classical: tuple[Mapping[str, Algorithm], Mapping[str, Algorithm]] = ({}, {}),
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -166,6 +167,7 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         any_node: The recursions used where there are nodes that are not rigid bodies.
+        classical: Those used with `classical=True`: for rigid bodies, and for any nodes.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -173,8 +175,10 @@ def frame_quantity(
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **_described(declared)}
-            chosen = by_reference if any_node is None or o.mechanism.first_general is None else any_node
-            return FrameFunction(declared.__name__, o.mechanism, chosen, **given)
+            chosen, of_points = by_reference, classical[0]
+            if any_node is not None and o.mechanism.first_general is not None:
+                chosen, of_points = any_node, classical[1]
+            return FrameFunction(declared.__name__, o.mechanism, chosen, classical=of_points, **given)
 
         return _quantity(declared, make)
 

@@ -19,7 +19,14 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms import kinematics_by_weights as by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
-from kinetree.algorithms.kinematics import ACCELERATIONS, JACOBIANS, JACOBIANS_DOT_V, VELOCITIES, poses
+from kinetree.algorithms.kinematics import (
+    ACCELERATIONS,
+    CLASSICAL_ACCELERATIONS,
+    JACOBIANS,
+    JACOBIANS_DOT_V,
+    VELOCITIES,
+    poses,
+)
 from kinetree.engines.quantity import frame_quantity
 from kinetree.spatial.value import Array
 
@@ -61,7 +68,11 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(ACCELERATIONS, any_node=by_weights.ACCELERATIONS)
+    @frame_quantity(
+        ACCELERATIONS,
+        any_node=by_weights.ACCELERATIONS,
+        classical=(CLASSICAL_ACCELERATIONS, by_weights.CLASSICAL_ACCELERATIONS),
+    )
     def acceleration(
         self,
         q: ArrayLike,
@@ -69,14 +80,18 @@ class Kinematics:
         a: ArrayLike,
         frames: Frames | None = None,
         reference: Reference = "local",
+        classical: bool = False,
         *,
         out: Array | None = None,
     ) -> Array:
         """Rates of change of frames' twists, J a + J̇v, (…, 6) [rad/s², m/s²].
 
-        This is the time derivative of the components that `velocity` returns for the same reference. For
-        "local_world_aligned", it consists of the angular acceleration and the classical acceleration of the frame's
-        origin.
+        This is the time derivative of the components that `velocity` returns for the same reference. In axes that
+        turn with the frame, it is not what moves a mass: with `classical=True`, the linear part is the acceleration of
+        the point itself, v̇ + ω × v. An accelerometer at a frame measures this, less free fall, in its own axes:
+
+            R = robot.pose(q, "imu")[:3, :3]
+            measured = robot.acceleration(q, v, a, "imu", classical=True)[3:] - R.T @ robot.gravity
 
         Args:
             q: Configuration, (…, nq).
@@ -84,6 +99,8 @@ class Kinematics:
             a: Joint accelerations, (…, nv).
             frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
             reference: As for `velocity`.
+            classical: Whether to return the angular acceleration of the body and the acceleration of the point that
+                `reference` names, in its axes. For "local_world_aligned", this is the same.
             out: Array for the result.
         """
 
