@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.laws.cases import Case, cases
+from tests.laws.cases import ENGINES, Case, cases
 from tests.laws.test_dynamics import H, peak
-from tests.tolerance import assert_close
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import mixed, random_mechanism
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -38,6 +39,16 @@ def test_inverse(case: Case) -> None:
     q, _, _ = case.state
     product = case.on("mass_matrix", q) @ case.on("mass_matrix_inverse", q)
     assert_close(product, np.broadcast_to(np.eye(case.robot.nv), product.shape), case.solving_tolerance)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(3))
+def test_inverse_of_deep_trees(seed: int, engine: str) -> None:
+    """With many ancestors and siblings, for which M and M⁻¹ have recursions of their own."""
+    robot = random_mechanism("deep", mixed(40, seed), seed, branching=0.15, reach=0.1, armature=0.5).kinetree()
+    q = robot.random_configuration(seed)
+    M, inverse = (getattr(robot, name).engine(engine)(q) for name in ("mass_matrix", "mass_matrix_inverse"))
+    assert_close(M @ inverse, np.eye(robot.nv), bound(robot.nv, condition(M)))
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

@@ -136,9 +136,46 @@ def test_products_fuse_into_few_sweeps() -> None:
     o = of_robot(kt.zoo.random_tree(4, seed=0))
     expected = {
         o.A: 1, o.A.T: 1, o.mass: 2, o.mass_inverse: 2, o.Omega: 2, o.A @ o.M @ o.A: 1, o.mass @ o.mass: 4,
-        o.mass_inverse @ o.mass: 3, o.M: 0, o.mass + o.innovations: 2,
+        o.mass_inverse @ o.mass: 3, o.M: 0, o.mass + o.innovations: 2, o.E_A: 1, o.E_psi @ o.E_A.T: 2,
     }  # fmt: skip
     assert {str(operator): o.sweeps(operator) for operator in expected} == {str(k): n for k, n in expected.items()}
+
+
+@pytest.mark.parametrize("count", [5, 6, 9, 10])
+def test_each_turn_of_a_product_is_a_sweep(count: int) -> None:
+    """Gathers and scatters that alternate cannot be fused; factors between them are free."""
+    o = of_robot(kt.zoo.random_tree(4, seed=0))
+    steps: list[Any] = [o.A @ o.M, o.psi.T @ o.H.T @ o.D_inverse @ o.H]
+    operator: Any = o.I
+    for i in range(count):
+        operator = steps[i % 2] @ operator
+    assert o.sweeps(operator) == count
+    assert o.sweeps(operator.T) == count
+    assert o.sweeps(operator + o.A @ operator.T @ operator) == 2 * count + 1
+
+
+@pytest.mark.parametrize(("seed", "engine"), [*((seed, "reference") for seed in range(8)), (0, "native")])
+def test_long_expressions_are_products_of_matrices(seed: int, engine: str) -> None:
+    """Up to ten factors that travel, with sums of them and block diagonals in between, against NumPy."""
+    rng = np.random.default_rng(seed)
+    o = of_robot(kt.zoo.random_tree(5, seed=seed, armature=True), engine)
+    pairs = [
+        (one, one.dense()) for one in (o.A, o.A.T, o.psi, o.psi.T, o.E_A, o.E_A.T, o.E_psi, o.E_psi.T, o.tau_bar.T)
+    ]
+    operator: Any = o.mass_inverse @ o.H
+    dense = o.mass_inverse.dense() @ o.H.dense()
+    for _ in range(5):
+        (one, its), (other, others) = (pairs[i] for i in rng.choice(len(pairs), 2, replace=False))
+        (left, lefts) = pairs[rng.integers(len(pairs))]
+        factor = float(rng.uniform(-2.0, 2.0))
+        operator, dense = operator @ (one - factor * other) @ left, dense @ (its - factor * others) @ lefts
+        scale = np.abs(dense).max()
+        operator, dense = operator * float(1.0 / scale), dense / scale
+    assert o.sweeps(operator) > 4
+    x = rng.normal(size=(operator.shape[1], 2))
+    y = rng.normal(size=operator.shape[0])
+    assert_close(operator @ x, dense @ x, 1e-11)
+    assert_close(operator.T @ y, dense.T @ y, 1e-11)
 
 
 def test_patterns_and_pictures() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -37,6 +39,20 @@ def test_what_it_must_show(free_foot: bool) -> None:
     assert 0.5 < found.limited < 0.95
     assert 29.5 < found.squeeze[0] <= found.squeeze[1] < 30.5
     assert found.largest_torque < 150.0
+
+
+@pytest.mark.parametrize("free_foot", [False, True])
+def test_the_box_ends_on_the_floor(free_foot: bool) -> None:
+    """On its lower face, at the height of the soles, in front of them; it was carried there from above."""
+    setup, film = done(True) if free_foot else done()
+    poses = setup.robot.pose(film.q[[0, -1]], "box")
+    corners = np.array(list(product((-0.5, 0.5), repeat=3))) * box.SIZE
+    before, after = (corners @ pose[:3, :3].T + pose[:3, 3] for pose in poses)
+    assert before[:, 2].min() > 0.3
+    np.testing.assert_allclose(np.sort(after[:, 2])[:4], 0.0, atol=1e-5)
+    sole = setup.robot.pose(film.q[-1], "right_foot")[:3, 3]
+    assert abs(sole[2]) < 1e-5
+    assert sole[0] < after[:, 0].min() < sole[0] + 0.5
 
 
 def test_without_the_limit_the_waist_goes_too_far() -> None:
