@@ -1,9 +1,8 @@
 """Time of Λ of singular tasks on Talos, in single calls and in batches. `make bench`, or as a module.
 
 The base and up to three limbs are tasks, so a stretched leg is singular. Knees are bent by angles θ at which the small
-eigenvalues of Λ⁻¹ are clearly zero, or close to the edge below which they count as singular. A singular sample after
-others is expected to be singular; *after a regular one* it is not, and takes longer. The peer is NumPy's `pinv`, given
-Λ⁻¹.
+eigenvalues of Λ⁻¹ are clearly zero, or close to the edge below which they count as singular. The peer is NumPy's
+`pinv`, given Λ⁻¹.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ CASES: tuple[tuple[str, list[str], float | None], ...] = (
 
 
 def table(seconds: float) -> Table:
-    """All cases: calls in a row, a call after a regular one, and a sample of a batch."""
+    """All cases: single calls and a sample of a batch."""
     robot = robots.load("Talos").model
     made = Table(
         f"Λ of singular tasks of {robot.name or 'Talos'}",
-        ["singular", "m", "single", "pinv", "after a regular one", f"of {BATCH}"],
+        ["singular", "m", "single", "pinv", f"of {BATCH}"],
     )
     regular = robots.state_pool(robot, POOL)[0]
     whole = robots.state_pool(robot, BATCH)[0]
@@ -58,28 +57,12 @@ def table(seconds: float) -> Table:
             {
                 "Kinetree": (tasks.inertia, [(q,) for q in map(np.array, pool)]),
                 "pinv": (_pseudo_inverse, [(one,) for one in A]),
-                "regular": (tasks.inertia, [(q,) for q in map(np.array, regular)]),
-                "both": (_Both(tasks.inertia), [*zip(map(np.array, pool), map(np.array, regular), strict=True)]),
                 "batch": (lambda q, tasks=tasks, home=home: tasks.inertia(q, out=home), [(batch,)]),
             },
             seconds,
         )
-        alone = "" if tasks.core.excessive else micro(times["both"] - times["regular"])
-        made.add(
-            case, str(len(frames)), micro(times["Kinetree"]), ratio(times, "pinv"), alone, micro(times["batch"] / BATCH)
-        )
+        made.add(case, str(len(frames)), micro(times["Kinetree"]), ratio(times, "pinv"), micro(times["batch"] / BATCH))
     return made
-
-
-class _Both:
-    """Calls with a singular and with a regular sample."""
-
-    def __init__(self, inertia: Any) -> None:
-        self._inertia = inertia
-
-    def __call__(self, singular: Array, regular: Array) -> None:
-        self._inertia(singular)
-        self._inertia(regular)
 
 
 def _pseudo_inverse(A: Array) -> Any:

@@ -143,7 +143,7 @@ class Regular(PreparedFunction):
             alone = doubtful.ndim == 0
             which: Any = ... if alone else doubtful
             places = None if alone else np.argwhere(doubtful)
-            again = self._again(q if alone else q[which], places, results[1] if alone else results[1][which])
+            again = self._again(q if alone else q[which], places)
             for result, right in zip((results[0], *results[2:]), again, strict=True):
                 result[which] = right
 
@@ -167,7 +167,7 @@ class Regular(PreparedFunction):
         return np.asarray(q, dtype=np.float64), places
 
     @abstractmethod
-    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         """All results except `spread`, for samples that may be singular."""
 
 
@@ -186,22 +186,15 @@ class Inertia(Regular):
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
-        recent = self.core.recent
-        if recent.singular and self._is_one(q):
-            singular = self.core.inertia_if_singular(q)
-            if singular is not None:
-                return singular
         inertia, spread = results = self._kernel(q, self._reach(q))
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
-            return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None, spread)
-        else:
-            recent.singular = 0
+            return self.core.inertia_of_doubtful(np.asarray(q, dtype=np.float64), None)
         return inertia
 
-    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
-        return (self.core.inertia_of_doubtful(q, places, spread),)
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
+        return (self.core.inertia_of_doubtful(q, places),)
 
     def _kernels(self) -> Sequence[Any]:
         return (self.core.recursions.inverse_inertia,) if self.core.excessive else super()._kernels()
@@ -225,9 +218,9 @@ class Dynamics(Regular):
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
 
-    def _again(self, q: Array, places: Array | None, spread: Array | None = None) -> Sequence[Array]:
+    def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         recursions = self.core.recursions
-        inertia = self.core.inertia_of_doubtful(q, places, spread)
+        inertia = self.core.inertia_of_doubtful(q, places)
         return inertia, *recursions.projections(recursions.response(q), recursions.jacobian(q), inertia)
 
 

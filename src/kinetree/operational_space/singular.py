@@ -14,9 +14,6 @@ With eigenvalues λ of the weighted Λ⁻¹ and ε = cut · max(λmax, 1), a dir
     "raise"       SingularTaskError
 
 All policies invert the other directions exactly.
-
-Where all eigenvalues are either far below ε or well above it, as they mostly are, Λ needs no eigenvectors:
-`kinetree.algorithms.operational_space.clear_gap`.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.clear_gap import invert_clear, invert_close
 from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
 from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
 from kinetree.algorithms.operational_space.solve import solve_symmetric
@@ -142,23 +138,6 @@ class Eigenvalues:
         self._policy, self._rows = policy, len(reach)
 
     @cached_property
-    def clear_inertia(self) -> Compiled:
-        """Λ under a policy, (r, r), its rank, whether they are certain, and how many eigenvalues are close to ε, ()."""
-        return self._with_gap(invert_clear)
-
-    @cached_property
-    def close_inertia(self) -> Compiled:
-        """The same if eigenvalues may be close to ε."""
-        return self._with_gap(invert_close)
-
-    def _with_gap(self, algorithm: Algorithm) -> Compiled:
-        inverting = over_rows(algorithm, self._rows)
-        steps = Sequence("inertia", self._mobility.binding.inputs, inverting.binding.outputs)
-        A = steps.call(self._mobility, *steps.inputs)
-        steps.call(inverting, A, *self._weights, softness(self._policy), into=steps.outputs)
-        return steps.finish()
-
-    @cached_property
     def inertia(self) -> Compiled:
         """Λ under a policy other than "raise", (r, r)."""
         steps, (values, vectors, roots, edge, *_) = self._begun(Operand("inertia", (self._rows, self._rows)))
@@ -204,7 +183,7 @@ def inverted(of: Spectrum, policy: str) -> Array:
 
 
 def softness(policy: str) -> float:
-    """What `invert` and `invert_clear` make of singular directions."""
+    """What `invert` makes of singular directions."""
     return 0.0 if policy == "truncated" else 1.0
 
 

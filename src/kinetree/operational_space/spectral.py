@@ -51,7 +51,7 @@ class Condition(_Spectral):
         (q,) = inputs
         self._reach(q)
         of = self.core.eigenvalues
-        if self.core.excessive and self.core.may_be_clear:
+        if self.core.excessive:
             entries = np.isfinite(self._kernel(q)).all(axis=(-2, -1))
             found = np.where(entries, np.inf, np.nan)
         elif of is not None and type(q) is ndarray and q.shape == self._one:
@@ -78,7 +78,7 @@ class Rank(_Spectral):
         # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
         if self.core.excessive:
             self._reach(q)
-            found = self.core.rank(self._kernel(q))
+            found = self.core.spectrum_of(self._kernel(q)).rank
             return np.where(np.isfinite(q).all(axis=-1), found, -1.0).astype(int)[()]
         _, spread = self._kernel(q, self._reach(q))
         finite = np.isfinite(q)
@@ -91,5 +91,5 @@ class Rank(_Spectral):
             alone = not doubtful.ndim
             A = self.core.recursions.inverse_inertia(q if alone else np.asarray(q)[doubtful])
             which: Any = ... if alone else doubtful
-            found[which] = self.core.rank(A, spread[which])
+            found[which] = self.core.spectrum_of(A).rank
         return found[()]

@@ -45,16 +45,6 @@ def _after_one(setup: Setup) -> list[tuple[int, int]]:
     return [(place, max(task.start - 1, 0)) for place, task in enumerate(setup.rows.tasks)]
 
 
-def _before_one(setup: Setup) -> list[tuple[int, int]]:
-    last = setup.rows.task_row_count - 1
-    return [(place, min(task.stop, last)) for place, task in enumerate(setup.rows.tasks)]
-
-
-def _between(setup: Setup) -> list[tuple[int, int, int]]:
-    sides = zip(_after_one(setup), _before_one(setup), strict=True)
-    return [(place, before, after) for (place, before), (_, after) in sides]
-
-
 def group_of(setup: Setup, row: int) -> int:
     """The number of the group of up to six rows that a row belongs to."""
     return next(place for place, task in enumerate(setup.rows.tasks) if row in task)
@@ -64,14 +54,6 @@ def group_of(setup: Setup, row: int) -> int:
 #: All groups, each with the row before it; the first group has its own first row.
 DOWNWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
     _GROUP, single("before"), rows=_after_one, name="groups_downwards"
-)
-#: All groups, last first, each with the row after it; the last group has its own last row.
-UPWARDS: Table[tuple[GroupRole, GroupRole]] = Table(
-    _GROUP, single("next"), rows=_before_one, backwards=True, name="groups_upwards"
-)
-#: All groups, each with the row before and the row after it.
-BETWEEN: Table[tuple[GroupRole, GroupRole, GroupRole]] = Table(
-    _GROUP, single("before"), single("next"), rows=_between, name="groups_between"
 )
 #: The group of a given row, and those after it.
 _FROM: Table[tuple[GroupRole, GroupRole]] = Table(
