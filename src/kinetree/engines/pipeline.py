@@ -10,6 +10,7 @@ from kinetree.engines.angles import angles
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
 from kinetree.engines.hoist import hoist
+from kinetree.engines.identity import identity, is_own_kind
 from kinetree.engines.ir import Program
 from kinetree.engines.kept import Kept
 from kinetree.engines.lower import lower
@@ -33,9 +34,8 @@ def variants_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site
 
 
 def is_own(algorithm: Algorithm, variants: Variants) -> bool:
-    """Whether the algorithm and all node kinds are this package's own."""
-    authors = {algorithm.run.__module__, *(type(kind).__module__ for kind, _ in variants.nodes)}
-    return all(author.startswith("kinetree.") for author in authors)
+    """Whether the algorithm, all that it wraps, and all node kinds are this package's own."""
+    return identity(algorithm) is not None and all(is_own_kind(kind) for kind, _ in variants.nodes)
 
 
 def simplified(algorithm: Algorithm, variants: Variants) -> Program:

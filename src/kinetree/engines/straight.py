@@ -21,6 +21,7 @@ import numpy as np
 
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import paused
+from kinetree.engines.identity import identity
 from kinetree.engines.ir import Block, Op
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Layout, Tables
@@ -188,8 +189,7 @@ def _chosen(algorithm: Algorithm, variants: Variants, individual: Individual, ai
     """The choice, from the cache on disk or made now."""
     name = None
     if is_own(algorithm, variants):
-        own = algorithm.run.__module__, algorithm.name, algorithm.inputs, algorithm.outputs
-        name = cache.key("specialization", *own, variants.key, individual.digest, aim)
+        name = cache.key("specialization", identity(algorithm), variants.key, individual.digest, aim)
     found = cache.load(name)
     if found is not None:
         return Specialization(**found[0])

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kinetree.engines.identity import Traced
 from kinetree.model.formulas import digest
 from kinetree.spatial.dual import IN_NODE, Dual
 from kinetree.spatial.value import Array
@@ -107,7 +108,7 @@ def _horner(coefficients: list[Any], x: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionFollower:
+class FunctionFollower(Traced):
     """A user's function of the leaders' coordinates, differentiated with dual numbers.
 
     Functions that compute the same are equal, whatever their names.

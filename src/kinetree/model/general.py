@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kinetree.engines.identity import Traced
 from kinetree.errors import ModelError
 from kinetree.model.formulas import Formula, digest
 from kinetree.model.joints.base import PlainCoordinates
@@ -171,7 +172,7 @@ def _rates(values: Any) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralKind(Unconstrained):
+class GeneralKind(Traced, Unconstrained):
     """All nodes with the formulas of one user-defined class; a `recursion.node.NodeKind`.
 
     A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
@@ -202,7 +203,8 @@ class GeneralKind(Unconstrained):
 
         name = type(node).__name__
         traced = digest(f"node {name}", (len(node.constants), n, n, m, 6), formulas)
-        object.__setattr__(self, "name", f"{name}_{traced}")
+        # where body twists are decides how derivatives are expressed
+        object.__setattr__(self, "name", "_".join([name, traced, *map(str, self.twists)]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GeneralKind) and self.name == other.name

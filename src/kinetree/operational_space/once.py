@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.formats import format_of
+from kinetree.engines.identity import identity
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.engines.native.kernels import kernels
@@ -45,7 +46,7 @@ def evaluated(inverse_inertia: TaskFunction, configurations: Sequence[Array]) ->
     kernel = kernels(algorithm, variants, format_of(mechanism), individual_of(algorithm, mechanism, sites))
     if not few or kernel.is_loaded:
         return _compiled(inverse_inertia, configurations)
-    own = algorithm.run.__module__, algorithm.name, variants.key, Individual.of(mechanism, sites).digest
+    own = identity(algorithm), variants.key, Individual.of(mechanism, sites).digest
     name = cache.key("evaluated", *own, [q.tobytes() for q in configurations])
     found = cache.load(name)
     if found is not None:

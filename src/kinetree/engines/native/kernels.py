@@ -12,6 +12,7 @@ import numpy as np
 
 from kinetree.engines.formats import FLOAT64, Format, format_of
 from kinetree.engines.groups import LANES
+from kinetree.engines.identity import identity
 from kinetree.engines.ir import Op, walk
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Tables
@@ -140,8 +141,7 @@ class Kernels:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         if not is_own(self.algorithm, self.variants):
             return None
-        one = self.algorithm
-        own = one.run.__module__, one.name, one.inputs, one.outputs
+        own = self.algorithm.name, identity(self.algorithm)
         robot = () if self.individual is None else (self.individual.digest,)
         return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, in_turns, *robot
 
