@@ -42,12 +42,12 @@ def also_for(second: target.Target) -> None:
     target.llvm().initialize_all_asmprinters()
     library = kernels.Kernels.library
 
-    def both(self: kernels.Kernels, width: int, node_lanes: bool = False, in_turns: bool = False) -> Library:
-        found = library(self, width, node_lanes, in_turns)
+    def both(self: kernels.Kernels, width: int, node_lanes: bool = False) -> Library:
+        found = library(self, width, node_lanes)
         lanes, node_lanes = min(width, second.width), node_lanes and second.width >= LANES
-        name = self._name(lanes, node_lanes, in_turns)
+        name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
-            texts, metadata = self.modules(lanes, second, node_lanes, in_turns)
+            texts, metadata = self.modules(lanes, second, node_lanes)
             modules = libraries.Modules(texts, second, cached=True)
             modules.store(key, metadata, [compile_text(text, second) for text in modules.missing])
         return found

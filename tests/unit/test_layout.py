@@ -15,7 +15,6 @@ from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics
 from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
-from kinetree.engines import subtrees
 from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.carried import carried
 from kinetree.engines.ir import Access, Loop, Op, Program, Store, walk
@@ -151,31 +150,6 @@ def test_records_are_whole_where_branches_meet(name: str) -> None:
     meeting = sum(len(children) > 1 for children in mechanism.topology.children[:-1])
     assert plain.records == 3 + 100 * whole
     assert carrying.records == 3 + (100 - meeting) * short + meeting * whole
-
-
-def test_subtrees_that_take_turns_share_memory_for_junctions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subtrees, "_TOGETHER", 0)
-    mechanism = builder("binary tree", 300).build().mechanism
-    variants = variants_of(forward_dynamics, mechanism, ())
-    metadata = lowered(forward_dynamics, variants).metadata
-    tables = Tables(forward_dynamics, variants, mechanism, (), metadata, carrying=True)
-    whole, short = (metadata[which][mechanism.kinds[-1].name] for which in ("records", "passing"))
-    turns = subtrees.in_turns(tables.ranges[0])
-    junctions = [k for k, children in enumerate(mechanism.topology.children[:-1]) if len(children) > 1]
-    waiting = {k for first, end in turns for k in range(first, end)}
-    most = max(len(set(junctions).intersection(range(first, end))) for first, end in turns)
-    own = len(set(junctions) - waiting)
-    assert tables.records == 3 + 300 * short + (own + most) * (whole - short)
-    # nobody else writes to a junction until its subtree has been left
-    columns = metadata["tables"]["scatter"]
-    cells = tables.cells("scatter")
-    records, places = (cells[:, columns.index(name)] for name in ("0.record", "0.junction"))
-    assert all(records[k] == places[k] for k in range(300) if k not in waiting)
-    for first, end in turns:
-        inside = [k for k in junctions if first <= k < end]
-        starts = places[inside] + metadata["junction"]
-        assert sorted(starts) == list(range(min(starts), min(starts) + len(inside) * (whole - short), whole - short))
-        assert min(starts) == 3 + 300 * short + own * (whole - short)
 
 
 def test_nodes_with_equal_constants_read_the_same() -> None:

@@ -41,7 +41,7 @@ def test_sizes_are_read_or_known() -> None:
 def test_tables_have_the_columns_that_are_read() -> None:
     program = made(forward_dynamics)
     assert list(program.tables) == ["scatter"]
-    read = {"variant", "0.record", "0.junction", "0.constants", "0.q", "0.v", "1.record", "1.junction"}
+    read = {"variant", "0.record", "0.constants", "0.q", "0.v", "1.record"}
     assert {op.attr for op in ops(program, "cell")} == {("scatter", column) for column in read}
     assert set(program.tables["scatter"]) == {*read, RELATIVES}  # for loops that carry sums
     tables = Tables(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kinetree.engines.carried import JUNCTION, RECORD
+from kinetree.engines.carried import RECORD
 from kinetree.engines.ir import Access, Block, Op, Place, Program
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
@@ -146,10 +146,7 @@ class Addressing:
         """The address of a place."""
         if isinstance(place, Field):
             offset = self.layout.fields[place.role.classes[0], place.name, place.component]
-            # code for one mechanism has records in one piece
-            apart = self.known is None and (place.name, place.component) in self.layout.junction
-            memory = JUNCTION if apart else RECORD
-            record = self.of_role(place.role, memory) if place.role in self.found else None
+            record = self.of_role(place.role, RECORD) if place.role in self.found else None
             note = f"{place.role.name}.{place.name}[{place.component}]"
             return self.at(("records", 0), record, offset, note=note)
         if isinstance(place, Param) and self.algorithm.constants is not None and place.role.classes:

@@ -30,16 +30,16 @@ from kinetree.spatial.value import Array
 
 #: A column of the table of nodes: `Relatives`.
 RELATIVES = "relatives of a node"
-#: Numbers of a node: where its record is, and its junction, the part of it that only nodes with several children use.
-RECORD, JUNCTION = "record", "junction"
+#: A number of a node: where its record is.
+RECORD = "record"
 #: The most numbers that a loop carries, apart from sums: more would displace others from registers.
 _MOST = 16
 _Component = tuple[str, int]
 
 
-def memory_of(table: str, position: int) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The cells with the record and the junction of the node at a position of a row."""
-    return (table, f"{position}.{RECORD}"), (table, f"{position}.{JUNCTION}")
+def record_of(table: str, position: int) -> tuple[str, str]:
+    """The cell with the record of the node at a position of a row."""
+    return table, f"{position}.{RECORD}"
 
 
 class Relatives(IntFlag):
@@ -50,13 +50,8 @@ class Relatives(IntFlag):
     LATER_CHILDREN = 4  # a child does not directly follow this node, base to tips
 
 
-def relatives(rows: Sequence[Sequence[int]], starts: Iterable[int] = ()) -> Array:
-    """The column `RELATIVES`.
-
-    Args:
-        rows: Nodes with their parents, base to tips.
-        starts: Rows that follow others than the one before.
-    """
+def relatives(rows: Sequence[Sequence[int]]) -> Array:
+    """The column `RELATIVES` of nodes with their parents, base to tips."""
     nodes, parents = np.array(rows, dtype=int).reshape(-1, 2).T
     numbers, of = np.arange(len(nodes)), parents - WORLD
     first, last = np.zeros((2, of.max(initial=0) + 1), dtype=int)
@@ -64,7 +59,6 @@ def relatives(rows: Sequence[Sequence[int]], starts: Iterable[int] = ()) -> Arra
     found: Array = (last[of] != numbers) * Relatives.BEFORE.value
     found[first[of] != numbers] |= Relatives.AFTER.value
     apart = np.append(True, nodes[:-1] != parents[1:])[: len(nodes)]
-    apart[list(starts)] = True
     found[np.isin(nodes, parents[apart])] |= Relatives.LATER_CHILDREN.value
     return found
 
@@ -78,14 +72,12 @@ class Carried(NamedTuple):
         values: What is carried.
         spent: Those of them that nothing else reads: not after the sweep, nor other roles in it.
         sums: Those of them that are sums from nothing.
-        junctions: Those of them that are in junctions; known once memory is laid out.
     """
 
     taken: int
     values: frozenset[Any]
     spent: frozenset[Any]
     sums: frozenset[Any]
-    junctions: frozenset[Any] = frozenset()
 
 
 NOTHING = Carried(0, frozenset(), frozenset(), frozenset())

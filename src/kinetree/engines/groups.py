@@ -22,10 +22,6 @@ LANES = 4
 WORTH = 0.8
 #: It would take too long to find groups of more nodes in this way.
 MOST_NODES = 20_000
-#: Nodes on a level of a tree, on average, that are enough for `kinetree.engines.levels`.
-_WIDE = 50
-#: Sweeps over more nodes wait for memory, which is fetched ahead only if nodes are in order, one at a time.
-_MOST_BY_LEVEL = 150_000
 
 Group = tuple[int, ...]
 
@@ -33,11 +29,6 @@ Group = tuple[int, ...]
 def may_pay(topology: Topology, worth: float = WORTH) -> bool:
     """Whether groups of a tree can be worthwhile: the longest way to a tip takes as many groups as it has nodes."""
     return 0 < max(topology.depths, default=0) <= worth * len(topology) and len(topology) <= MOST_NODES
-
-
-def is_wide(topology: Topology) -> bool:
-    """Whether a tree has many nodes on each level, so that there are groups of them in every part of it."""
-    return _WIDE * max(topology.depths, default=0) <= len(topology) <= _MOST_BY_LEVEL
 
 
 @lru_cache(maxsize=32)

@@ -21,37 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines import groups, subtrees
+from kinetree.engines import groups
 from kinetree.engines.angles import ANGLES
 from kinetree.engines.groups import LANES
 from kinetree.engines.layout import Tables
-from kinetree.engines.levels import groups_by_level, parts_of
 from kinetree.engines.rounds import homes, rounds_of
-from kinetree.engines.subtrees import BATCH, SINGLE
-from kinetree.engines.sweeps import (
-    CONSTANTS,
-    FRAMES,
-    OWN_JUNCTION,
-    OWN_RECORD,
-    PARENT_JUNCTION,
-    PARENT_RECORD,
-    TABLE,
-)
+from kinetree.engines.sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
 from kinetree.recursion.loops import LOOPS
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
-#: Words of a round: the record and the junction that are added to, then for each of their lanes the child's lane and
-#: whether there is one.
-ROUND_WORDS = 2 + 2 * LANES
-#: Columns with the place of each lane's parent in its record or junction.
-LANE_OF = {PARENT_RECORD: "parent's lane", PARENT_JUNCTION: "parent's lane in junctions"}
+#: Words of a round: the record that is added to, then for each of its lanes the child's lane and whether there is one.
+ROUND_WORDS = 1 + 2 * LANES
+#: Columns with the place of each lane's parent in its record.
+PARENT_LANE = "parent's lane"
 #: Columns that every table has.
 _UNIFORM = "variant", OWN_RECORD, PARENT_RECORD, "parents", "first round", "last round"
 #: An access in each lane of its own takes a load for each and their insertion into a vector.
 _SCATTERED = 8
-#: Lanes that groups by level may take for each node, if there could be fewer.
-_FULL = 1.1
 
 
 class LaneTables:
@@ -61,28 +48,17 @@ class LaneTables:
         tables: The data for kernels that compute one node at a time.
         metadata: Of the program (`Sweeps.metadata`).
         members: The nodes in the lanes of the mechanism's groups, (n, LANES).
-        parts: For each group, the number of its part of the tree; all but the first take turns.
         cost: What they cost, as a fraction of what single nodes do.
     """
 
-    def __init__(self, tables: Tables, metadata: dict[str, Any], members: Array, parts: Array, cost: float) -> None:
+    def __init__(self, tables: Tables, metadata: dict[str, Any], members: Array, cost: float) -> None:
         self._tables, self._metadata, self._members, self.cost = tables, metadata, members, cost
-        ends = np.cumsum(np.bincount(parts)).tolist()
-        #: The first group of each part, and the end.
-        self._parts: list[tuple[int, int]] = list(zip([0, *ends[:-1]], ends, strict=True))
-        #: Whether parts take turns, and junctions are apart from records.
-        self.in_turns: bool = len(self._parts) > 1
         self._group_of, self._lane_of = homes(members, len(tables.setup.nodes))
-        # where the memory of each group is, and of the world
-        turns = self._parts[1:] if tables.metadata["shared junctions"] else []
-        first, lengths = tables.metadata["junction"], tables.metadata["records"]
-        whole, short = (tables.lengths(which)[members[:, 0]] for which in ("records", "without junctions"))
-        waiting = (parts > 0) & bool(turns)
-        starts = np.cumsum(np.append(lengths[WORLD_CLASS], np.where(waiting, short, whole)))
-        places, length = subtrees.places_in_turn(np.maximum(whole - first, 0), turns)
+        lengths = tables.metadata["records"]
+        starts = np.cumsum(np.append(lengths[WORLD_CLASS], tables.lengths("records")[members[:, 0]]))
+        # where the record of each group is, and of the world
         self._records = np.append(starts[:-1], 0)
-        self._junctions = np.append(np.where(waiting, starts[-1] + places - first, starts[:-1]), 0)
-        self._collected = int(starts[-1]) + length
+        self._collected = int(starts[-1])
         self._slots = self._collected + max(lengths.values())
         #: Length of the scratch memory.
         self.workspace: int = LANES * (self._slots + metadata["slots"])
@@ -93,22 +69,19 @@ class LaneTables:
         metadata, setup = tables.metadata["sweeps"], tables.setup
         if metadata is None or len(setup.nodes) < len(setup.mechanism.kinds):
             return None
-        if not groups.is_wide(setup.topology) and not groups.may_pay(setup.topology, groups.WORTH):
+        if not groups.may_pay(setup.topology, groups.WORTH):
             return None
         table: Any = LOOPS[TABLE]
         numbers = {variant: number for number, variant in enumerate(table.cases(tables.variants))}
         variants = np.array([numbers[variant] for variant in table.variants(setup, table.rows(setup))], dtype=np.int64)
-        found = _grouped(tables, variants)
-        if found is None:
-            return None
-        members, parts = found
+        members = np.array(groups.grouped(setup.topology, tuple(variants.tolist())), dtype=np.int64)
         frames = len(setup.sites)
         single = _cost(metadata, variants, 1) + metadata["frame"] * frames
         if metadata["adds"]:  # the table of frames has a row for each lane of a carrier
             carriers = np.array([site.node for site in setup.sites], dtype=np.int64)
             frames = int(np.append(np.bincount(members.reshape(-1)), LANES)[carriers].sum())
         together = _cost(metadata, variants[members[:, 0]], _SCATTERED) + metadata["frame"] * frames
-        return cls(tables, metadata, members, parts, together / single) if together < groups.WORTH * single else None
+        return cls(tables, metadata, members, together / single) if together < groups.WORTH * single else None
 
     def packed(self, first_constant: int) -> tuple[Array, Array]:
         """All tables in one array, preceded by a head of sizes; and the constants of nodes, interleaved.
@@ -124,25 +97,18 @@ class LaneTables:
         related, rounds = self._rounds()
         columns |= related
         nodes = np.concatenate(
-            [np.reshape(columns[name], (len(members), -1)) for name in column_places(self._metadata, self.in_turns)[0]],
+            [np.reshape(columns[name], (len(members), -1)) for name in column_places(self._metadata)[0]],
             axis=1,
         )
         frames = self._frames() if FRAMES in self._tables.metadata["tables"] else np.zeros((0, 0))
-        tables = {f"table {TABLE}": nodes, f"table {FRAMES}": frames, "rounds": rounds, SINGLE[0]: self._turns()}
-        head = head_names(self._tables.metadata["head"], self.in_turns)
+        tables = {f"table {TABLE}": nodes, f"table {FRAMES}": frames, "rounds": rounds}
+        head = head_names(self._tables.metadata["head"])
         ends = np.cumsum([len(head), *(table.size for table in tables.values())]).tolist()
-        own = dict(zip(tables, ends, strict=False)) | {SINGLE[1]: len(tables[SINGLE[0]]), "slots": self._slots}
+        own = dict(zip(tables, ends, strict=False)) | {"slots": self._slots}
         own |= {f"count {TABLE}": len(nodes), f"count {FRAMES}": len(frames)}
         values = [own[name] if name in own else self._tables.head(name) for name in head]
         parts = [np.array(values), *tables.values()]
         return np.concatenate([part.astype(np.int64).reshape(-1) for part in parts]), constants
-
-    def _turns(self) -> Array:
-        """The ranges of groups that are swept out and back (`kinetree.engines.subtrees`)."""
-        (_, carrying), *turns = self._parts
-        if not turns:
-            return np.array([[0, carrying, 0, carrying]])
-        return np.array([(0, carrying, 0, 0), *(2 * turn for turn in reversed(turns)), (0, 0, 0, carrying)])
 
     def _frames(self) -> Array:
         """The table of frames, with a row for each lane of the carrier if something is added to it."""
@@ -160,19 +126,12 @@ class LaneTables:
     def _rounds(self) -> tuple[dict[str, Array], Array]:
         """Columns with the memory of groups and their parents, and rounds; and the table of rounds."""
         parents = np.array(self._tables.setup.topology.parents, dtype=np.int64)
-        starts = np.zeros(len(self._members), dtype=bool)
-        starts[[first for first, end in self._parts if first < end]] = True
-        found = rounds_of(self._members, parents, starts)
+        found = rounds_of(self._members, parents)
         columns = {"parents": found.arrangement, "first round": found.first, "last round": found.last}
-        for starts_of, own, parent in (
-            (self._records, OWN_RECORD, PARENT_RECORD),
-            (self._junctions, OWN_JUNCTION, PARENT_JUNCTION),
-        ):
-            columns[own] = starts_of[:-1]
-            columns[parent] = np.where(found.is_scattered, self._collected, starts_of[found.groups[:, 0]])
-            columns[LANE_OF[parent]] = LANES * starts_of[found.groups] + found.lanes
-        added = self._records[found.added], self._junctions[found.added], found.sources, found.taking
-        return columns, np.column_stack(added)
+        columns[OWN_RECORD] = self._records[:-1]
+        columns[PARENT_RECORD] = np.where(found.is_scattered, self._collected, self._records[found.groups[:, 0]])
+        columns[PARENT_LANE] = LANES * self._records[found.groups] + found.lanes
+        return columns, np.column_stack([self._records[found.added], found.sources, found.taking])
 
     def _constants(self, first: int) -> tuple[Array, Array]:
         """The constants of groups, interleaved, and where those of each start, in vectors; equal groups share them."""
@@ -186,20 +145,6 @@ class LaneTables:
         return np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)]), places[same.reshape(-1)]
 
 
-def _grouped(tables: Tables, variants: Array) -> tuple[Array, Array] | None:
-    """The groups of a mechanism, and their parts: by level if subtrees take turns and lanes are full."""
-    topology, count = tables.setup.topology, len(variants)
-    if tables.turns and groups.is_wide(topology):
-        parents = np.array(topology.parents, dtype=np.int64)
-        members, parts = groups_by_level(parents, variants, parts_of(parents, tables.turns))
-        if LANES * len(members) < _FULL * count or count > groups.MOST_NODES:
-            return members, parts
-    if not groups.may_pay(topology, groups.WORTH):
-        return None
-    members = np.array(groups.grouped(topology, tuple(variants.tolist())), dtype=np.int64)
-    return members, np.zeros(len(members), dtype=np.int64)
-
-
 def _cost(metadata: dict[str, Any], variants: Array, access: int) -> float:
     """The cost of nodes or groups in all loops, given that of an access to an input or output."""
     total = 0.0
@@ -209,26 +154,18 @@ def _cost(metadata: dict[str, Any], variants: Array, access: int) -> float:
     return total
 
 
-def head_names(names: list[str], in_turns: bool) -> list[str]:
-    """Names of the numbers at the head of the tables.
-
-    Args:
-        names: Those of a kernel for one node at a time.
-        in_turns: Whether parts of the tree take turns.
-    """
-    others = "node lanes", *ANGLES, *BATCH, *(() if in_turns else SINGLE)
-    return [*(name for name in names if name not in others), "rounds", "slots"]
+def head_names(names: list[str]) -> list[str]:
+    """Names of the numbers at the head of the tables, given those of a kernel for one node at a time."""
+    return [*(name for name in names if name not in ("node lanes", *ANGLES)), "rounds", "slots"]
 
 
-def column_places(metadata: dict[str, Any], in_turns: bool) -> tuple[dict[str, int], int]:
+def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:
     """The position of each column in a row of the table of nodes, and the length of a row.
 
     Args:
         metadata: Of the program (`kinetree.engines.sweeps.Sweeps.metadata`).
-        in_turns: Whether parts of the tree take turns, and junctions are apart from records.
     """
-    unused = () if in_turns else (OWN_JUNCTION, PARENT_JUNCTION)
-    uniform = [name for name in dict.fromkeys([*_UNIFORM, *metadata["uniform"]]) if name not in unused]
-    each = [*metadata["each"], *(lane for parent, lane in LANE_OF.items() if parent in uniform)]
+    uniform = list(dict.fromkeys([*_UNIFORM, *metadata["uniform"]]))
+    each = [*metadata["each"], PARENT_LANE]
     starts = np.cumsum([0, *[1] * len(uniform), *[LANES] * len(each)]).tolist()
     return dict(zip((*uniform, *each), starts, strict=False)), starts[-1]

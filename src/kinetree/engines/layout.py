@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from kinetree.engines import angles as angle
-from kinetree.engines import subtrees
-from kinetree.engines.carried import JUNCTION, RECORD, RELATIVES, Carried, Relatives, passed_only, relatives
+from kinetree.engines.carried import RECORD, RELATIVES, Carried, Relatives, passed_only, relatives
 from kinetree.engines.ir import Block, Loop, Program, walk
 from kinetree.engines.lives import Component, Life, guarded, lives_of, place_of
 from kinetree.engines.places import ArrayEntry
@@ -44,17 +43,12 @@ class Layout:
         arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
             are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
             parent's row stays intact while its subtree is visited.
-        junction: Those fields that few nodes need and that share their place with no others. They are in use only
-            while the subtree of their node is swept, so nodes of other subtrees may have theirs in the same memory.
-        without_junctions: Length of a record of each class without its junction.
     """
 
     fields: dict[tuple[str, str, int], int]
     records: dict[str, int]
     passing: dict[str, int]
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
-    junction: frozenset[Component] = frozenset()
-    without_junctions: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, variants: Variants, passed: dict[Loop, Carried]) -> Layout:
@@ -89,16 +83,8 @@ class Layout:
                     found[c] = max(found[c], offsets[key] + 1)
             return found
 
-        passing = lengths(few)
-        first = max((passing[c] for c in inner), default=0)
-        junction = frozenset(key for key in few if offsets[key] >= first)
         fields = {(c, *key): offsets[key] for key, own in lives.items() for c in own}
-        return cls(fields, lengths(()), passing, arrays, junction, lengths(junction))
-
-    @property
-    def first_of_junction(self) -> int:
-        """The smallest offset of a field in junctions."""
-        return min((offset for (_, *key), offset in self.fields.items() if tuple(key) in self.junction), default=0)
+        return cls(fields, lengths(()), lengths(few), arrays)
 
 
 def _offsets(lives: dict[Component, dict[str, Life]], inner: set[str], few: set[Component]) -> dict[Component, int]:
@@ -191,46 +177,30 @@ class Tables:
         self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
         self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
         self._cells: dict[str, Array] = {}
-        # where the memory of each node is
-        self._record_of, self._junction_of = {WORLD: 0}, {WORLD: 0}
+        # where the record of each node is
+        self._record_of = {WORLD: 0}
         #: Length of all records together.
         self.records: int = self._place_records(carrying)
 
     def _place_records(self, carrying: bool) -> int:
-        """Choose where records are; returns the length of all together.
-
-        Subtrees that take turns use the same memory for junctions, which then stays in the cache.
-        """
+        """Choose where records are; returns the length of all together."""
         nodes, metadata = self.setup.nodes, self.metadata
-        whole, without, short = (self.lengths(which) for which in ("records", "without junctions", "passing"))
-        meeting, turns = np.ones(len(nodes), dtype=bool), list[tuple[int, int]]()
+        lengths = self.lengths("records")
         if carrying and metadata["passing"] != metadata["records"]:
-            meeting = self._relatives & Relatives.LATER_CHILDREN != 0
-            turns = self.turns
-        waiting = np.zeros(len(nodes), dtype=bool)
-        for first, end in turns:
-            waiting[first:end] = True
-        lengths = np.where(meeting, np.where(waiting, without, whole), short)
+            lengths = np.where(self._relatives & Relatives.LATER_CHILDREN, lengths, self.lengths("passing"))
         starts = np.cumsum(np.append(metadata["records"][WORLD_CLASS], lengths))
-        junctions, total = starts[:-1].copy(), int(starts[-1])
-        needed = np.where(meeting, np.maximum(whole - metadata["junction"], 0), 0)
-        places, length = subtrees.places_in_turn(needed, turns)
-        junctions[waiting] = total + places[waiting] - metadata["junction"]
         self._record_of |= zip(nodes, starts.tolist(), strict=False)
-        self._junction_of |= zip(nodes, junctions.tolist(), strict=True)
-        return total + length
+        return int(starts[-1])
 
     def lengths(self, which: str) -> Array:
-        """For each node, the length of its record, or of parts of it, as the metadata has it."""
+        """For each node, the length of its record as the metadata has it: of all "records", or of "passing" ones."""
         lengths, kinds = self.metadata[which], self.setup.mechanism.kinds
         return np.array([lengths[kinds[k].name] for k in self.setup.nodes], dtype=np.int64)
 
     @cached_property
     def _relatives(self) -> Array:
         """The column `RELATIVES` of the table of nodes."""
-        starts = [table[:, 0][table[:, 0] < table[:, 1]] for table in self.ranges]
-        rows = [(k, self.setup.mechanism.parents[k]) for k in self.setup.nodes]
-        return relatives(rows, np.concatenate([np.zeros(0, dtype=int), *starts]))
+        return relatives([(k, self.setup.mechanism.parents[k]) for k in self.setup.nodes])
 
     def size(self, name: str) -> int:
         """A size of the mechanism; see `size_of`."""
@@ -273,9 +243,8 @@ class Tables:
             return list(map(int, self._relatives))
         position, _, what = column.partition(".")
         place, entity = int(position), loop.roles[int(position)].entity
-        if what in (RECORD, JUNCTION):
-            starts_of = self._record_of if what == RECORD else self._junction_of
-            return [starts_of[row[place]] for row in rows]
+        if what == RECORD:
+            return [self._record_of[row[place]] for row in rows]
         if what == "constants":
             starts = self._frame_constants if entity is FRAME else self.node_constants
             return [starts[row[place]] for row in rows]
@@ -321,10 +290,6 @@ class Tables:
         starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
         angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
         position += len(angles)
-        ranges = self.ranges
-        for (start, count), table in zip(subtrees.SUBTREES, ranges):
-            starts[start], starts[count] = position, len(table)
-            position += table.size
         starts["node lanes"] = position
         workspace = self.records
         for i in range(len(self.metadata["arrays"])):
@@ -333,23 +298,8 @@ class Tables:
         starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
         workspace += 2 * len(angles)
         head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
-        cells = [table.reshape(-1) for table in (*tables.values(), angles, *ranges)]
+        cells = [table.reshape(-1) for table in (*tables.values(), angles)]
         return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
-
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        """The subtrees that take turns in a single sample. Junctions are then apart from records."""
-        return subtrees.in_turns(self.ranges[0]) if self.ranges else []
-
-    @cached_property
-    def ranges(self) -> list[Array]:
-        """The ranges of nodes that are swept out and back; see `kinetree.engines.subtrees`."""
-        setup, records = self.setup, self.metadata["records"]
-        if subtrees.SINGLE[0] not in self.metadata["head"]:
-            return []
-        if len(setup.nodes) < len(setup.mechanism.kinds):  # no subtrees, but all at once
-            return subtrees.tables([len(setup.nodes)] * len(setup.nodes), 0)
-        return subtrees.tables(list(map(setup.topology.subtree_end, setup.nodes)), max(records.values()))
 
     def _angles(self) -> Array:
         """Where in its input the angle of each node is, up to the last that has one; see `kinetree.engines.angles`."""

@@ -6,13 +6,13 @@ then need to know nothing but the operations of `kinetree.engines.ir`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.addressing import Addressing, Count, Row, bases
 from kinetree.engines.alike import alike
-from kinetree.engines.carried import RELATIVES, Carried, carried, memory_of
+from kinetree.engines.carried import RELATIVES, Carried, carried, record_of
 from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Program, Store, Switch
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
@@ -160,7 +160,7 @@ class _Lowering(Addressing):
                 self.found[role] = Row(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
             if sweep_direction(loop):
-                _set_late(block, memory_of(source.name, 0))
+                _set_late(block, record_of(source.name, 0))
         if not single:
             notes = {number: " on ".join(map(_text, variant)) for number, variant in filled.items()}
             body.items.append(Switch(variant_number, cases, len(filled) == len(numbers), notes))
@@ -175,15 +175,11 @@ class _Lowering(Addressing):
             return None
         if found.spent:
             self.column(table, RELATIVES)
-        junctions = found.values & self.layout.junction if self.known is None else frozenset()
         for position in range(2):
-            record, junction = memory_of(table, position)
-            self.column(*record)
-            if junctions:
-                self.column(*junction)
+            self.column(*record_of(table, position))
         offsets = {(name, component): offset for (_, name, component), offset in self.layout.fields.items()}
-        parts = (found.values, found.spent, found.sums, junctions)
-        return Carried(found.taken, *(frozenset(offsets[component] for component in part) for part in parts))
+        taken, *parts = found
+        return Carried(taken, *(frozenset(offsets[component] for component in part) for part in parts))
 
     def of_over(self, loop: Loop, what: str) -> Op:
         """A number of the entity that a loop is over."""
@@ -192,11 +188,11 @@ class _Lowering(Addressing):
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
 
 
-def _set_late(block: Block, memory: Collection[tuple[str, str]]) -> None:
+def _set_late(block: Block, record: tuple[str, str]) -> None:
     """Move a store to a field of the node itself to the end of a body if it reads another field in that place later."""
 
     def offset(place: Any) -> int | None:
-        is_own = isinstance(place, Access) and place.base is not None and place.base.attr in memory
+        is_own = isinstance(place, Access) and place.base is not None and place.base.attr == record
         return place.offset if is_own else None
 
     read: set[int | None] = set()

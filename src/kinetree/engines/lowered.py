@@ -9,7 +9,6 @@ from typing import Any
 from kinetree.engines.angles import ANGLES, Angles
 from kinetree.engines.ir import Op, Program, Store, walk
 from kinetree.engines.layout import Layout
-from kinetree.engines.subtrees import SUBTREES, OutAndBack
 from kinetree.engines.sweeps import Sweeps
 
 #: Items of long programs, of which the long loops become functions of their own. Calls would slow down shorter ones.
@@ -28,7 +27,6 @@ class Lowered:
         tables: The columns of each table that it reads.
         sizes: The sizes that it reads.
         angles: Sines and cosines that can be computed ahead of all loops.
-        turns: Loops that can take turns, subtree by subtree.
         starts: Stores with which sums start that loops may carry.
         sweeps: Its sweeps, if it consists of sweeps over nodes.
     """
@@ -40,14 +38,8 @@ class Lowered:
     tables: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
     angles: Angles | None = None
-    turns: OutAndBack | None = None
     starts: list[Store] = field(default_factory=list)
     sweeps: Sweeps | None = None
-
-    @property
-    def shares_junctions(self) -> bool:
-        """Whether subtrees that take turns can share junctions. Loops of long programs do not take turns."""
-        return self.turns is not None and self.length < LONG and self.turns.keep_junctions(self.program)
 
     @property
     def head(self) -> list[str]:
@@ -59,7 +51,6 @@ class Lowered:
             *(f"input {i}" for i in range(self.inputs)),
             "gravity",
             *(ANGLES if self.angles else ()),
-            *(name for names in (SUBTREES if self.turns else ()) for name in names),
             "node lanes",
         ]
 
@@ -75,9 +66,6 @@ class Lowered:
         return {
             "records": self.layout.records,
             "passing": self.layout.passing,
-            "without junctions": self.layout.without_junctions,
-            "junction": self.layout.first_of_junction,
-            "shared junctions": self.shares_junctions,
             "arrays": [[list(over), len(positions)] for over, positions in self.layout.arrays],
             "tables": self.tables,
             "head": self.head,

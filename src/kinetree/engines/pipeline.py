@@ -16,7 +16,6 @@ from kinetree.engines.kept import Kept
 from kinetree.engines.lower import lower
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.simplify import fuse, simplify
-from kinetree.engines.subtrees import out_and_back
 from kinetree.engines.sweeps import sweeps
 from kinetree.engines.trace import trace
 from kinetree.recursion.algorithm import Algorithm
@@ -76,7 +75,6 @@ def _lower(
     if not is_own(algorithm, variants):  # those of the package are verified by its tests
         verify(made.program)
     made.angles, made.sweeps = angles(made.program), sweeps(made.program, made.layout, made.tables)
-    made.turns = out_and_back(made.program) if made.sweeps is not None else None
     return made
 
 

@@ -51,13 +51,12 @@ class Rounds(NamedTuple):
         return found
 
 
-def rounds_of(members: Array, parents: Array, starts: Array) -> Rounds:
+def rounds_of(members: Array, parents: Array) -> Rounds:
     """The rounds of a tree.
 
     Args:
         members: The nodes of all groups, (n, LANES).
         parents: For each node, its parent.
-        starts: Groups that do not follow the one before.
     """
     count, numbers = len(members), np.arange(len(members))
     every = np.append(members, np.full((1, LANES), WORLD), axis=0)
@@ -82,7 +81,7 @@ def rounds_of(members: Array, parents: Array, starts: Array) -> Rounds:
 
     arrangement = np.where(in_lane, np.where(last - first > 1, Parents.SHARED, Parents.IN_LANE), Parents.SCATTERED)
     alone = np.bincount(added, minlength=count + 1)[groups[:, 0]] == 1
-    passed = (arrangement == Parents.IN_LANE) & alone & (groups[:, 0] == numbers - 1) & ~starts
+    passed = (arrangement == Parents.IN_LANE) & alone & (groups[:, 0] == numbers - 1)
     arrangement[passed] = Parents.PASSED
     return Rounds(arrangement, groups, lanes, first, last, added, sources, taking)
 

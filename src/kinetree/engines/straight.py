@@ -135,7 +135,7 @@ def _straight(algorithm: Algorithm, variants: Variants, individual: Individual) 
         parts, places = split(fuse(unrolled.program))
         verify(parts)
     records = {WORLD_CLASS: places, **{kind.name: 0 for kind in mechanism.kinds}}
-    layout = Layout({}, records, records, [], without_junctions=records)
+    layout = Layout({}, records, records, [])
     made = Lowered(parts, layout, len(algorithm.inputs), len(algorithm.outputs))
     return Straight(made, operations, unrolled.executed, 1.0 if lanes is None else lanes.cost)
 

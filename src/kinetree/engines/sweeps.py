@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kinetree.engines.carried import memory_of
+from kinetree.engines.carried import record_of
 from kinetree.engines.ir import Access, Block, For, Op, Program, Store, Switch
 from kinetree.engines.layout import Layout
 from kinetree.recursion.tree import Tree
 
 #: The tables of nodes with their parents, and of frames.
 TABLE, FRAMES = Tree.scatter.name, "frames"
-((_, OWN_RECORD), (_, OWN_JUNCTION)), ((_, PARENT_RECORD), (_, PARENT_JUNCTION)) = (memory_of(TABLE, k) for k in (0, 1))
+(_, OWN_RECORD), (_, PARENT_RECORD) = (record_of(TABLE, k) for k in (0, 1))
 CONSTANTS = "0.constants"
-_MEMORY = {OWN_RECORD, OWN_JUNCTION, PARENT_RECORD, PARENT_JUNCTION}
 _INTEGERS = ("int", "index", "size", "cell", "iadd", "imul")
 #: What an operation costs in additions, if not one.
 _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
@@ -158,7 +157,7 @@ class _Analysis:
         else:
             _require(base is None or base.code == "cell")
             self.uniform |= dict.fromkeys(columns)
-            _require(space != "records" or _MEMORY.issuperset(columns))
+            _require(space != "records" or {OWN_RECORD, PARENT_RECORD}.issuperset(columns))
             _require(space != "constants" or columns == [CONSTANTS])
 
 
@@ -211,7 +210,7 @@ def _of_parent(access: Any) -> bool:
     """Whether a body accesses its node's parent there; records without a base are the world's."""
     if not isinstance(access, Access) or access.space[0] != "records":
         return False
-    return access.base is None or access.base.attr in memory_of(TABLE, 1)
+    return access.base is None or bool(access.base.attr == record_of(TABLE, 1))
 
 
 def _place(access: Any) -> tuple[Any, ...]:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, memory_of, term
+from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, record_of, term
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
@@ -16,7 +15,7 @@ from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
 
 
-def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, in_turns: bool = False) -> list[str]:
+def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64) -> list[str]:
     """The assembly of modules that together define one function, `kernel`.
 
     Args:
@@ -24,19 +23,15 @@ def emit(lowered: Lowered, width: int, columns: int, scalar: Format = FLOAT64, i
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
-        in_turns: Whether junctions are apart from records, so that subtrees can share them.
     """
-    return _CarryingEmitter(lowered, width, columns, scalar, in_turns).modules()
+    return _CarryingEmitter(lowered, width, columns, scalar).modules()
 
 
 class _CarryingEmitter(Emitter):
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, in_turns: bool) -> None:
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         #: Stores that nobody needs.
         self.unset = {id(store) for store in lowered.starts}
-        #: What the part before of a loop that is printed in parts gives, and what was printed last.
-        self.before: Given | None = None
-        self.printed: Passes
-        super().__init__(lowered, width, columns, scalar, in_turns)
+        super().__init__(lowered, width, columns, scalar)
 
     def item(self, item: Item, scope: Scope) -> None:
         if id(item) not in self.unset:
@@ -46,23 +41,7 @@ class _CarryingEmitter(Emitter):
         if loop.carried is None:
             super().passes(loop, scope)
         else:
-            self.printed = Passes(self, loop, self.before)
-            self.printed.print(scope)
-
-    def back(self, loop: For, start: str, stop: str, scope: Scope) -> None:
-        if loop.carried is None:
-            super().back(loop, start, stop, scope)
-            return
-        # what the last pass of a part gives is carried to the next part
-        offsets = sorted(loop.carried.values)
-        self.before = Given(
-            self.f.carried("i64", "-1"), {offset: self.f.carried(self.element, "poison") for offset in offsets}
-        )
-        self.repeat(loop, start, stop, scope)
-        self.f.carry(self.before.record, self.printed.record)
-        for offset, name in self.before.values.items():
-            self.f.carry(name, self.printed.values[offset])
-        self.before = None
+            Passes(self, loop).print(scope)
 
 
 class Given(NamedTuple):
@@ -78,24 +57,22 @@ class Passes:
     Args:
         emitter: Prints operations.
         loop: The loop, of which the head is being written.
-        before: What the first pass may take.
     """
 
-    def __init__(self, emitter: Emitter, loop: For, before: Given | None = None) -> None:
+    def __init__(self, emitter: Emitter, loop: For) -> None:
         self.emitter, self.f, self.loop = emitter, emitter.f, loop
         self.carried: Carried = loop.carried or NOTHING
         self.table = loop.stop.attr.removeprefix("count ")
         self.offsets = sorted(self.carried.values)
-        #: Cells with the memory of the node whose fields a pass takes, and of the one of which it gives fields.
-        self.taken, self.given_to = (memory_of(self.table, k) for k in (self.carried.taken, 1 - self.carried.taken))
+        #: Cells with the record of the node whose fields a pass takes, and of the one of which it gives fields.
+        self.taken, self.given_to = (record_of(self.table, k) for k in (self.carried.taken, 1 - self.carried.taken))
         #: Numbers of the row that the body that is being printed reads.
         self.cells: dict[tuple[str, str], Op] = {}
         self.nothing = Given("-1", dict.fromkeys(self.offsets, "poison"))
         self.zero = emitter.scalar.constant(-0.0, emitter.width)
         # what the pass before gave
-        first = before or self.nothing
-        self.record = self.f.carried("i64", first.record)
-        self.values = {offset: self.f.carried(emitter.element, first.values[offset]) for offset in self.offsets}
+        self.record = self.f.carried("i64", "-1")
+        self.values = {offset: self.f.carried(emitter.element, "poison") for offset in self.offsets}
 
     def print(self, scope: Scope) -> None:
         """Print them in the scope of the loop."""
@@ -155,7 +132,7 @@ class Passes:
         f, element = self.f, self.emitter.element
         ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]
         loads = [op for op in ops if self.is_of(op.attr, self.taken)]
-        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(self.cell(self.taken[0], scope), scope)}")
+        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(self.cell(self.taken, scope), scope)}")
         before, inner = f.block, scope.inner()
         with f.when(other):
             fetched = [self.fetched(op.attr, inner) for op in loads]
@@ -205,11 +182,11 @@ class Passes:
 
     def given_record(self, scope: Scope) -> str:
         """The record of the node of which a pass gives fields."""
-        return self.emitter.integer(self.cell(self.given_to[0], scope), scope)
+        return self.emitter.integer(self.cell(self.given_to, scope), scope)
 
     def given_place(self, offset: int, scope: Scope) -> Access:
         """Where a field is of which a pass gives the value."""
-        return Access(("records", 0), self.cell(self.given_to[offset in self.carried.junctions], scope), offset)
+        return Access(("records", 0), self.cell(self.given_to, scope), offset)
 
     def sums(self, stores: dict[int, Store]) -> dict[int, Op]:
         """The sums from nothing among what a body gives: what they load."""
@@ -260,8 +237,8 @@ class Passes:
         """Whether only siblings or later children may need from memory what is stored to a place."""
         return self.is_of(access, self.given_to) and access.offset in self.carried.spent
 
-    def is_of(self, access: Any, memory: Collection[tuple[str, str]]) -> bool:
-        """Whether a place is a carried field of the node whose memory is in these cells of the row."""
+    def is_of(self, access: Any, record: tuple[str, str]) -> bool:
+        """Whether a place is a carried field of the node whose record is in this cell of the row."""
         if not isinstance(access, Access) or access.offset not in self.carried.values:
             return False
-        return access.space[0] == "records" and access.base is not None and access.base.attr in memory
+        return access.space[0] == "records" and access.base is not None and bool(access.base.attr == record)

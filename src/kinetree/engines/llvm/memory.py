@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kinetree.engines.carried import JUNCTION, RECORD
 from kinetree.engines.formats import Format
 from kinetree.engines.ir import Access, Op
 from kinetree.engines.llvm.writer import FunctionWriter
@@ -87,7 +86,6 @@ class Memory:
         lowered: The program.
         width: Samples per call.
         scalar: The format to compute in.
-        in_turns: Whether junctions are apart from records, so that subtrees can share them.
 
     Attributes:
         element: The type of a number in all samples.
@@ -99,8 +97,8 @@ class Memory:
     #: The function that is being written.
     own: Written
 
-    def __init__(self, lowered: Lowered, width: int, scalar: Format, in_turns: bool) -> None:
-        self.lowered, self.width, self.scalar, self.has_junctions = lowered, width, scalar, in_turns
+    def __init__(self, lowered: Lowered, width: int, scalar: Format) -> None:
+        self.lowered, self.width, self.scalar = lowered, width, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
         self._vectors: dict[int, str] = {}
@@ -173,7 +171,7 @@ class Memory:
             return str(op.attr) if op.code == "int" else self.number(op.attr)
         args = [self.integer(a, scope) for a in op.args]
         if op.code == "cell":
-            name, column = op.attr[0], self.column(op.attr[1])
+            name, column = op.attr
             columns, key = self.lowered.tables[name], ("cell", name, column, args[0])
             found = scope.find(key)
             if found is None:
@@ -185,10 +183,6 @@ class Memory:
             later = self.f.let(f"icmp sgt i64 {args[0]}, {args[1]}")
             return self.f.let(f"select i1 {later}, i64 {args[0]}, i64 {args[1]}")
         return self.f.let(f"{_INTEGER[op.code]} {args[0]}, {args[1]}")
-
-    def column(self, column: str) -> str:
-        """The column that has a number of a row: records in one piece have their junctions at the same place."""
-        return column if self.has_junctions else column.replace(JUNCTION, RECORD)
 
     def integer(self, op: Op, scope: Scope) -> str:
         """The name of an integer."""

@@ -12,14 +12,13 @@ from typing import Any
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.groups import LANES
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, needed
-from kinetree.engines.lane_tables import LANE_OF, ROUND_WORDS, column_places, head_names
+from kinetree.engines.lane_tables import PARENT_LANE, ROUND_WORDS, column_places, head_names
 from kinetree.engines.llvm.carrying import Given, Passes
 from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.rounds import Parents
-from kinetree.engines.subtrees import SINGLE
-from kinetree.engines.sweeps import PARENT_RECORD, TABLE, Body, Sweeps, over_frames
+from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
 
 #: Loads of sums at consecutive places, and the terms that are added.
 Run = list[tuple[Op, Op]]
@@ -31,9 +30,7 @@ _SHORTEST_RUN = 40
 _PERMUTE = {4: "avx.vpermilvar.ps", 8: "avx2.permps"}
 
 
-def emit_node_lanes(
-    lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False, in_turns: bool = False
-) -> list[str]:
+def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False) -> list[str]:
     """The assembly of modules that define one function, `kernel`, which has the interface of one for a single sample.
 
     Args:
@@ -41,29 +38,27 @@ def emit_node_lanes(
         sweeps: Its sweeps.
         scalar: The format to compute in.
         permutes: Whether the processor has the instructions of AVX2.
-        in_turns: Whether subtrees take turns, and junctions are apart from records, so that they can share them.
     """
-    return _NodeLanes(lowered, sweeps, scalar, permutes, in_turns).modules()
+    return _NodeLanes(lowered, sweeps, scalar, permutes).modules()
 
 
 class _NodeLanes(Emitter):
-    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool, in_turns: bool) -> None:
+    def __init__(self, lowered: Lowered, sweeps: Sweeps, scalar: Format, permutes: bool) -> None:
         self.sweeps, self.permutes = sweeps, permutes
-        self.columns_at, self.row_words = column_places(sweeps.metadata, in_turns)
+        self.columns_at, self.row_words = column_places(sweeps.metadata)
         #: Indices that differ from lane to lane.
         self.each: dict[int, list[str]] = {}
-        super().__init__(lowered, LANES, 1, scalar, in_turns)
+        super().__init__(lowered, LANES, 1, scalar)
         self.own.tables = self.start("%tables", "node lanes", "i64")
-        self.head = {name: place for place, name in enumerate(head_names(lowered.head, in_turns))}
+        self.head = {name: place for place, name in enumerate(head_names(lowered.head))}
         self.outside_element = scalar.llvm
-        self.turns = self.turns if in_turns else None
 
     # Integers
 
     def whole(self, op: Op, scope: Scope) -> str:
         """An integer; if it differs from lane to lane, that of the first."""
         if op.code == "cell" and op.attr[0] == TABLE:
-            place = self.columns_at[self.column(op.attr[1])]
+            place = self.columns_at[op.attr[1]]
             row = self.row(op.args[0], scope)
             if op.attr[1] in self.sweeps.uniform or op.attr[1] == "variant":
                 key = row, place
@@ -91,10 +86,6 @@ class _NodeLanes(Emitter):
 
     # Loops
 
-    @property
-    def ranges(self) -> tuple[str, str]:
-        return SINGLE
-
     def loop(self, loop: For, scope: Scope) -> None:
         """A loop over groups, or over frames one at a time."""
         super().loop(loop, Scope(1, scope) if over_frames(loop) else scope)
@@ -106,10 +97,6 @@ class _NodeLanes(Emitter):
             _Passes(self, loop).print(scope)
 
     # Memory
-
-    def memory_of(self, access: Access) -> str:
-        """The column with the record or the junction that a field of a parent is in; the world has but a record."""
-        return PARENT_RECORD if access.base is None else self.column(access.base.attr[1])
 
     def halves(self, sources: str) -> str:
         """Lanes as positions in a vector of 32-bit numbers, which all processors with AVX2 can permute."""
@@ -228,13 +215,11 @@ class _Passes(Passes):
         arrangement = emitter.word(row, emitter.columns_at["parents"])
         with f.when(f.let(f"icmp eq i64 {arrangement}, {Parents.SCATTERED.value}")):
             inner, one = scope.inner(), emitter.scalar.llvm
-            for column in dict.fromkeys(map(emitter.memory_of, body.reads)):
-                first = emitter.columns_at[LANE_OF[column]]
-                parents = [f.at("%ws", emitter.word(row, first + lane), one) for lane in range(LANES)]
-                for access in body.reads:
-                    if emitter.memory_of(access) == column:
-                        value = emitter.gathered([f.at(p, LANES * access.offset, one) for p in parents])
-                        emitter.store(access, value, inner)
+            first = emitter.columns_at[PARENT_LANE]
+            parents = [f.at("%ws", emitter.word(row, first + lane), one) for lane in range(LANES)]
+            for access in body.reads:
+                value = emitter.gathered([f.at(p, LANES * access.offset, one) for p in parents])
+                emitter.store(access, value, inner)
 
     def add(self, body: Body, row: str, scope: Scope) -> Given:
         """Add to the parents' fields: pass them on, or add in place, or in rounds."""
@@ -298,25 +283,22 @@ class _Passes(Passes):
         f, emitter, aligned = self.f, self.lanes, self.aligned
         rounds = emitter.start(emitter.own.tables, "rounds", "i64")
         words = f.at(rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
-        memory = {
-            column: f.at("%ws", emitter.word(words, i), emitter.element)
-            for i, column in enumerate(LANE_OF if emitter.has_junctions else [PARENT_RECORD])
-        }
+        record = f.at("%ws", emitter.word(words, 0), emitter.element)
         sources, taking = (
             f.let(f"load {_INTEGERS}, ptr {f.at(words, at, 'i64')}, align 8, !invariant.load !0")
-            for at in (2, 2 + LANES)
+            for at in (1, 1 + LANES)
         )
         positions = emitter.halves(sources)
         takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
         before: dict[int, str] = {}
         for run in runs:
-            self.loop_over(run, memory[emitter.memory_of(run[0][0].attr)], slots, positions, takes)
+            self.loop_over(run, record, slots, positions, takes)
         looped = {id(load): load.attr.offset for run in runs for load, _ in run}
         for op in body.ops:
             if any(id(one) in looped for one in (op, *op.args)):
                 continue
             if op.code == "load":
-                pointer = f.at(memory[emitter.memory_of(op.attr)], op.attr.offset, emitter.element)
+                pointer = f.at(record, op.attr.offset, emitter.element)
                 name = before[op.attr.offset] = f.let(f"load {emitter.element}, ptr {pointer}, {aligned}")
             else:
                 for a in op.args:
@@ -332,7 +314,7 @@ class _Passes(Passes):
             old, new = before[place.offset], emitter.use(store.value, scope)
             # not a sum with zero, which would change -0
             kept = f.let(f"select <{LANES} x i1> {takes}, {emitter.element} {new}, {emitter.element} {old}")
-            pointer = f.at(memory[emitter.memory_of(place)], place.offset, emitter.element)
+            pointer = f.at(record, place.offset, emitter.element)
             f.do(f"store {emitter.element} {kept}, ptr {pointer}, {aligned}")
 
     def loop_over(self, run: Run, record: str, slots: dict[int, str], positions: str, takes: str) -> None:
@@ -340,7 +322,7 @@ class _Passes(Passes):
 
         Args:
             run: The sums.
-            record: The parents' record, or their junction.
+            record: The parents' record.
             slots: Where the terms are, one after another.
             positions: Where lanes take terms from, as of `permuted`.
             takes: Which lanes take some.

@@ -22,7 +22,6 @@ from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.engines.lowered import LONG, Lowered
-from kinetree.engines.subtrees import BATCH, COLUMNS, SINGLE, OutAndBack
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
@@ -40,18 +39,15 @@ class Emitter(Memory):
         width: Samples per call.
         columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
         scalar: The format to compute in.
-        in_turns: Whether junctions are apart from records, so that subtrees can share them.
     """
 
-    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format, in_turns: bool) -> None:
-        super().__init__(lowered, width, scalar, in_turns)
+    def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
+        super().__init__(lowered, width, scalar)
         self.columns = columns
         self.finished: dict[str, str] = {}
         self.long = lowered.length >= _LONG
         #: Sines and cosines that are computed ahead, and the index of the loop of each.
         self.ahead = lowered.angles if width == 1 < columns else None
-        #: Loops that take turns, unless they become modules of their own.
-        self.turns = None if self.long else lowered.turns
         self.rows = {id(op): row for op, row in self.ahead.ops} if self.ahead is not None else {}
         outputs = {i: f"%out{i}" for i in range(lowered.outputs)}
         self.own = Written(FunctionWriter(self.header("internal void @body", [*map(_written, outputs.values())])))
@@ -87,11 +83,7 @@ class Emitter(Memory):
     def block(self, block: Block, scope: Scope) -> None:
         top = block is self.lowered.program.top
         for item in block.items:
-            if top and self.turns is not None and item is self.turns.outward:
-                continue
-            if top and self.turns is not None and item is self.turns.inward:
-                self.take_turns(self.turns, scope)
-            elif top and self.is_apart(item):
+            if top and self.is_apart(item):
                 self.apart(item, scope)
             else:
                 self.item(item, scope)
@@ -261,25 +253,6 @@ class Emitter(Memory):
     def passes(self, loop: For, scope: Scope) -> None:
         """The body of a loop, one number at a time."""
         self.block(loop.body, scope)
-
-    @property
-    def ranges(self) -> tuple[str, str]:
-        """Names of the table of ranges, and of its length."""
-        return SINGLE if self.width == 1 else BATCH
-
-    def take_turns(self, turns: OutAndBack, scope: Scope) -> None:
-        """Two loops over nodes, range by range."""
-        start, count = self.ranges
-        f, ranges = self.f, self.start(self.own.tables, start, "i64")
-        with f.loop(0, self.number(count)) as number:
-            row = f.at(ranges, f.let(f"mul i64 {number}, {COLUMNS}"), "i64")
-            out, end, back, stop = (self.word(row, column) for column in range(COLUMNS))
-            self.repeat(turns.outward, out, end, scope)
-            self.back(turns.inward, back, stop, scope)
-
-    def back(self, loop: For, start: str, stop: str, scope: Scope) -> None:
-        """A part of a loop whose other parts come before and after it."""
-        self.repeat(loop, start, stop, scope)
 
 
 def _taken_from_outside(block: Block) -> list[Op]:

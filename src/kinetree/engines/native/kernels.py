@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import count, product
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Kernels:
     ) -> None:
         self.algorithm, self.variants, self.scalar, self.individual = algorithm, variants, scalar, individual
         self._lock = Lock()
-        self._libraries: Shared[tuple[int, bool, bool, target.Target]] = Shared()
+        self._libraries: Shared[tuple[int, bool, target.Target]] = Shared()
         self._metadata: dict[str, Any] | None = None
 
     def program(self) -> Lowered:
@@ -64,9 +64,7 @@ class Kernels:
             return lowered(self.algorithm, self.variants)
         return straight(self.algorithm, self.variants, self.individual).lowered
 
-    def modules(
-        self, width: int, chosen: target.Target, node_lanes: bool = False, in_turns: bool = False
-    ) -> tuple[list[str], dict[str, Any]]:
+    def modules(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[list[str], dict[str, Any]]:
         """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
         program = self.program()
         if self.individual is None:  # numbers of a robot may vanish
@@ -74,34 +72,31 @@ class Kernels:
                 if isinstance(item, Op) and item.code == "const":
                     self.scalar.require(item.attr)
         if node_lanes and program.sweeps is not None:
-            return emit_node_lanes(program, program.sweeps, self.scalar, chosen.has_avx2, in_turns), program.metadata
-        return emit(program, width, chosen.lanes(self.scalar), self.scalar, in_turns), program.metadata
+            return emit_node_lanes(program, program.sweeps, self.scalar, chosen.has_avx2), program.metadata
+        return emit(program, width, chosen.lanes(self.scalar), self.scalar), program.metadata
 
-    def begin(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> None:
+    def begin(self, width: int, node_lanes: bool = False) -> None:
         """Let other threads begin with machine code on the current target; arguments as of `library`."""
-        self._libraries.begin((width, node_lanes, in_turns, target.current()), self._found_or_begun)
+        self._libraries.begin((width, node_lanes, target.current()), self._found_or_begun)
 
-    def library(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> Library:
+    def library(self, width: int, node_lanes: bool = False) -> Library:
         """Machine code on the current target, loaded or compiled on first use.
 
         Args:
             width: Samples per call.
             node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
-            in_turns: For trees in which subtrees take turns.
         """
-        library, self._metadata = self._libraries.get(
-            (width, node_lanes, in_turns, target.current()), self._found_or_begun
-        )
+        library, self._metadata = self._libraries.get((width, node_lanes, target.current()), self._found_or_begun)
         return library
 
-    def _found_or_begun(self, key: tuple[int, bool, bool, target.Target]) -> Pending:
-        width, node_lanes, in_turns, chosen = key
+    def _found_or_begun(self, key: tuple[int, bool, target.Target]) -> Pending:
+        width, node_lanes, chosen = key
         lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
         return Pending(
             f"{self.algorithm.name}{self.scalar.note}, {lanes}",
-            self._name(width, node_lanes, in_turns),
+            self._name(width, node_lanes),
             chosen,
-            lambda: self.modules(width, chosen, node_lanes, in_turns),
+            lambda: self.modules(width, chosen, node_lanes),
             "kernel",
         )
 
@@ -130,20 +125,20 @@ class Kernels:
         """The metadata cached with the code of a width."""
         chosen = target.current()
         widths = (1, False), (1, True), (chosen.lanes(self.scalar), False)
-        for in_turns, (width, node_lanes) in product((False, True), widths):
-            name = self._name(width, node_lanes, in_turns)
+        for width, node_lanes in widths:
+            name = self._name(width, node_lanes)
             found = None if name is None else stored(cache.key(*name, chosen))
             if found is not None:
                 return found[0]
         return None
 
-    def _name(self, width: int, node_lanes: bool = False, in_turns: bool = False) -> tuple[object, ...] | None:
+    def _name(self, width: int, node_lanes: bool = False) -> tuple[object, ...] | None:
         """The cache key; None for algorithms and node kinds outside the package, whose sources may change unnoticed."""
         if not is_own(self.algorithm, self.variants):
             return None
         own = self.algorithm.name, identity(self.algorithm)
         robot = () if self.individual is None else (self.individual.digest,)
-        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, in_turns, *robot
+        return "kernel", *own, self.variants.key, self.scalar.name, width, node_lanes, *robot
 
     @cached_property
     def code(self) -> str:
@@ -213,10 +208,8 @@ def bind(
         single_workspace=single_workspace,
     )  # fmt: skip
 
-    def choice(width: int) -> tuple[int, bool, bool]:
-        if width == 1 and together is not None:
-            return width, True, together.in_turns
-        return width, False, bool(tables.turns)
+    def choice(width: int) -> tuple[int, bool]:
+        return width, width == 1 and together is not None
 
     compiled = Compiled(
         binding, lambda width: made.library(*choice(width)), lambda width: made.begin(*choice(width))
