@@ -14,6 +14,7 @@ import kinetree as kt
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import Transform
 from tests.general_nodes import Bead, Cart, Two
+from tests.mechanisms import NEAR
 from tests.tolerance import bound, condition
 from tests.trees import random_inertia, random_rotation, unit
 
@@ -82,6 +83,19 @@ def _loops() -> kt.Model:
     return builder.independent("crank", ("rod", 2)).build(near={"crank": 0.1})
 
 
+def _bars() -> kt.Model:
+    """A four-bar linkage with a tool on its coupler."""
+    builder, rng = _stem("bars", 5)
+    builder.add_body("seat", parent="wrist", joint="fixed", placement=_place(rng), **_solid(rng))
+    builder.add_body("crank", parent="seat", **_solid(rng))
+    builder.add_body("coupler", parent="crank", placement=(np.eye(3), (0.3, 0.0, 0.0)), **_solid(rng))
+    builder.add_body("tool", parent="coupler", axis=unit(rng), placement=_place(rng), **_solid(rng))
+    builder.add_body("rocker", parent="seat", placement=(np.eye(3), (1.0, 0.0, 0.0)), armature=0.1, **_solid(rng))
+    builder.add_frame("tip", body="coupler", placement=(np.eye(3), (0.9, 0.0, 0.0)))
+    builder.add_frame("pin", body="rocker", placement=(np.eye(3), (0.7, 0.0, 0.0)))
+    return builder.connect("tip", "pin").independent("crank").build(near=NEAR)
+
+
 def _couplings() -> kt.Model:
     """Fingers that follow a third one by a ratio and by a function; a ball joint and another pair hang on them."""
     builder, rng = _stem("couplings", 4)
@@ -96,9 +110,12 @@ def _couplings() -> kt.Model:
     return builder.couple("tool", to="near", poly=[0.1, 0.5, -0.3]).build()
 
 
-_ROBOTS = {"beams": _beams, "nodes": _nodes, "loops": _loops, "couplings": _couplings}
+_ROBOTS = {"beams": _beams, "nodes": _nodes, "loops": _loops, "bars": _bars, "couplings": _couplings}
 
 ROBOTS = tuple(_ROBOTS)
+
+#: Those with a coordinate for each velocity. One rate of the ball joint in "loops" is independent, which has none.
+CHARTED = tuple(name for name in ROBOTS if name != "loops")
 
 #: A frame behind the nodes of every robot.
 TOOL = "tool"
