@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.engines.function import Function
 from kinetree.operational_space import METHODS
+from kinetree.recursion.common_frame import in_common_frame
 from tests.laws.cases import ENGINES
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import random_inertia, random_rotation, unit
@@ -115,6 +119,11 @@ class TestNothingDependsOnTheDistance:
     def test_mass_matrix(self, state: _State, engine: str) -> None:
         state.compare(state.robot.mass_matrix.engine(engine))
         state.compare(state.robot.mass_matrix_inverse.engine(engine), inverted=True)
+
+    def test_in_the_common_frame(self, state: _State, engine: str) -> None:
+        for text in (mass_matrix, mass_matrix_inverse):
+            function: Any = Function(text.name, state.robot.mechanism, in_common_frame(text))
+            state.compare(function.engine(engine), inverted=text is mass_matrix_inverse)
 
     def test_coriolis_matrix(self, state: _State, engine: str) -> None:
         state.compare(lambda q: state.robot.coriolis_matrix.engine(engine)(q, state.v))

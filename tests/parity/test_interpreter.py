@@ -23,6 +23,7 @@ from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines import interpreter, machine
 from kinetree.engines.native.kernels import bind
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from tests.parity.functions import assert_same_bits
 from tests.trees import mixed, random_mechanism
 
@@ -44,7 +45,12 @@ def agree(algorithm: Algorithm, robot: kt.Model, sites: tuple[Any, ...] = ()) ->
 
 
 @pytest.mark.parametrize(
-    "algorithm", [forward_dynamics, inverse_dynamics, mass_matrix, mass_matrix_inverse], ids=lambda a: a.name
+    "algorithm",
+    [
+        *(forward_dynamics, inverse_dynamics, mass_matrix, mass_matrix_inverse),
+        *map(in_common_frame, (mass_matrix, mass_matrix_inverse)),
+    ],
+    ids=lambda a: a.name,
 )
 def test_every_kind_of_joint(algorithm: Algorithm) -> None:
     agree(algorithm, EVERY_KIND)

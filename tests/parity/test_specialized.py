@@ -26,6 +26,7 @@ from kinetree.engines.llvm import target
 from kinetree.engines.native import threads
 from kinetree.engines.straight import Individual, Specialization
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.variants import Variants
 from tests.mechanisms import gripper
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, states
@@ -101,7 +102,10 @@ def test_bits_do_not_depend_on_lanes_threads_or_batches(function: Function) -> N
 @pytest.mark.parametrize("name", ["turning", "sliding", "floating"])
 @pytest.mark.parametrize(
     "algorithm",
-    [forward_dynamics, inverse_dynamics, mass_matrix, mass_matrix_inverse, coriolis_matrix],
+    [
+        *(forward_dynamics, inverse_dynamics, mass_matrix, mass_matrix_inverse, coriolis_matrix),
+        *map(in_common_frame, (mass_matrix, mass_matrix_inverse)),
+    ],
     ids=lambda a: a.name,
 )
 def test_the_interpreter_has_the_same_bits(algorithm: Algorithm, name: str) -> None:

@@ -25,6 +25,7 @@ from kinetree.engines.pipeline import variants_of
 from kinetree.engines.places import Field, Input, Output, Role
 from kinetree.engines.trace import trace
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.tree import Tree
 from kinetree.recursion.variants import WORLD_CLASS
 
@@ -34,6 +35,7 @@ ALGORITHMS = [
     forward_dynamics_jvp,
     forward_dynamics_derivatives,
     mass_matrix_inverse,
+    in_common_frame(mass_matrix_inverse),
 ]
 ROBOTS = {
     "arm": kt.zoo.arm7,

@@ -141,6 +141,82 @@ def array_read_before_it_is_set(tree: Any, q: Any, v: Any, tau: Any) -> None:
             tau[k] = F[c].data[:1]
 
 
+@breaks("an array entry is read before it is set")
+def inward_entry_read_before_it_is_set(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, _ in tree.gather():
+        for c in tree.descendants(k):
+            k.x = F[k, c].data
+
+
+@breaks("an entry of tree.inward is read at k after it was set at another node")
+def inward_entry_read_after_it_was_set_at_the_parent(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[k, c] = F[parent, c] = Force.zero()
+            tau[k] = k.H.T @ F[k, c]
+
+
+@breaks("an entry of tree.inward is read at k after it was set at another node")
+def inward_entries_read_by_a_second_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[parent, c] = Force.zero()
+        for c in tree.descendants(k):
+            F[parent, c] = F[k, c]
+        for c in tree.descendants(k):
+            F[parent, c] = F[k, c]
+
+
+@breaks("an entry of tree.inward is read at k after it was set at another node")
+def other_inward_entries_read_in_an_inner_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[parent, c] = Force.zero()
+        for c in tree.descendants(k):
+            F[parent, c] = F[k, c]
+            for earlier in tree.descendants(k):
+                tau[k] = k.H.T @ F[k, earlier]
+
+
+@breaks("an entry of tree.inward is read at a loop's own node k, not at parent")
+def inward_entry_read_at_the_parent(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[parent, c] = Force.zero()
+            tau[k] = k.H.T @ F[parent, c]
+
+
+@breaks("use gather", traced)
+def inward_entry_read_on_the_way_out(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, _ in tree.scatter():
+        for c in k.columns():
+            F[k, c] = Force.zero()
+            tau[k] = k.H.T @ F[k, c]
+
+
+@breaks("an entry of tree.inward is indexed by a node and a column or row")
+def inward_entry_without_a_node(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, _ in tree.gather():
+        for c in k.columns():
+            F[c] = Force.zero()
+
+
+@breaks("an array of Force is given Motion")
+def inward_entries_of_two_types(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[k, c] = Force.zero()
+            F[parent, c] = Motion.zero()
+
+
 @breaks("an algorithm branches on a value", traced)
 def branch_on_a_value(tree: Any, q: Any, v: Any, tau: Any) -> None:
     for k, _ in tree.scatter():

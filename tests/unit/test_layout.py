@@ -23,6 +23,7 @@ from kinetree.engines.pipeline import lowered, simplified, variants_of
 from kinetree.engines.places import Field
 from kinetree.engines.sweeps import OWN_RECORD, TABLE
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.variants import WORLD_CLASS
 from tests.unit.test_general_nodes import with_a_bead
 
@@ -68,7 +69,11 @@ def are_apart(program: Program, one: set[Use], other: set[Use]) -> bool:
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-@pytest.mark.parametrize("algorithm", [forward_dynamics, forward_dynamics_jvp, mass_matrix_inverse])
+@pytest.mark.parametrize(
+    "algorithm",
+    [forward_dynamics, forward_dynamics_jvp, in_common_frame(mass_matrix_inverse)],
+    ids=lambda a: a.name,
+)
 def test_fields_in_use_at_the_same_time_have_memory_of_their_own(algorithm: Algorithm, robot: str) -> None:
     variants = variants_of(algorithm, ROBOTS[robot]().mechanism, ())
     program = simplified(algorithm, variants)

@@ -1,13 +1,12 @@
-"""The mass matrix by composite rigid-body inertias. Cost O(n·d).
+"""The mass matrix by composite inertias. Cost O(n·d).
 
     pass        loop               computes                                              source
-    place       scatter            motions S and inertia R of each node in the tree's frame
-    composite   gather             composite inertia R, a plain sum                        Alg. 4.1, Eq. 20
-    column      gather, columns    M(l, k) = Hᵀ(l) X(l) with X = R(k) H(k)                 Alg. 4.2
+    place       scatter            weight and inertia R of each node
+    composite   gather, columns    composite R; M(l, k) = Hᵀ(l) X(l) with X = R(k) H(k)   Algs. 4.1 and 4.2, Eq. 20
 
-Algorithm 4.2 walks from each node k to the base and propagates X(k) on the way. In the frame of the tree X needs no
-propagation, so the same products are formed row by row: node l uses the X of its descendants. (The printed algorithm
-propagates X with φ instead of A, and includes the inertial node.)
+Algorithm 4.2 walks from each node k to the base and propagates X(k) on the way. Here all columns travel at once, so
+the same products are formed row by row: node l uses the X of its descendants. (The printed algorithm propagates X with
+φ instead of A, and includes the inertial node.)
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -16,13 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
+from kinetree.algorithms import composite_inertia
 from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import RigidInertia
+from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
-@algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",))
+@algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",), any_node=True)
 def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
     """Joint-space inertia M(q). [J11] Algorithms 4.1 and 4.2.
 
@@ -31,20 +29,21 @@ def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
         q: Configuration, (nq,).
         M: Mass matrix, (nv, nv); blocks of nodes on different branches are zero.
     """
-    X = tree.array("v")
-    tree_frame.start(tree)
-    tree.world.R = RigidInertia.zero()
+    X = tree.inward("v", like="none")
+    composite_inertia.start(tree)
 
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.R = k.C.congruence(k.M)
+    for k, _ in tree.scatter():
+        k.X = k.weight(q[k])
+        k.R = composite_inertia.own(tree, k)
+        k.none = k.M @ (k.H @ Zeros()[k])  # the type of forces
 
     for k, parent in tree.gather():
-        own = k.S.map(lambda column, R=k.R: R @ column)
-        for c in k.columns():
-            X[c] = c.of(own)
-        diagonal = k.S.matrix().T @ own.matrix()
-        M[k, k] = diagonal + np.diag(k.armature)
+        own = [k.R @ (k.H @ unit) for unit in np.eye(len(Zeros()[k]))]  # X = R H
+        rows = [k.H.T @ column for column in own]
+        M[k, k] = np.array(rows).reshape(len(own), len(own)).T + np.diag(k.armature)
+        for c, column in zip(k.columns(), own, strict=True):
+            X[parent, c] = k.X.T @ column
         for c in tree.descendants(k):
-            M[k, c] = k.S.T @ X[c]
-        parent.R += k.R  # Eq. 20, A = 1
+            M[k, c] = k.H.T @ X[k, c]
+            X[parent, c] = k.X.T @ X[k, c]
+        parent.R += k.X.congruence(k.R)  # Eq. 20

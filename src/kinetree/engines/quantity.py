@@ -21,6 +21,7 @@ from kinetree.engines.forced_function import ForcedFunction
 from kinetree.engines.frame_function import FrameFunction
 from kinetree.engines.function import AnalyticFunction, Function
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import View, in_view
 from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
@@ -67,7 +68,7 @@ def quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     any_node: Algorithm | None = None,
-    prefer: Callable[[Mechanism], bool] | None = None,
+    view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
 
@@ -76,13 +77,13 @@ def quantity(
         guard: Refuses mechanisms.
         bundle: What several results come in.
         any_node: The recursion used where there are nodes that are not rigid bodies.
-        prefer: Tells whether that recursion is faster for a mechanism of rigid bodies, too.
+        view: In which coordinates the recursion runs.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         def make(o: Any) -> Function[P, R]:
-            chosen = algorithm
-            if any_node is not None and (o.mechanism.first_general is not None or (prefer and prefer(o.mechanism))):
+            chosen = in_view(algorithm, o.mechanism, view)
+            if any_node is not None and o.mechanism.first_general is not None:
                 chosen = any_node
             return Function(declared.__name__, o.mechanism, chosen, guard=guard, bundle=bundle, **_described(declared))
 

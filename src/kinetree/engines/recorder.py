@@ -15,7 +15,7 @@ import numpy as np
 from kinetree.engines.checks import canonical
 from kinetree.engines.fold import RULES
 from kinetree.engines.ir import Block, Loop, Op, Place, Program, Store
-from kinetree.engines.places import ArrayEntry, Output, Role
+from kinetree.engines.places import ArrayEntry, Index, Output, Role
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
 from kinetree.recursion.contract import author_line, refuse, type_name
@@ -32,6 +32,7 @@ class Recorder:
         program: The program recorded so far.
         types: Type of each field on each class of node.
         direction: Direction of the loop being traced: "outward" if nodes come after their parents.
+        moved: Entries of `tree.inward` that the body being traced has set at another node than its own so far.
     """
 
     def __init__(self, checked: bool) -> None:
@@ -39,6 +40,7 @@ class Recorder:
         self.program = Program(RULES)
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
+        self.moved: list[tuple[int, Index]] = []
         self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced
         self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
         self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
@@ -97,18 +99,19 @@ class Recorder:
     ) -> Iterator[Any]:
         """Trace the body of a loop for each variant."""
         program = self.program
-        outer, outer_values = program.current, self._values
+        outer, outer_values, moved, outer_moved = program.current, self._values, list(self.moved), list(self.moved)
         self._open.append(author_line())
         outermost = outer is program.top
         if outermost:
             self._settled = set(self.types)
         for variant in (*variants, *reversed(variants)) if self.checked else variants:
             body = program.current = Block(program, outer)
-            self._values = {}
+            self._values, self.moved = {}, list(outer_moved)
             yield roles(variant)
             if program.current is not body:
                 raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
             program.current = outer
+            moved += self.moved[len(outer_moved) :]
             first = loop.bodies.setdefault(variant, body)
             if first is not body and canonical(first) != canonical(body):
                 raise ContractError(
@@ -118,6 +121,7 @@ class Recorder:
         self._open.pop()
         outer.items.append(loop)
         self._values = {} if outer_values else outer_values
+        self.moved = [] if outermost else moved
         if outermost:
             self._world_cell.values.clear()
             self._check_parent_reads()

@@ -20,7 +20,7 @@ from kinetree.recursion.entities import Entity, Node, number_of
 from kinetree.recursion.loops import IndexLoop, Loop, Table
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.node import WORLD_PORT, NodeKind
-from kinetree.recursion.roles import Index, Ledger, NodeRole, port_of
+from kinetree.recursion.roles import MOVED_ON, Index, Ledger, NodeRole, entry_at, port_of, require_own
 from kinetree.recursion.setup import Setup
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.tree import Indexed, Tree
@@ -96,6 +96,27 @@ class _Memory:
         self.values[_position(place(self.over, keys))] = value
 
 
+class _Inward(_Memory):
+    """Entries that are at one node at a time, the last one where they were set."""
+
+    def __init__(self, over: str) -> None:
+        super().__init__(("node", over))
+        self.nodes: dict[int, int] = {}
+
+    def __getitem__(self, keys: Any) -> Any:
+        require_own(entry_at(keys)[0])
+        node, entry = _position(place(self.over, keys))
+        if self.nodes.get(entry, node) != node:
+            refuse(MOVED_ON)
+        return super().__getitem__(keys)
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        entry_at(keys)
+        super().__setitem__(keys, value)
+        node, entry = _position(place(self.over, keys))
+        self.nodes[entry] = node
+
+
 class ReferenceTree(Tree):
     """The tree for one sample. Handles of nodes, frames and rows are their numbers."""
 
@@ -118,6 +139,7 @@ class ReferenceTree(Tree):
         self._cells.append(world)  # index −1
         self.world = NodeRole(world, "world", "set", Ledger())
         self.gravity = Motion.of(np.zeros(3), mechanism.gravity)
+        self.rigid_bodies = all(kind.rigid for kind in mechanism.kinds)
         self.rigid_multibody = all(kind.rigid_multibody for kind in mechanism.kinds)
 
     def visit(self, loop: Loop[Any], over: Any, start: Index | None) -> Iterator[Any]:
@@ -147,6 +169,9 @@ class ReferenceTree(Tree):
 
     def array(self, *over: str, like: str = "") -> Indexed:  # noqa: ARG002 - values bring their types along
         return _Memory(over)
+
+    def inward(self, over: str, like: str = "") -> Indexed:  # noqa: ARG002
+        return _Inward(over)
 
 
 def run(

@@ -16,7 +16,7 @@ from kinetree.engines.places import ArrayEntry, Field, Position, Role
 from kinetree.recursion.algorithm import Argument, Entries, place
 from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
-from kinetree.recursion.roles import Index, NodeRole, port_of
+from kinetree.recursion.roles import MOVED_ON, Index, NodeRole, entry_at, handle_of, port_of, require_own
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
@@ -26,6 +26,8 @@ class Recorder(Protocol):
 
     program: Program
     types: dict[tuple[str, str], tuple[Any, ...]]
+    direction: str
+    moved: list[tuple[int, Index]]
 
     def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
         """The type of a field, if it has been set on every node that the role may be."""
@@ -122,8 +124,11 @@ class SymbolicArray:
 
     def describe(self, description: tuple[Any, ...]) -> None:
         """Fix the type of the values."""
-        self.description = description
-        self.tree.program.arrays[self.number] = (self.over, size_of(description))
+        if self.description is None:
+            self.description = description
+            self.tree.program.arrays[self.number] = (self.over, size_of(description))
+        elif self.description != description:
+            refuse(f"an array of {type_name(self.description)} is given {type_name(description)}")
 
     def __getitem__(self, keys: Any) -> Any:
         if self.description is None:
@@ -134,11 +139,7 @@ class SymbolicArray:
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         value = immutable(value)
-        given = describe(value)
-        if self.description is None:
-            self.describe(given)
-        elif self.description != given:
-            refuse(f"an array of {type_name(self.description)} is given {type_name(given)}")
+        self.describe(describe(value))
         index = place(self.over, keys)
         for i, x in enumerate(components(value)):
             self.tree.store(ArrayEntry(self.number, index, i), x)
@@ -150,7 +151,8 @@ class NodeArray:
     def __init__(self, parts: dict[str, SymbolicArray], type_on: Callable[[str], tuple[Any, ...] | None]) -> None:
         self.parts, self.type_on = parts, type_on
 
-    def _part(self, keys: Any) -> SymbolicArray:
+    def part(self, keys: Any) -> SymbolicArray:
+        """The array of the node's port."""
         known = isinstance(keys, tuple) and isinstance(keys[0], NodeRole)
         port = port_of(keys[0]) if known else WORLD_PORT
         part = self.parts[port]
@@ -159,10 +161,48 @@ class NodeArray:
         return part
 
     def __getitem__(self, keys: Any) -> Any:
-        return self._part(keys)[keys]
+        return self.part(keys)[keys]
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        self._part(keys)[keys] = value
+        self.part(keys)[keys] = value
+
+
+class SymbolicInward:
+    """Entries that are at one node at a time; rigid bodies share one for each column or row.
+
+    Whether an entry may have been set at the parent before it is read at k is decided by its index: that of another
+    loop may be the same one. A node's own columns start there, and none of its loops over other columns visits them.
+    """
+
+    def __init__(self, tree: Recorder, array: SymbolicArray | NodeArray, over: str) -> None:
+        self.tree, self.array, self.over = tree, array, over
+
+    def __getitem__(self, keys: Any) -> Any:
+        node, entry = entry_at(keys)
+        require_own(node)
+        if self.tree.direction != "inward":
+            refuse("an entry of tree.inward is read in a loop that does not run from the tips to the base: use gather")
+        self._require_here(node, entry)
+        return self.array[keys if isinstance(self.array, NodeArray) else entry]
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        node, entry = entry_at(keys)
+        if node._known:
+            self._require_here(node, entry)
+        else:
+            self.tree.moved.append((id(self), entry.span(self.over)[0]))
+        if node._cell.kind is None:  # the world: nothing is read there, but it has the type
+            part = self.array.part(keys) if isinstance(self.array, NodeArray) else self.array
+            part.describe(describe(immutable(value)))
+        else:
+            self.array[keys if isinstance(self.array, NodeArray) else entry] = value
+
+    def _require_here(self, node: NodeRole, entry: Any) -> None:
+        base, offset = entry.span(self.over)[0]
+        own = Position(handle_of(node), self.over)
+        for array, (other, shift) in self.tree.moved:
+            if array == id(self) and (shift == offset if other == base else own not in (base, other)):
+                refuse(MOVED_ON)
 
 
 @dataclass(frozen=True)

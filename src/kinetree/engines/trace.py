@@ -14,7 +14,15 @@ import numpy as np
 from kinetree.engines.ir import Loop, Program
 from kinetree.engines.places import Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.recorder import Recorder
-from kinetree.engines.symbolic import NodeArray, OfPort, SymbolicArgument, SymbolicArray, SymbolicCell, object_array
+from kinetree.engines.symbolic import (
+    NodeArray,
+    OfPort,
+    SymbolicArgument,
+    SymbolicArray,
+    SymbolicCell,
+    SymbolicInward,
+    object_array,
+)
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.contract import refuse
 from kinetree.recursion.entities import Entity, Frame, Group, Node
@@ -38,6 +46,7 @@ class TracedTree(Recorder, Tree):
         self._kinds = {kind.name: kind for kind, _ in variants.nodes}
         self.world = NodeRole(self._world_cell, "world", "set", Ledger())
         self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
+        self.rigid_bodies = all(kind.rigid for kind in self._kinds.values())
         self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
 
     def visit(self, loop: LoopData[Any], over: Any, start: Index | None) -> Iterator[Any]:
@@ -84,12 +93,16 @@ class TracedTree(Recorder, Tree):
     def _parameters(self, role: Role, count: int) -> Array:
         return object_array([self.program.load(Param(role, i)) for i in range(count)])
 
-    def array(self, *over: str, like: str = "") -> Indexed:
+    def array(self, *over: str, like: str = "") -> SymbolicArray | NodeArray:
         if over[0] != "node":
             return self._array(over)
         ports = {kind.port for kind in self._kinds.values()}
         parts = {port: self._array(over) for port in (WORLD_PORT, *sorted(ports - {WORLD_PORT}))}
         return NodeArray(parts, lambda port: self._type_on(port, like))
+
+    def inward(self, over: str, like: str = "") -> Indexed:
+        array = self.array(over) if self.rigid_bodies else self.array("node", over, like=like)
+        return SymbolicInward(self, array, over)
 
     def _type_on(self, port: str, name: str) -> tuple[Any, ...] | None:
         """The type of a field on nodes with a port, if it has been set."""

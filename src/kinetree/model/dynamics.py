@@ -43,7 +43,6 @@ from kinetree.algorithms.linearized.jvp_by_weights import (
     inverse_dynamics_jvp_by_weights,
 )
 from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_by_weights, mass_matrix_inverse_by_weights
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import (
     mass_matrix_determinant,
@@ -61,7 +60,7 @@ from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.kinematics import Kinematics
 from kinetree.model.manifold import Manifold
-from kinetree.model.propagation import passes_few_nodes
+from kinetree.model.propagation import prefers_common_frame
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -157,7 +156,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix, any_node=mass_matrix_by_weights, prefer=passes_few_nodes)
+    @quantity(mass_matrix, view=prefers_common_frame)
     def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Joint-space inertia matrix M, full and symmetric, (…, nv, nv) [kg m², kg m or kg].
 
@@ -166,12 +165,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(
-        mass_matrix_inverse,
-        guard=require_invertible,
-        any_node=mass_matrix_inverse_by_weights,
-        prefer=passes_few_nodes,
-    )
+    @quantity(mass_matrix_inverse, guard=require_invertible, view=prefers_common_frame)
     def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 

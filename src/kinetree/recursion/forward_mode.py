@@ -5,19 +5,20 @@ value and one for the rate. Configurations change along a tangent: as q moves wi
 with the motion H dq, whatever the joint's coordinates, because H is constant in the node's own frame. So joints need no
 derivatives of their own, and any engine can run the result.
 
-Applies to algorithms that use only `scatter`, `gather`, `frames`, the columns that move a node or a frame, and arrays.
+Applies to algorithms that use only `scatter`, `gather`, `frames`, the columns that move a node or a frame, those of
+descendants, and arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.contract import Increment, addable, components, describe, rebuild
-from kinetree.recursion.roles import SUPPLIED, ColumnRole, FrameRole
+from kinetree.recursion.roles import SUPPLIED, ColumnRole, FrameRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.screw import dot
@@ -119,6 +120,7 @@ class _Tree:
     def __init__(self, tree: Tree, tangent: Indexed, level: int) -> None:
         self._tree, self._given = tree, (tangent, level)
         self.world, self.gravity = _Node(tree.world, *self._given), tree.gravity
+        self.rigid_bodies, self.rigid_multibody = tree.rigid_bodies, tree.rigid_multibody
 
     def scatter(self) -> Iterator[tuple[_Node, _Node]]:
         for k, parent in self._tree.scatter():
@@ -135,12 +137,26 @@ class _Tree:
     def ancestors(self, k: _Node) -> Iterator[ColumnRole]:
         return self._tree.ancestors(k._role)
 
+    def descendants(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.descendants(k._role)
+
     def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
         return self._tree.path(frame)
 
     def array(self, *over: str, like: str = "") -> _Array:
-        values, rates = (self._tree.array(*over, like=like) for _ in range(2))
-        return _Array(values, rates, self._given[1])
+        return self._dual(lambda: self._tree.array(*over, like=like))
+
+    def inward(self, over: str, like: str = "") -> _Array:
+        return self._dual(lambda: self._tree.inward(over, like))
+
+    def travelling(self, over: str, like: str = "") -> _Array:
+        return self._dual(lambda: self._tree.travelling(over, like))
+
+    def seen(self, reference: str, frame: FrameRole, carrier: _Node) -> Any:
+        return Tree.seen(cast("Tree", self), reference, frame, cast("NodeRole", carrier))
+
+    def _dual(self, make: Callable[[], Indexed]) -> _Array:
+        return _Array(make(), make(), self._given[1])
 
 
 class _Array:
@@ -209,6 +225,10 @@ class _Node:
     @property
     def H(self) -> Any:
         return self._configured("H", self._role.H)
+
+    @property
+    def subspace(self) -> Any:
+        return self.H
 
     @property
     def M(self) -> Any:

@@ -82,6 +82,11 @@ class NodeRole:
         return self.kept("H") if kind.moving else kind.joint_map(self._cell.parameters)
 
     @property
+    def subspace(self) -> Any:
+        """A basis of the motions that H allows, for quantities that do not depend on the joint's coordinates."""
+        return self.H
+
+    @property
     def M(self) -> Any:
         """Inertia."""
         kind = self._kind("M")
@@ -234,6 +239,7 @@ _LENGTHS: dict[str, Callable[[NodeKind], int]] = {
 SUPPLIED = frozenset(
     {
         "H",
+        "subspace",
         "M",
         "armature",
         "weight",
@@ -372,6 +378,26 @@ class FrameRole:
         if dimension != "frames":
             refuse(f"an index over {dimension} cannot be a frame")
         return (self._at["frame"], 0), None
+
+
+#: Message for reading an entry of `tree.inward` too late.
+MOVED_ON = (
+    "an entry of tree.inward is read at k after it was set at another node: read it before it is set at the parent, "
+    "and keep what later lines need in a field or another array"
+)
+
+
+def entry_at(keys: Any) -> tuple[NodeRole, ColumnRole | RowRole]:
+    """The node and the column or row of an entry of `tree.inward`."""
+    if not (isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[0], NodeRole)):
+        refuse("an entry of tree.inward is indexed by a node and a column or row: F[k, c]")
+    return keys
+
+
+def require_own(node: NodeRole) -> None:
+    """Raise unless a node is the loop's own, where entries of `tree.inward` are read."""
+    if not node._known:
+        refuse(f"an entry of tree.inward is read at a loop's own node k, not at {node._role}")
 
 
 def port_of(role: NodeRole) -> str:

@@ -19,6 +19,7 @@ from kinetree.recursion.mechanism import PARTS
 from kinetree.recursion.roles import ColumnRole, FrameRole, GroupRole, NodeRole, RowRole
 from kinetree.recursion.setup import Setup
 from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
@@ -115,6 +116,8 @@ class Tree(Engine):
     world: NodeRole
     #: Gravitational acceleration as a spatial acceleration in the world frame [m/s²].
     gravity: Motion
+    #: Whether each node is a single rigid body.
+    rigid_bodies: bool
     #: Whether all nodes consist of rigid bodies, so that with locked joints everything is one.
     rigid_multibody: bool
 
@@ -241,6 +244,46 @@ class Tree(Engine):
             like: A field that has the type of the values on every node, set in an earlier loop. Needed where children
                 set entries of their parent, whose body may be traced first.
         """
+
+    @abstractmethod
+    def inward(self, over: str, like: str = "") -> Indexed:
+        """What columns or rows carry towards the base, `F[k, c]`: it is read at k, and then set at the parent.
+
+        So an entry is at one node at a time, and rigid bodies share one for each column or row. Rules:
+
+        - Entries are read at the own node of a `gather` loop, and never again once they were set at the parent.
+        - Nothing is read at the world: what is set there is dropped, and need not be computed.
+
+        Args:
+            over: Dimension of the columns or rows, as for `array`.
+            like: A field that has the type of the values on every node, as for `array`.
+        """
+
+    def travelling(self, over: str, like: str = "") -> Indexed:
+        """What columns carry towards the tips, `S[k, c]`: set at the column's own node, then `X @ S[parent, c]`.
+
+        Only weights change it on the way. In the common frame it does not change, and columns need one entry each.
+
+        Args:
+            over: Dimension of the columns, as for `array`.
+            like: A field that has the type of the values on every node, as for `array`.
+        """
+        return self.array("node", over, like=like)
+
+    def seen(self, reference: str, frame: FrameRole, carrier: NodeRole) -> Transform:
+        """Transforms motion from the coordinates of a frame's carrier to a reference.
+
+        Args:
+            reference: "local", "local_world_aligned" or "world"; see `kinetree.algorithms.kinematics`.
+            frame: The frame.
+            carrier: The node that carries it. Its field C is its pose, k.C = k.X @ parent.C, unless the reference is
+                "local".
+        """
+        if reference == "local":
+            return frame.X
+        if reference == "world":
+            return carrier.C.inverse()  # type: ignore[no-any-return]
+        return Transform.of((frame.X @ carrier.C).E.T, np.zeros(3)) @ frame.X
 
 
 class Zeros:

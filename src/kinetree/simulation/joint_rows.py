@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinetree.algorithms.joint_rows import joint_bounds, joint_start, joint_sweep
-from kinetree.algorithms.mass_matrix_by_weights import mass_matrix_inverse_by_weights
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.model.model import Model
 from kinetree.recursion.algorithm import Algorithm, with_constants
+from kinetree.recursion.common_frame import in_view
 from kinetree.simulation.results import Impulses
 from kinetree.spatial.value import Array
 
@@ -62,8 +62,7 @@ class JointRows:
 
     def mobility(self, call: Any, q: Any) -> Any:
         """M⁻¹."""
-        rigid = self._robot.mechanism.first_general is None
-        inverse = mass_matrix_inverse if rigid else mass_matrix_inverse_by_weights
+        inverse = in_view(mass_matrix_inverse, self._robot.mechanism, "common")
         return call(self.recursion(with_constants(inverse) if self._varied else inverse), q)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Place) -> Impulses:

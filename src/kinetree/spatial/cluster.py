@@ -338,6 +338,10 @@ class ClusterGain(_Sized):
     def __matmul__(self, x: Array) -> Array:
         return self.matrix() @ x
 
+    def past(self, force: Array, projected: Array) -> Array:
+        """(1 − G Hᵀ) F: what of a force gets past the joints, given Hᵀ F."""
+        return force - self @ projected
+
     @property
     def T(self) -> Transposed[Array, Array]:
         """Maps a motion of the cluster to scalars."""

@@ -148,6 +148,10 @@ class DenseMap(Matrix):
         """Maps a force on the node to its joint forces."""
         return Transposed(lambda vector: self.matrix().T @ vector)
 
+    def past(self, force: Array, projected: Array) -> Array:
+        """(1 − G Hᵀ) F: what of a force gets past the joint, given Hᵀ F."""
+        return force - self @ projected
+
     def hinge(self, P: DenseInertia, armature: Array) -> RiccatiStep:
         """[J11] Eq. 32."""
         H, dense = self.matrix(), P.matrix()

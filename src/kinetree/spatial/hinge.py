@@ -78,6 +78,10 @@ class ForceColumns(Columns):
     def __matmul__(self, x: Array) -> Force:
         return Force(self.matrix() @ x)
 
+    def past(self, force: Force, projected: Array) -> Force:
+        """(1 − G Hᵀ) F: what of a force gets past the joint, given Hᵀ F. Nothing gets past a free joint."""
+        return Force(self.without(force.data, projected))
+
     def column(self, index: int) -> Force:
         return Force(self.data[6 * index : 6 * index + 6])
 

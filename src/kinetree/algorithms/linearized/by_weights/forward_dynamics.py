@@ -19,7 +19,7 @@ import numpy as np
 
 from kinetree.algorithms import articulated_inertia
 from kinetree.algorithms.linearized.by_weights import columns
-from kinetree.algorithms.mass_matrix_by_weights import inverse_rows_inward, inverse_rows_outward
+from kinetree.algorithms.mass_matrix_inverse import inverse_rows_inward, inverse_rows_outward
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
@@ -46,7 +46,7 @@ def forward_dynamics_derivatives_by_weights(
         dv: ∂a/∂v, (nv, nv).
         Minv: Inverse of the mass matrix, (nv, nv).
     """
-    F, A = tree.array("node", "v", like="none"), tree.array("node", "v")
+    F, A = tree.inward("v", like="none"), tree.array("node", "v")
     tau_q, tau_v = (tree.array("v", "v") for _ in range(2))
     tree.world.V = Motion.zero()
     tree.world.alpha = -tree.gravity

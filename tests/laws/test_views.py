@@ -1,0 +1,150 @@
+"""One text in two views, own coordinates and the common frame: the same values, and a choice by the tree alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.algorithms.mass_matrix import mass_matrix
+from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.engines.count import count
+from kinetree.engines.function import Function
+from kinetree.engines.reference import run
+from kinetree.errors import ContractError, UnsupportedError
+from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.common_frame import in_common_frame
+from kinetree.recursion.forward_mode import directional_derivative
+from tests.mechanisms import gripper
+from tests.tolerance import assert_close, bound, condition
+from tests.trees import mixed, random_mechanism
+
+RECURSIONS = {"mass_matrix": mass_matrix, "mass_matrix_inverse": mass_matrix_inverse}
+
+
+def chain(bodies: int, branches: int = 1) -> kt.Model:
+    """Branches of revolute joints."""
+    builder = kt.Builder("chain")
+    for b in range(branches):
+        for i in range(bodies):
+            parent = f"{b} {i - 1}" if i else "world"
+            builder.add_body(
+                f"{b} {i}", parent=parent, joint="revolute", axis=(0.0, 1.0, 0.0), mass=1.0, com=(0.0, 0.0, 0.1)
+            )
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", RECURSIONS)
+def test_views_agree(name: str, seed: int) -> None:
+    of = random_mechanism("rigid", mixed(9, seed), seed, armature=0.5).kinetree()
+    q, text = of.random_configuration(seed), RECURSIONS[name]
+    own, common = (run(view, of.mechanism, [], [q])[0] for view in (text, in_common_frame(text)))
+    assert_close(common, own, bound(of.nv, condition(of.mass_matrix(q))), float(np.abs(own).max()))
+
+
+@pytest.mark.parametrize("name", RECURSIONS)
+def test_compiled_in_the_common_frame(name: str) -> None:
+    """Small robots do not use it: values, and bits alone and in batches."""
+    of = random_mechanism("rigid", mixed(9, 1), 1, armature=0.5).kinetree()
+    q = of.random_configuration(1, 11)
+    function: Any = Function(name, of.mechanism, in_common_frame(RECURSIONS[name]))
+    batch = function(q)
+    for one, found in zip(q, batch, strict=True):
+        np.testing.assert_array_equal(function(one), found)
+    expected = getattr(of, name)(q)
+    assert_close(batch, expected, bound(of.nv, condition(of.mass_matrix(q[0]))), float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", RECURSIONS)
+def test_the_choice_depends_on_the_tree(name: str) -> None:
+    own = RECURSIONS[name]
+    common = in_common_frame(own)
+    cases = {chain(7): own, chain(16): own, chain(30): common, chain(2, 30): common, kt.zoo.humanoid24(): own}
+    for of, expected in cases.items():
+        assert getattr(of, name).algorithm is expected, of
+
+
+def test_operations() -> None:
+    """In own coordinates, the pose of a floating base costs nothing; in the common frame, columns do not travel."""
+    of = kt.zoo.humanoid24()
+    own, common = (count(view, of.mechanism, ()).total for view in (mass_matrix, in_common_frame(mass_matrix)))
+    assert (own, common) == (4953, 7479)
+
+
+# What texts may not do in the common frame
+
+ROBOT = random_mechanism("rigid", mixed(5, 2), 2).kinetree()
+ENGINES = {
+    "reference": lambda text: run(text, ROBOT.mechanism, (), [ROBOT.neutral()]),
+    "native": lambda text: count(text, ROBOT.mechanism, ()),
+}
+
+
+def _text(body: Any) -> Algorithm:
+    return algorithm(q=("q",), tau=("v",), outputs=("tau",), any_node=True)(body)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_columns_that_travel_change_by_weights_only(engine: str) -> None:
+    @_text
+    def turned_around(tree: Any, q: Any, tau: Any) -> None:
+        S = tree.travelling("v")
+        for k, parent in tree.scatter():
+            X = k.weight(q[k])
+            for c, unit in zip(k.columns(), np.eye(len(k.armature)), strict=True):
+                S[k, c] = k.H @ unit
+            for c in tree.ancestors(k):
+                S[k, c] = X @ -S[parent, c]
+            tau[k] = np.zeros(len(k.armature))
+
+    with pytest.raises(ContractError, match=r"test_views\.py:\d+: an entry of tree\.travelling changes by the node's"):
+        ENGINES[engine](in_common_frame(turned_around))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_motions_are_known_once_the_node_is_placed(engine: str) -> None:
+    @_text
+    def not_placed(tree: Any, q: Any, tau: Any) -> None:
+        for k, _ in tree.scatter():
+            tau[k] = k.H.T @ (k.M @ (k.H @ q[k][: len(k.armature)]))
+
+    with pytest.raises(ContractError, match=r"call k\.weight\(q\[k\]\) before reading it"):
+        ENGINES[engine](in_common_frame(not_placed))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_parent_does_not_reveal_its_motions(engine: str) -> None:
+    @_text
+    def of_parent(tree: Any, q: Any, tau: Any) -> None:
+        for k, parent in tree.scatter():
+            k.X = k.weight(q[k])
+            tau[k] = parent.H.T @ (k.M @ (k.H @ q[k][: len(k.armature)]))
+
+    with pytest.raises(ContractError, match="available only from a loop's own node k"):
+        ENGINES[engine](in_common_frame(of_parent))
+
+
+@pytest.mark.parametrize("of_view", [True, False])
+def test_derivatives_by_dual_numbers_have_no_view(of_view: bool) -> None:
+    def rate(text: Algorithm) -> Algorithm:
+        return directional_derivative(text, "rate", "dq", {}, ("rate",))
+
+    view = rate(in_common_frame(mass_matrix)) if of_view else in_common_frame(rate(mass_matrix))
+    with pytest.raises(ContractError, match="runs in own coordinates"):
+        run(view, ROBOT.mechanism, (), [ROBOT.neutral(), np.ones(ROBOT.nv)])
+
+
+def test_the_derivative_of_a_text_with_inward_entries() -> None:
+    rate = directional_derivative(mass_matrix, "rate", "dq", {}, ("rate",))
+    q, dq, step = ROBOT.random_configuration(1), np.linspace(-1.0, 1.0, ROBOT.nv), 1e-6
+    difference = ROBOT.mass_matrix(ROBOT.integrate(q, dq * step)) - ROBOT.mass_matrix(ROBOT.integrate(q, -dq * step))
+    (found,) = run(rate, ROBOT.mechanism, (), [q, dq])
+    np.testing.assert_allclose(found, difference / (2.0 * step), atol=1e-7)
+
+
+def test_general_nodes_have_own_coordinates_only() -> None:
+    with pytest.raises(UnsupportedError, match="rigid bodies only"):
+        in_common_frame(mass_matrix).require(gripper().mechanism)
