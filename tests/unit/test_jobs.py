@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import pytest
 import kinetree as kt
 from kinetree.engines.llvm import target
 from kinetree.engines.native import kernels, libraries, sequence, threads
-from kinetree.engines.native.expected import expecting, is_single, made_for
 from kinetree.engines.native.jobs import Job
 
 
@@ -119,10 +118,9 @@ def test_libraries_that_failed_are_compiled_again(two_threads: None) -> None:
             shared.begin("key", lambda _: pending("nonsense"))
         with pytest.raises(RuntimeError, match="expected top-level entity"):
             shared.get("key", lambda _: pending("nonsense"))
-        assert not shared
+        assert not shared._found
     found = shared.get("key", lambda _: pending(text))
     assert found == shared.get("key", lambda _: pending("nonsense"))
-    assert shared
     assert found[1] == {"number": 1}
 
 
@@ -180,36 +178,8 @@ Compilation(made.modules(1, target.host())[0] * 3, target.host(), lambda _: None
     assert not done.stderr
 
 
-def test_what_is_expected() -> None:
-    single, batch = (np.zeros(3), np.zeros(())), (np.zeros((5, 3)), np.zeros(()))
-    assert is_single() is None
-    with expecting(single, (1, 0)):
-        assert is_single() is True
-        with expecting(batch, (1, 0)):
-            assert is_single() is False
-        with expecting(([1.0],), (1,)):
-            assert is_single() is None  # nothing is known about lists
-        assert is_single() is True
-    assert is_single() is None
-
-
-def test_attributes_are_made_once_for_what_is_expected() -> None:
-    made: list[bool | None] = []
-
-    class Owner:
-        @cached_property
-        def function(self) -> str:
-            made.append(is_single())
-            return "made"
-
-    owner = Owner()
-    for state in (np.zeros((5, 3)), np.zeros(3)):
-        assert made_for(owner, "function", state) == "made"
-    assert made == [False]
-
-
 @pytest.mark.parametrize("shape", [(), (9,)])
-def test_expected_kernels_are_those_that_are_used(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_kernels_that_are_used_are_compiled(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     kernels._made.cache_clear()  # others may have compiled them
     monkeypatch.setattr(sequence, "_interpreters", libraries.Shared())

@@ -25,7 +25,6 @@ from kinetree.control.limits import Limits, alike
 from kinetree.control.sharing import Sharing
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
@@ -89,14 +88,14 @@ class CompiledLaw:
         if active is not None and active.any():
             pattern, rounds = active, ROUNDS + 1
         while True:
-            found = self._function(pattern, q, v)(q, v, target, feed)
+            found = self._function(pattern)(q, v, target, feed)
             spread, fault, excess, *lacking = found[3].tolist()
             if spread < 1.0:
                 margin = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
             elif self._levels is None:
                 return None
             else:
-                found = self._function(pattern, q, v, near=True)(q, v, target, feed)
+                found = self._function(pattern, near=True)(q, v, target, feed)
                 margin, fault, excess, *lacking = found[3].tolist()
                 if math.isnan(margin):
                     return None
@@ -170,13 +169,13 @@ class CompiledLaw:
 
     def _alike(self, given: list[Array], pattern: Array) -> list[Array]:
         """The same for samples with one pattern, (l,)."""
-        results = list(self._function(pattern, *given[:2])(*given))
+        results = list(self._function(pattern)(*given))
         checks = results[3]
         near = ~(checks[:, 0] < 1.0)
         checks[:, 0] = np.where(near, np.nan, 1.0 / np.sqrt(checks[:, 0]))
         if self._levels is not None and near.any():
             these = [x[near] for x in given]
-            again = self._function(pattern, *these[:2], near=True)(*these)
+            again = self._function(pattern, near=True)(*these)
             for result, part in zip(results, again, strict=True):
                 result[near] = part
         return results
@@ -191,12 +190,12 @@ class CompiledLaw:
         """Compile what every call needs."""
         self._function(self._free).compile()
 
-    def _function(self, pattern: Array, *states: Array, near: bool = False) -> Compiled:
+    def _function(self, pattern: Array, near: bool = False) -> Compiled:
         key = (self._free_key if pattern is self._free else pattern.tobytes()), near
-        return self._functions.get(key) or self._kept(key, pattern, states)
+        return self._functions.get(key) or self._kept(key, pattern)
 
-    def _kept(self, key: tuple[bytes, bool], pattern: Array, states: tuple[Array, ...]) -> Compiled:
-        with self._lock, expecting(states, [1] * len(states)):
+    def _kept(self, key: tuple[bytes, bool], pattern: Array) -> Compiled:
+        with self._lock:
             if len(self._functions) >= _CHOICES:
                 self._functions.clear()
             return self._functions.setdefault(key, self._recorded(pattern, key[1]))

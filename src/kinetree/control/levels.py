@@ -12,9 +12,7 @@ from kinetree.algorithms.operational_space.priorities import least_share
 from kinetree.control.hierarchy import Level, solver
 from kinetree.control.limited import STUCK
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.expected import expecting
 from kinetree.model.constraint_solver import REDUNDANT
-from kinetree.operational_space.once import to_single
 from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.singular import means, over_rows
 from kinetree.spatial.value import Array
@@ -41,12 +39,6 @@ class Levels:
         self._known: dict[int, list[Level]] = {}
         self._solvers: dict[int, Compiled] = {}
 
-    def begin(self) -> None:
-        """Let other threads begin with the kernels that determine the cuts."""
-        if self._cut == "auto":
-            with expecting((self._start,), (1,)):
-                solver(self._uncut(np.zeros(len(self._tasks.core.recursions.groups))))
-
     def _uncut(self, reach: Array) -> list[Level]:
         """The levels with the least cuts, for a given reach of all rows."""
         return self._blocks([_LEAST_CUT] * len(self._rows), "truncated", 0, reach)
@@ -58,14 +50,13 @@ class Levels:
             return (float(self._cut),) * len(self._rows)
         A = self._tasks.core.recursions.inverse_inertia_at(self._start)
         levels = self._uncut(self._tasks.core.recursions.reach)
-        with expecting((self._start,), (1,)):
-            _, every = solver(levels)(A, np.zeros(len(A)))
+        _, every = solver(levels)(A, np.zeros(len(A)))
         cuts = []
         for level in levels[-len(self._rows) :]:
             values = every[level.rows]
             regular = values[values > _LEAST_CUT]
             cuts.append(min(_LARGEST_CUT, 0.1 * float(regular.min(initial=1.0))))
-        return tuple(to_single(cuts).tolist())
+        return tuple(cuts)
 
     @cached_property
     def row_cuts(self) -> Array:

@@ -36,7 +36,6 @@ from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.expected import made_for
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
@@ -159,14 +158,7 @@ class OperationalSpace(Remade):
         """The law with some joints held at their limits, for `CompiledLaw`."""
         if columns:
             return self._limited.law(columns)
-        self._begin(moving=True)
         return self._law
-
-    def _begin(self, moving: bool = False) -> None:
-        """Let other threads begin with the law's kernel and those of its cuts, while the latter are determined."""
-        if "_law" not in vars(self):
-            self._hierarchy.begin()
-            self._tasks.core.recursions.control_step(self._error, moving).bound()
 
     @cached_property
     def _within(self) -> WithinLimits:
@@ -262,7 +254,7 @@ class OperationalSpace(Remade):
         """
         _ = self._ready
         if feed is None and self._simple and type(q) is type(v) is type(poses) is _NDARRAY:
-            short = vars(self).get("_short") or made_for(self, "_short", q, v)
+            short = self._short
             found, checks = short(q, v, poses)
             if self._law.holds(checks):
                 return _handed_over(found, out)
@@ -298,7 +290,6 @@ class OperationalSpace(Remade):
 
     @cached_property
     def _short(self) -> Compiled:
-        self._begin()
         return self._law.short(self._posture, self._pull, self._targets.feed, self._targets.gains)
 
     def _command(

@@ -20,7 +20,6 @@ from kinetree.engines.formats import format_of
 from kinetree.engines.interpreted import Interpreted
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.gate import MISSING, Gate
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.straight import Specialization, specialization
@@ -189,10 +188,6 @@ class Function(Gate, Generic[P, R]):
         """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run."""
         return self._bound.get((self.algorithm, (), False)) or self._bind((), self.algorithm, False)
 
-    def begin(self, *inputs: Any) -> None:
-        """Let other threads begin with what a call with arguments like these will need."""
-        self._begun((), self.algorithm, inputs)
-
     def compile(self) -> None:
         """Compile now what later calls will need."""
         self._bind((), self.algorithm, False).compile()
@@ -226,18 +221,11 @@ class Function(Gate, Generic[P, R]):
         bound = self._bound.get((algorithm, sites, single))
         if bound is not None:
             return bound(*inputs) if out is None else bound(*inputs, out=out)
-        bound = self._begun(sites, algorithm, inputs, single)
+        bound = self._bind(sites, algorithm, single)
         result = bound(*inputs) if out is None else bound(*inputs, out=out)
         if self._engine == "native":  # not before: other threads may still compile the code that calls are passed to
             self.call_from_machine_code()
         return result
-
-    def _begun(
-        self, sites: tuple[Site, ...], algorithm: Algorithm, inputs: Sequence[Any], single: bool = False
-    ) -> Compiled | Interpreted:
-        """Bind, and let other threads begin with the kernel for arguments like these."""
-        with expecting(inputs, [len(argument.dimensions) for argument in algorithm.inputs]):
-            return self._bind(sites, algorithm, single)
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single

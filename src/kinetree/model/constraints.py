@@ -32,7 +32,6 @@ from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
 from kinetree.engines.native import sequence as native
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.expected import made_for
 from kinetree.engines.native.operands import Operand
 from kinetree.errors import InputError
 from kinetree.model.constraint_kinds import (
@@ -105,7 +104,6 @@ class Constraints:
         self._others = [(part, one) for part, one in zip(self.slices, sets, strict=True) if one is not None]
         parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
-        self._begun = False
         self._still = np.zeros(robot.nv)
         self._shapes = (robot.nq,), (robot.nv,), (robot.nv,)
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
@@ -128,7 +126,7 @@ class Constraints:
         if self.of_tasks:
             result: Array = self.tasks.jacobian(q)
             return result
-        found: Array = made_for(self.solver, "rows", q)(q)[0]
+        found: Array = self.solver.rows(q)[0]
         return found
 
     def forward_dynamics(
@@ -145,12 +143,11 @@ class Constraints:
             f_ext: As for `robot.forward_dynamics`.
         """
         if wanted is None and stabilization is None and f_ext is None and self._takes(q, v, tau):
-            a, force, spread = (vars(self).get("_alone") or made_for(self, "_alone", q, v))(q, v, tau)
+            a, force, spread = self._alone(q, v, tau)
             if spread.item() < 1.0:
                 return ConstrainedDynamics(a, force)
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
-        self._begin(q, v)
-        solved = None if self.regular else made_for(self.solver, "accelerations", q, v)
+        solved = None if self.regular else self.solver.accelerations
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
@@ -181,22 +178,13 @@ class Constraints:
         (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
         free = steps.call(dynamics, q, v, tau)
         if self.regular:
-            law = self.law.kernel()  # other threads begin with it while reach is computed
             constants = self.targets, self._rest, self._rest, *self.law.weights
-            full, *_ = steps.call(law, q, v, free, *constants, into=(None, force, None, spread))
+            full, *_ = steps.call(self.law.kernel(), q, v, free, *constants, into=(None, force, None, spread))
             steps.call(dynamics, q, v, full, into=(a,))
         else:
             steps.call(self.solver.accelerations, q, v, free, *self._nothing, into=(a, force))
             steps.copy(steps.constant(0.0), spread)
         return steps.finish()
-
-    def _begin(self, q: Any, v: Any) -> None:
-        """Let other threads begin with all kernels before a first call needs them one by one."""
-        if not self._begun:
-            self.robot.forward_dynamics.begin(q, v, v)
-            if self.regular:
-                self.law.begin(q, v)
-            self._begun = True
 
     def error(self, q: Any) -> Array:
         """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
@@ -209,11 +197,9 @@ class Constraints:
         self._require_at()
         _refuse_lazy("error", q=q)
         if not self.regular:
-            error: Array = made_for(self.solver, "rows", q)(q)[1]
+            error: Array = self.solver.rows(q)[1]
             return error
         residual = self._core.recursions.residual
-        if "targets" not in vars(self):
-            residual.begin(q, self._still)
         found: Array = -residual(q, self._still, self.targets, self._rest, self._stiff)[0]
         return found
 
@@ -228,12 +214,9 @@ class Constraints:
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
         robot, zero = self.robot, self._still
-        if self.regular:
-            self._begin(q, v)
-            robot.integrate.begin(q, v)
         for _ in range(rounds):
             if not self.regular:
-                q = made_for(self.solver, "configuration", q)(q)
+                q = self.solver.configuration(q)
                 continue
             tau = self.law(q, zero, zero, self.targets, self._rest, self._stiff).tau
             q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
@@ -243,9 +226,8 @@ class Constraints:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
         if not self.regular:
-            projected: Array = made_for(self.solver, "velocity", q, v)(q, v)
+            projected: Array = self.solver.velocity(q, v)
             return projected
-        self._begin(q, v)
         zero = self._still
         tau = self.law(q, zero, v, self.targets, self._rest, self._rest).tau
         result: Array = self.robot.forward_dynamics(q, zero, tau)

@@ -22,7 +22,6 @@ from kinetree.engines.count import Count, count
 from kinetree.engines.forced_function import ForcedFunction
 from kinetree.engines.formats import format_of
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.expected import expecting
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Call, Sequence
 from kinetree.errors import UnknownNameError
@@ -66,8 +65,7 @@ class StepFunction(ForcedFunction[P, R]):
         elif self._engine == "native":
             bound = self._bound.get((method, sites))
             if bound is None:
-                with expecting(arrays, (1, 1, 1, 0)):
-                    bound = self._sequence(method, sites)
+                bound = self._sequence(method, sites)
             result = bound(*arrays, *wrenches) if out is None else bound(*arrays, *wrenches, out=out)
         else:
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from kinetree.algorithms.operational_space.eigen import invert
-from kinetree.engines.native.expected import made_for
 from kinetree.operational_space import singular
 from kinetree.operational_space.freedom import most_independent_rows
 from kinetree.operational_space.recursions import Recursions
@@ -81,12 +79,6 @@ class Core:
             singular.refuse_singular(of, self.names, places)
         return singular.inverted(of, self.policy)
 
-    def begin_doubtful(self) -> None:
-        """Let other threads begin with the kernels of `inertia_of_doubtful`."""
-        if self.rows:
-            singular.decomposition(self.rows)
-            singular.over_rows(invert, self.rows)
-
     def inertia_of_doubtful(self, q: Array, places: Array | None) -> Array:
         """Λ of samples that may be singular, without contacts, (…, r, r).
 
@@ -95,7 +87,7 @@ class Core:
             places: As for `inertia`.
         """
         if self.policy != "raise" and self.eigenvalues is not None:
-            result: Array = made_for(self.eigenvalues, "inertia", q)(q)
+            result: Array = self.eigenvalues.inertia(q)
             return result
         return self.inertia(self.spectrum_of(self.recursions.inverse_inertia(q)), places)
 

@@ -15,7 +15,6 @@ from kinetree.algorithms.kinematics_by_weights import JACOBIAN_RATES as JACOBIAN
 from kinetree.algorithms.operational_space.dense import inverse_inertia_rate
 from kinetree.engines import arguments
 from kinetree.engines.function import Function
-from kinetree.engines.native.expected import made_for
 from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
@@ -61,7 +60,7 @@ class InverseInertiaDerivative(PreparedFunction):
             lazy: Array = self._lazily(out, q=q, dq=dq)
             return lazy
         self._require_frames()
-        found: Array = made_for(self, "_computed", q, dq)(q, dq, out=out)
+        found: Array = self._computed(q, dq, out=out)
         return found
 
     def _require_frames(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,6 @@ from kinetree.algorithms.operational_space.dense import opposing_force
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
-from kinetree.engines.native.expected import expecting
 from kinetree.errors import InputError
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.singular import over_rows
@@ -105,17 +105,10 @@ class Regular(PreparedFunction):
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name)
         self._kernel, self._trusted, self._one = kernel, core.trusted, (core.recursions.robot.mechanism.nq,)
-        self._known_reach: Array | None = None
 
-    def begin(self, q: Any) -> Array:
-        """Let other threads begin with the kernel, while reach is computed; returns the latter."""
-        self._kernel.begin(q)
-        self._known_reach = self.core.reach
-        return self._known_reach
-
-    def _reach(self, q: Any) -> Array:
-        reach = self._known_reach
-        return self.begin(q) if reach is None else reach
+    @cached_property
+    def _reach(self) -> Array:
+        return self.core.reach
 
     def _kernels(self) -> Sequence[Any]:
         return (self._kernel,)
@@ -131,7 +124,7 @@ class Regular(PreparedFunction):
         if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
             q = q.copy()
         first, *rest = out
-        results = self._kernel(q, self._reach(q), out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        results = self._kernel(q, self._reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
         self._recompute(q, results)
         return results
 
@@ -148,9 +141,8 @@ class Regular(PreparedFunction):
                 result[which] = right
 
     def _is_one(self, q: Any) -> bool:
-        """Whether q is one sample that needs no conversion, and not the first."""
-        known = self._known_reach is not None
-        return known and type(q) is ndarray and q.shape == self._one and q.dtype is _FLOAT64
+        """Whether q is one sample that needs no conversion."""
+        return type(q) is ndarray and q.shape == self._one and q.dtype is _FLOAT64
 
     def _located(self, q: Any) -> tuple[Array, Array | None]:
         """Where all samples are singular: q, checked, and the batch indices of its samples, as for `_again`."""
@@ -158,11 +150,6 @@ class Regular(PreparedFunction):
             return q, None
         q = arguments.numbers(self.name, "q", q)
         arguments.require_shape(f"{self.name}: q", q.shape, self._one)
-        if self._known_reach is None:
-            self.core.recursions.inverse_inertia.begin(q)
-            with expecting((q,), (1,)):
-                self.core.begin_doubtful()
-            self._known_reach = self.core.reach
         places = np.argwhere(np.ones(q.shape[:-1], dtype=bool)) if q.ndim > 1 else None
         return np.asarray(q, dtype=np.float64), places
 
@@ -186,7 +173,7 @@ class Inertia(Regular):
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
-        inertia, spread = results = self._kernel(q, self._reach(q))
+        inertia, spread = results = self._kernel(q, self._reach)
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
@@ -213,7 +200,7 @@ class Dynamics(Regular):
             return TaskDynamics(inertia, consistent, nullspace)
         if self.core.excessive:
             return TaskDynamics(*self._again(*self._located(q)))
-        inertia, spread, consistent, nullspace = results = self._kernel(q, self._reach(q))
+        inertia, spread, consistent, nullspace = results = self._kernel(q, self._reach)
         if spread.ndim or not spread.item() < self._trusted:
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
@@ -277,21 +264,9 @@ class Bias(Derived):
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         super().__init__(tasks, core, name, ("q", "v"), ("inertia", "forward_dynamics", "acceleration"))
         self._still = np.zeros(core.recursions.robot.mechanism.nv)
-        self._begun = False
-
-    def begin(self, q: Any, v: Any) -> None:
-        """Let other threads begin with all kernels."""
-        recursions = self.core.recursions
-        recursions.forward_dynamics.begin(q, v, self._still)
-        recursions.inertia.begin(q)
-        recursions.acceleration.begin(q, v, self._still)
-        self.tasks.inertia.begin(q)
-        self._begun = True
 
     def _found(self, *inputs: Any) -> Any:
         recursions = self.core.recursions
-        if not self._begun:
-            self.begin(*inputs)
         free = recursions.acceleration(*inputs, recursions.forward_dynamics(*inputs, self._still))
         return over_rows(opposing_force, self.core.rows)(self.tasks.inertia(inputs[0]), free)
 

@@ -96,7 +96,6 @@ class Law:
         self._recursions, self._cuts, self._solve, self._reach = recursions, cuts, solve, reach
         self._error, self._escape = error, escape
         self._kernel = recursions.control_law
-        self._begun = False
 
     @cached_property
     def weights(self) -> tuple[Array, Array]:
@@ -109,17 +108,10 @@ class Law:
 
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> Motion:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
-        if not self._begun:
-            self.begin(q, v, a0)
         tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self.weights)
         if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
             return Motion(tau, force, residual, _margin(spread.item()))
         return Motion(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)))
-
-    def begin(self, *inputs: Any) -> None:
-        """Let other threads begin with the kernel for arguments like these, before reach is computed."""
-        self._kernel.begin(*inputs)
-        self._begun = True
 
     def step(self, q: Any, v: Any, posture: Any, stiffness: Any, target: Any, feed: Any, gains: Any) -> Step:
         """The same with a₀ from a posture; arguments as for the kernel `control_step`."""

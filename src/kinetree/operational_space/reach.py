@@ -13,8 +13,7 @@ with prismatic joints only. There even this mean is a rounding error. So reach h
     a relative task       10⁻⁸ of the reach of its two ends, whose difference it is
     the centre of mass    1/m of the robot, if its reach is less than 10⁻¹² of that
 
-The result does not depend on the units of length and mass. It is rounded to single precision, which is enough for a
-scale, so that it does not depend on what computed it either.
+The result does not depend on the units of length and mass.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from kinetree.operational_space.once import to_single
 from kinetree.recursion.mechanism import Site
 from kinetree.spatial.value import Array
 
@@ -77,4 +75,4 @@ def reach(sites: Sequence[Site], inverse_inertias: Sequence[Array], size: float,
             turn = max(turn, _DIFFERENCE * ends_turn)
             move = max(move, _DIFFERENCE * (ends_move + square * ends_turn))
         reaches += [move if row in _MOVE else turn for row in site.rows]
-    return to_single([r if math.isfinite(r) else 0.0 for r in reaches])
+    return np.array([r if math.isfinite(r) else 0.0 for r in reaches])

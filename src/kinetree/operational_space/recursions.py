@@ -32,7 +32,6 @@ from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.errors import UnsupportedError
 from kinetree.operational_space.methods import chosen
-from kinetree.operational_space.once import evaluated
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
@@ -234,13 +233,13 @@ class Recursions:
         method = BY_WEIGHTS if self.method == BY_WEIGHTS else "pv_osim"
         shown = Recursions(self._in_double, looked_at(self.sites), method, self.reference).inverse_inertia
         robot = self.robot
-        found = reach(self.sites, evaluated(shown, [*robot.configurations()]), robot.size(), robot.mass())
+        found = reach(self.sites, [shown(q) for q in robot.configurations()], robot.size(), robot.mass())
         found.setflags(write=False)
         return found
 
     def inverse_inertia_at(self, q: Array) -> Array:
         """Λ⁻¹ at one configuration, (r, r), for choices that are made once."""
-        (found,) = evaluated(Recursions(self._in_double, self.sites, self.method, self.reference).inverse_inertia, [q])
+        found: Array = Recursions(self._in_double, self.sites, self.method, self.reference).inverse_inertia(q)
         return found
 
     @property

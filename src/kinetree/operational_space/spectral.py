@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from kinetree.engines.native.expected import made_for
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.functions import Derived
 from kinetree.operational_space.task_function import TaskFunction
@@ -28,16 +28,13 @@ class _Spectral(Derived):
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name, ("q",), ())
         self._kernel = kernel
-        self._known_reach: Array | None = None
 
     def _kernels(self) -> Sequence[Any]:
         return (self._kernel,)
 
-    def _reach(self, q: Any) -> Array:
-        if self._known_reach is None:
-            self._kernel.begin(q)
-            self._known_reach = self.core.reach  # while other threads compile
-        return self._known_reach
+    @cached_property
+    def _reach(self) -> Array:
+        return self.core.reach
 
 
 class Condition(_Spectral):
@@ -49,13 +46,12 @@ class Condition(_Spectral):
 
     def _found(self, *inputs: Any) -> Any:
         (q,) = inputs
-        self._reach(q)
         of = self.core.eigenvalues
         if self.core.excessive:
             entries = np.isfinite(self._kernel(q)).all(axis=(-2, -1))
             found = np.where(entries, np.inf, np.nan)
         elif of is not None and type(q) is ndarray and q.shape == self._one:
-            found = made_for(of, "condition", q)(q)
+            found = of.condition(q)
         else:
             found = self.core.spectrum_of(self._kernel(q)).condition
         # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
@@ -77,10 +73,9 @@ class Rank(_Spectral):
         (q,) = inputs
         # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
         if self.core.excessive:
-            self._reach(q)
             found = self.core.spectrum_of(self._kernel(q)).rank
             return np.where(np.isfinite(q).all(axis=-1), found, -1.0).astype(int)[()]
-        _, spread = self._kernel(q, self._reach(q))
+        _, spread = self._kernel(q, self._reach)
         finite = np.isfinite(q)
         if finite.all() and not spread.ndim and spread.item() < self._trusted:
             return np.int64(self.core.rows)

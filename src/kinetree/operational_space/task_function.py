@@ -49,10 +49,6 @@ class TaskFunction(Function[..., Any]):
         """As for `Function`, for the rows of the sites."""
         return self._bind(self.sites, self.algorithm, False)
 
-    def begin(self, *inputs: Any) -> None:
-        """As for `Function`."""
-        self._begun(self.sites, self.algorithm, inputs)
-
     def compile(self) -> None:
         """Compile everything that later calls need."""
         bound = self._bind(self.sites, self.algorithm, False)

@@ -81,11 +81,6 @@ class Compiled(Gate):
                 self._runner(width)
         threads.settle()
 
-    def begin(self, single: bool) -> None:
-        """Let other threads begin with code for single samples, or for batches."""
-        with target.use(self._target):
-            self.begin_library(1 if single else self._width)
-
     def begin_library(self, width: int) -> None:
         """Let other threads begin with the kernel for a lane width on the current target."""
         if self._begin is not None:

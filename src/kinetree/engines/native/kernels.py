@@ -23,7 +23,6 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled, prepare
-from kinetree.engines.native.expected import is_single
 from kinetree.engines.native.libraries import Pending, Shared, stored
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
@@ -101,23 +100,13 @@ class Kernels:
         )
 
     @property
-    def is_loaded(self) -> bool:
-        """Whether there is machine code in this process."""
-        return bool(self._libraries)
-
-    def is_found(self) -> bool:
-        """Whether there is machine code in this process, or in the cache on disk."""
-        with self._lock:
-            return self.is_loaded or self._stored() is not None
-
-    @property
     def metadata(self) -> dict[str, Any]:
         """Sizes of records and arrays, the same for all widths."""
         with self._lock:
             if self._metadata is None:
                 self._metadata = self._stored()
             if self._metadata is None:
-                prepare(1 if is_single() is not False else target.current().lanes(self.scalar), self.scalar)
+                prepare(1, self.scalar)
                 self._metadata = self.program().metadata
             return self._metadata
 
@@ -211,9 +200,4 @@ def bind(
     def choice(width: int) -> tuple[int, bool]:
         return width, width == 1 and together is not None
 
-    compiled = Compiled(
-        binding, lambda width: made.library(*choice(width)), lambda width: made.begin(*choice(width))
-    )  # fmt: skip
-    if (one := is_single()) is not None:
-        compiled.begin(one)
-    return compiled
+    return Compiled(binding, lambda width: made.library(*choice(width)), lambda width: made.begin(*choice(width)))

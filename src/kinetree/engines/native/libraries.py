@@ -111,10 +111,6 @@ class Shared(Generic[K]):
         self._pending: dict[K, Pending] = {}
         self._found: dict[K, tuple[Library, dict[str, Any]]] = {}
 
-    def __bool__(self) -> bool:
-        """Whether there are any in this process."""
-        return bool(self._found)
-
     def begin(self, key: K, make: Callable[[K], Pending]) -> None:
         """Let other threads begin with a library.
 
