@@ -6,6 +6,8 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,33 @@ def test_a_slider_moves_the_robot_and_nothing_leaves_this_machine(tmp_path: Path
         assert "share" not in page.run("document.body.innerText").lower()
     socket = f"ws://{view.url.removeprefix('http://')}/"
     assert asked_for(tmp_path / "profile" / "netlog.json") == {socket}
+
+
+#: What a page of another site would try; `answer` tells how it ended.
+HOSTILE = """
+window.answer = null;
+const socket = new WebSocket("ws://127.0.0.1:{port}", ["viser-v{version}"]);
+socket.onmessage = event => {{ window.answer = "received the scene"; }};
+socket.onerror = event => {{ window.answer = "refused"; }};
+"""
+
+
+def test_a_page_of_another_site_does_not_get_the_scene(tmp_path: Path) -> None:
+    import viser
+
+    (tmp_path / "index.html").write_text("<p>another site</p>")
+    other = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path)))
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    with other, View(kt.zoo.double_pendulum(), port=0) as view, browser(tmp_path / "profile") as page:
+        port = int(view.url.rpartition(":")[2])
+        page.call("Page.navigate", url=f"http://127.0.0.1:{other.server_port}/index.html")
+        within("the other site", lambda: page.run("document.body.innerText") == "another site")
+        page.run(HOSTILE.format(port=port, version=viser.__version__))
+        assert within("an answer", lambda: page.run("window.answer")) == "refused"
+        other.shutdown()
+        page.open(view.url)
+        page.run(HOSTILE.format(port=port, version=viser.__version__))
+        assert within("an answer", lambda: page.run("window.answer")) == "received the scene"
 
 
 def test_a_film_opens_and_plays_without_a_server(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +258,130 @@ def test_only_this_machine_can_connect(view: View) -> None:
     assert addresses == ["0100007F"]
     with open("/proc/net/tcp6") as table:
         assert not [line for line in table if line.split()[1].endswith(f":{port:04X}")]
+
+
+def connected(view: View, **options: Any) -> Any:
+    """A websocket, as viser's page opens one."""
+    import viser
+    from websockets.sync.client import connect
+
+    port = view.url.rpartition(":")[2]
+    given = {"subprotocols": [f"viser-v{viser.__version__}"], "max_size": None, "proxy": None, **options}
+    return connect(f"ws://127.0.0.1:{port}", **given)
+
+
+def drag(view: View, page: Any, to: float) -> None:
+    """Send what viser's page sends: first where its camera is, then that a slider was moved."""
+    import msgspec
+
+    _, (slider,) = view._sliders._handles[0]
+    camera = {
+        "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (3.0, 0.0, 1.0), "fov": 1.0, "near": 0.1, "far": 10.0,
+        "image_height": 9, "image_width": 9, "look_at": (0.0, 0.0, 0.0), "up_direction": (0.0, 0.0, 1.0),
+    }  # fmt: skip
+    update = {"uuid": slider._impl.uuid, "updates": {"value": to}}
+    for kind, message in {"ViewerCameraMessage": camera, "GuiUpdateMessage": update}.items():
+        page.send(msgspec.msgpack.encode({"type": kind, **message}))
+
+
+FOREIGN = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "https://127.0.0.1:{port}"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": "http://127.0.0.1"},
+    {"Origin": "http://127.0.0.1:{port}.evil.example"},
+    {"Origin": "null"},
+    {"Origin": ""},
+    {"Host": "evil.example:{port}"},
+    {"Host": "evil.example:{port}", "Origin": "http://evil.example:{port}"},
+    {"Host": "127.0.0.1:1"},
+    {"Host": "localhost"},
+    {"Host": ""},
+]
+
+
+def request(view: View, headers: dict[str, str], *more: str) -> str:
+    """The first line of the answer to a request with these headers."""
+    port = int(view.url.rpartition(":")[2])
+    lines = [f"{name}: {value.format(port=port)}" for name, value in headers.items()]
+    text = "\r\n".join(["GET / HTTP/1.1", *lines, *more, "", ""])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(text.encode())
+        return client.makefile("rb").readline().decode().strip()
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_pages_of_other_sites_are_refused(view: View, headers: dict[str, str]) -> None:
+    whole = {"Host": "127.0.0.1:{port}", **headers}
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+               "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==", "Sec-WebSocket-Protocol: viser-v1.1.1")  # fmt: skip
+    for more in ((), upgrade):
+        assert request(view, whole, *more) == "HTTP/1.1 403 Forbidden"
+
+
+@pytest.mark.parametrize("more", ["Host: 127.0.0.1:1", "Origin: http://evil.example"])
+def test_a_second_header_does_not_help(view: View, more: str) -> None:
+    port = view.url.rpartition(":")[2]
+    own = {"Host": f"127.0.0.1:{port}", "Origin": f"http://127.0.0.1:{port}"}
+    assert request(view, own, more) == "HTTP/1.1 403 Forbidden"
+
+
+def test_a_request_without_a_host_is_refused(view: View) -> None:
+    assert request(view, {}) == "HTTP/1.1 403 Forbidden"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LocalHost", "[::1]"])
+def test_our_own_page_is_served(view: View, name: str) -> None:
+    assert request(view, {"Host": f"{name}:{{port}}"}) == "HTTP/1.1 200 OK"
+    assert request(view, {"Host": f"{name}:{{port}}", "Origin": f"http://{name}:{{port}}"}) == "HTTP/1.1 200 OK"
+
+
+def test_other_sites_can_neither_look_nor_move_sliders() -> None:
+    from websockets.exceptions import InvalidStatus
+
+    with View(kt.zoo.double_pendulum(), port=0) as view:
+        for origin in ("http://evil.example", "null"):
+            with pytest.raises(InvalidStatus, match="403"), connected(view, origin=origin) as page:
+                drag(view, page, 0.5)
+        assert not view.q.any()
+        with connected(view, origin=view.url) as page:  # the same from our page
+            assert page.recv(timeout=30)
+            drag(view, page, 0.5)
+            within(lambda: view.q[0] == 0.5)
+
+
+def within(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_servers_of_others_are_left_alone(view: View) -> None:
+    """Neither other users of the library in this process nor viser elsewhere are guarded."""
+    import websockets.asyncio.server as library
+
+    assert library.serve.__module__ == "websockets.asyncio.server"
+
+    def elsewhere() -> None: ...
+
+    async def serve() -> None:
+        for module, host in (__name__, "127.0.0.1"), ("viser.infra._infra", "localhost"):
+            elsewhere.__module__ = module
+            async with library.serve(elsewhere, host, 0):
+                pass
+
+    with server._guarded() as guarded:
+        asyncio.run(serve())
+        assert not guarded
+
+
+def test_a_viser_that_cannot_be_guarded_is_not_started(robot: kt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    monkeypatch.setattr(server, "_guarded", lambda: nullcontext([]))
+    with pytest.raises(ViewerError, match=r"viser .* could not be refused; install viser 1.1"):
+        View(robot, port=0)
 
 
 def test_nothing_is_shared(view: View) -> None:
