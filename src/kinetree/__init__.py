@@ -18,7 +18,9 @@ import kinetree.cli.interrupts  # noqa: F401 (before the rest, which takes a whi
 # isort: split
 from kinetree import errors, operational_space
 from kinetree.engines.count import Count
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.threads import get_threads, set_threads
+from kinetree.kernels.language import kernel
 from kinetree.loading import load
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
@@ -80,6 +82,7 @@ __all__ = [
     "Task",
     "Weld",
     "check_node",
+    "compiled",
     "control",
     "errors",
     "from_dh",
@@ -88,6 +91,7 @@ __all__ = [
     "get_threads",
     "identification",
     "interop",
+    "kernel",
     "load",
     "operational_space",
     "register_scalar",

@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("spatial",),
     ("recursion",),
+    ("kernels",),
     ("algorithms",),
     ("engines",),
     ("operational_space", "operators"),
@@ -30,8 +31,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
-#: An algorithm is a text in the tree language: it sees the algebra and the waist, not who runs it.
-ONLY = {"algorithms": {"algorithms", "recursion", "spatial"}}
+#: An algorithm is a text in the tree language: it sees the algebra and the waist, not who runs it. So is a kernel.
+ONLY = {
+    "algorithms": {"algorithms", "kernels", "recursion", "spatial"},
+    "kernels": {"errors", "kernels", "recursion", "spatial"},
+}
 
 
 def identify(path: Path) -> str:

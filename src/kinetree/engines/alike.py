@@ -54,8 +54,9 @@ class _Comparison:
             return self.is_same(a.value, b.value) and self.places(a.place, b.place)
         if a.loop.name != b.loop.name or not self.is_same(a.over, b.over) or list(a.bodies) != list(b.bodies):
             return False
-        if (a.start is None) != (b.start is None) or (a.start is not None and not self.indices(a.start, b.start)):
-            return False
+        for one, two in ((a.start, b.start), (a.stop, b.stop)):
+            if (one is None) != (two is None) or (one is not None and not self.indices(one, two)):
+                return False
         return all(self.bodies(a, variant, b, variant) for variant in a.bodies)
 
     def ops(self, a: Op, b: Op) -> bool:

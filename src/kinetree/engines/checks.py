@@ -57,7 +57,8 @@ def canonical(block: Block) -> list[Any]:
                     for i, role in enumerate(roles):
                         numbers[id(role)] = ("role", variant, i, len(numbers))
                 bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
-                out.append(("loop", item.loop.name, name(item.over) if item.over else None, place(item.start), bodies))
+                bounds = place(item.start), place(item.stop)
+                out.append(("loop", item.loop.name, name(item.over) if item.over else None, *bounds, bodies))
         return out
 
     return listing(block.items)

@@ -138,7 +138,8 @@ class _Runs:
 
     def _loop(self, loop: Loop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[Block]) -> None:
         data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
-        visited = data.visits(self.setup, over, None if loop.start is None else self._number(loop.start, known))
+        bounds = (None if bound is None else self._number(bound, known) for bound in (loop.start, loop.stop))
+        visited = data.visits(self.setup, over, *bounds)
         if isinstance(data, Table):
             cases = [(data.variant(self.setup, row), row) for row in visited]
             entities = [role.entity for role in data.roles]

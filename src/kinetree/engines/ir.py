@@ -222,6 +222,7 @@ class Loop:
         loop: The loop as data: what it visits.
         over: For inner loops, the role that it is over.
         start: The index at which it starts, if not at the beginning.
+        stop: The index before which it stops, if not at the end; only loops over ranges have one.
         bodies: One block per variant; loops over indices have the single variant ().
         roles: The roles of each variant.
     """
@@ -229,6 +230,7 @@ class Loop:
     loop: LoopData[Any]
     over: Role | None
     start: Index | None = None
+    stop: Index | None = None
     bodies: dict[tuple[Any, ...], Block] = field(default_factory=dict)
     roles: dict[tuple[Any, ...], tuple[Role, ...]] = field(default_factory=dict)
 

@@ -97,7 +97,7 @@ class _Lowering(Addressing):
             outer, run = self.target.current, self.index()
             body = Block(self.target, outer)
             self.target.current = body
-            self.contiguous(loop, data, *(self.cell(data.name, run, what) for what in ("start", "stop")))
+            self.contiguous(loop, data, self.cell(data.name, run, "start"), self.cell(data.name, run, "stop"))
             self.target.current = outer
             outer.items.append(For(run, self.of_over(loop, "begin"), self.of_over(loop, "end"), body))
         elif isinstance(data, Chain):
@@ -115,16 +115,20 @@ class _Lowering(Addressing):
         else:
             start = self.number(loop.start)
             start = self.target.op("imax", start, self.of_over(loop, "start")) if bounded else start
-        stop = self.of_over(loop, "stop") if "stop" in data.bounds else self.size(data.index.dimension)
-        self.contiguous(loop, data, start, stop)
+        if loop.stop is None:
+            stop = self.of_over(loop, "stop") if "stop" in data.bounds else self.size(data.index.dimension)
+        else:
+            stop = self.number(loop.stop)
+        self.contiguous(loop, data, start, stop, data.backwards)
 
-    def contiguous(self, loop: Loop, data: IndexLoop[Any], start: Op, stop: Op) -> None:
+    def contiguous(self, loop: Loop, data: IndexLoop[Any], start: Op, stop: Op, backwards: bool = False) -> None:
         """Lower a loop over consecutive indices."""
         outer, index, (role,), body = self.target.current, self.index(), loop.roles[()], loop.bodies[()]
         independent = _independent(body, role) and not self.adds_to_shared(body, role, data.index)
         self.found[role] = Count(index, data.index)
         self.independent = role if independent else None
-        outer.items.append(For(index, start, stop, self.inside(body, outer), independent=independent, note=data.name))
+        inside = self.inside(body, outer)
+        outer.items.append(For(index, start, stop, inside, backwards, independent=independent, note=data.name))
         self.independent = None
 
     def adds_to_shared(self, body: Block, role: Role, entity: IndexEntity) -> bool:

@@ -33,6 +33,7 @@ class Recorder:
         types: Type of each field on each class of node.
         direction: Direction of the loop being traced: "outward" if nodes come after their parents.
         moved: Entries of `tree.inward` that the body being traced has set at another node than its own so far.
+        arrays: Number of the next array. Where a body is traced again, it makes the same ones.
     """
 
     def __init__(self, checked: bool) -> None:
@@ -41,6 +42,7 @@ class Recorder:
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
         self.moved: list[tuple[int, Index]] = []
+        self.arrays = 0
         self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced
         self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
         self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
@@ -104,13 +106,15 @@ class Recorder:
         outermost = outer is program.top
         if outermost:
             self._settled = set(self.types)
+        firsts: dict[tuple[Any, ...], int] = {}
         for variant in (*variants, *reversed(variants)) if self.checked else variants:
             body = program.current = Block(program, outer)
+            made, self.arrays = self.arrays, firsts.setdefault(variant, self.arrays)
             self._values, self.moved = {}, list(outer_moved)
             yield roles(variant)
             if program.current is not body:
                 raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
-            program.current = outer
+            program.current, self.arrays = outer, max(made, self.arrays)
             moved += self.moved[len(outer_moved) :]
             first = loop.bodies.setdefault(variant, body)
             if first is not body and canonical(first) != canonical(body):

@@ -142,9 +142,10 @@ class ReferenceTree(Tree):
         self.rigid_bodies = all(kind.rigid for kind in mechanism.kinds)
         self.rigid_multibody = all(kind.rigid_multibody for kind in mechanism.kinds)
 
-    def visit(self, loop: Loop[Any], over: Any, start: Index | None) -> Iterator[Any]:
+    def visit(self, loop: Loop[Any], over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
         self._open.append(author_line())
-        for visited in loop.visits(self._setup, over, None if start is None else sum(start)):
+        bounds = (None if bound is None else sum(bound) for bound in (start, stop))
+        for visited in loop.visits(self._setup, over, *bounds):
             if isinstance(loop, Table):
                 yield loop.yielded(self, visited, loop.variant(self._setup, visited), over)
             elif isinstance(loop, IndexLoop):

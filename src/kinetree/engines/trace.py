@@ -49,8 +49,8 @@ class TracedTree(Recorder, Tree):
         self.rigid_bodies = all(kind.rigid for kind in self._kinds.values())
         self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
 
-    def visit(self, loop: LoopData[Any], over: Any, start: Index | None) -> Iterator[Any]:
-        made = Loop(loop, over, start)
+    def visit(self, loop: LoopData[Any], over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
+        made = Loop(loop, over, start, stop)
         if isinstance(loop, Table):
             return self._visit_table(loop, made)
         if not isinstance(loop, IndexLoop) or not loop.index.exists(self.variants):
@@ -111,8 +111,10 @@ class TracedTree(Recorder, Tree):
         return next((self.types[name, each] for each in of if (name, each) in self.types), None)
 
     def _array(self, over: tuple[str, ...]) -> SymbolicArray:
-        self.program.arrays.append((over, 0))
-        return SymbolicArray(self, len(self.program.arrays) - 1, over)
+        number, self.arrays = self.arrays, self.arrays + 1
+        if number == len(self.program.arrays):
+            self.program.arrays.append((over, 0))
+        return SymbolicArray(self, number, over)
 
 
 def trace(algorithm: Algorithm, variants: Variants, checked: bool = True) -> Program:

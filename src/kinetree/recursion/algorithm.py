@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.errors import UnsupportedError
 from kinetree.recursion.contract import refuse
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.mechanism import Mechanism, Site, Sizes
 from kinetree.recursion.roles import Index
 from kinetree.spatial.value import Array
 
@@ -112,6 +112,7 @@ class Algorithm:
             "frames": len(sites),
             "rows": rows,
             "constants": len(mechanism.total_parameters) + len(mechanism.gravity),
+            **Sizes.of(mechanism),
         }
 
     @property

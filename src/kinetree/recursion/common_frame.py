@@ -160,8 +160,8 @@ class CommonTree(Tree):
         for name in ("origin", "origin_error"):
             tree.world.keep(name, np.zeros(3))
 
-    def visit(self, loop: Any, over: Any, start: Any) -> Iterator[Any]:
-        for visited in self._tree.visit(loop, over, start):
+    def visit(self, loop: Any, over: Any, start: Any, stop: Any = None) -> Iterator[Any]:
+        for visited in self._tree.visit(loop, over, start, stop):
             yield self._seen(visited) if isinstance(visited, tuple) else visited
 
     def _seen(self, visited: tuple[Any, ...]) -> tuple[Any, ...]:

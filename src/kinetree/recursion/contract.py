@@ -17,8 +17,8 @@ Breaking a rule raises `ContractError` with the file and line of the algorithm.
 
 from __future__ import annotations
 
+import functools
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,13 +28,13 @@ from kinetree.errors import ContractError
 from kinetree.spatial.value import Array, Value
 
 _LIBRARY = Path(__file__).resolve().parents[1]
-_OURS = tuple(str(_LIBRARY / part) for part in ("recursion", "engines", "spatial", "model"))
+_OURS = tuple(str(_LIBRARY / part) for part in ("recursion", "engines", "spatial", "model", "kernels/language.py"))
 
 
-@cache
+@functools.cache
 def _is_machinery(file: str) -> bool:
     """Whether a file is part of what runs algorithms."""
-    return file.startswith((*_OURS, "<")) or "numpy" in Path(file).parts
+    return file.startswith((*_OURS, "<")) or "numpy" in Path(file).parts or file == functools.__file__
 
 
 def author_line() -> str:

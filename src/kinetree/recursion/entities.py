@@ -24,13 +24,14 @@ class Engine(ABC):
     """The services that loops need from an engine. Engines identify nodes, frames and indices by their own handles."""
 
     @abstractmethod
-    def visit(self, loop: Any, over: Any, start: Index | None) -> Iterator[Any]:
+    def visit(self, loop: Any, over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
         """Run a loop.
 
         Args:
             loop: A `kinetree.recursion.loops.Loop`.
             over: Handle of the entity over which an inner loop runs; None for an outer loop.
             start: Index to start at, if not at the beginning.
+            stop: Index before which to stop, if not at the end.
         """
 
     @abstractmethod

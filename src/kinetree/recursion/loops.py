@@ -79,13 +79,14 @@ class Loop(ABC, Generic[_T]):
         return refuse(f"the loop {self.name} cannot start at an index")
 
     @abstractmethod
-    def visits(self, setup: Setup, over: int, start: int | None = None) -> Sequence[Any]:
+    def visits(self, setup: Setup, over: int, start: int | None = None, stop: int | None = None) -> Sequence[Any]:
         """What the loop visits, in order: rows of entity numbers, or indices.
 
         Args:
             setup: The mechanism.
             over: Number of the entity that an inner loop is over; ignored by outer loops.
             start: Index to start at, if not at the beginning.
+            stop: Index before which to stop, if not at the end.
         """
 
 
@@ -172,7 +173,7 @@ class Table(Loop[_T]):
             raise TypeError(f"the loop {self.source.name} needs `rows` or `of`")
         return setup.derived(self.source._rows)
 
-    def visits(self, setup: Setup, over: int, _: int | None = None) -> Sequence[tuple[int, ...]]:
+    def visits(self, setup: Setup, over: int, *_: int | None) -> Sequence[tuple[int, ...]]:
         rows = self.rows(setup)
         if self._part is not None:
             part = self._part(setup, over)
@@ -219,6 +220,7 @@ class Range(IndexLoop[_T]):
         start: First index, by default 0.
         stop: One past the last index, by default the length of the dimension.
         skip: Distance from a given start index to the first one visited.
+        backwards: Whether the last index comes first.
         name: Name of the loop.
     """
 
@@ -229,18 +231,21 @@ class Range(IndexLoop[_T]):
         start: Number | None = None,
         stop: Number | None = None,
         skip: int = 0,
+        backwards: bool = False,
         name: str = "",
     ) -> None:
+        self.backwards = backwards
         self.bounds = {what: number for what, number in (("start", start), ("stop", stop)) if number is not None}
         super().__init__(index, over, skip, name)
 
     def _numbers(self) -> dict[str, Number]:
         return self.bounds
 
-    def visits(self, setup: Setup, over: int, start: int | None = None) -> range:
+    def visits(self, setup: Setup, over: int, start: int | None = None, stop: int | None = None) -> range:
         first = self.bounds["start"](setup, over) if "start" in self.bounds else 0
-        stop = self.bounds["stop"](setup, over) if "stop" in self.bounds else self.index.count(setup)
-        return range(first if start is None else max(start, first), stop)
+        end = self.bounds["stop"](setup, over) if "stop" in self.bounds else self.index.count(setup)
+        visited = range(first if start is None else max(start, first), end if stop is None else min(stop, end))
+        return visited[::-1] if self.backwards else visited
 
 
 class Runs(IndexLoop[_T]):
@@ -276,7 +281,7 @@ class Runs(IndexLoop[_T]):
             ends.append(ends[-1] + len(self.runs(setup, n)))
         return ends
 
-    def visits(self, setup: Setup, over: int, _: int | None = None) -> Sequence[int]:
+    def visits(self, setup: Setup, over: int, *_: int | None) -> Sequence[int]:
         return list(chain(*self.runs(setup, over)))
 
 
@@ -300,7 +305,7 @@ class Chain(IndexLoop[_T]):
     def _numbers(self) -> dict[str, Number]:
         return {"start": self.start}
 
-    def visits(self, setup: Setup, over: int, start: int | None = None) -> Sequence[int]:
+    def visits(self, setup: Setup, over: int, start: int | None = None, _: int | None = None) -> Sequence[int]:
         links, found = self.links(setup), []
         index = self.start(setup, over) if start is None else start
         while index >= 0:

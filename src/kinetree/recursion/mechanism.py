@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -152,3 +152,20 @@ class Mechanism:
     def total_parameters(self) -> Array:
         """The constants of all nodes in one array."""
         return np.concatenate([np.zeros(0), *self.parameters])
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes(Mechanism):
+    """What a dense kernel runs on: no nodes, but named sizes (`kinetree.kernels.language`)."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def made(cls, sizes: Mapping[str, int], scalar: str = "float64") -> Sizes:
+        """From the length of each dimension, in a floating-point format."""
+        return cls((), (), (), (), np.zeros(3), scalar=scalar, sizes=dict(sizes))
+
+    @staticmethod
+    def of(mechanism: Mechanism) -> Mapping[str, int]:
+        """The named sizes of a mechanism; those with nodes have none."""
+        return mechanism.sizes if isinstance(mechanism, Sizes) else {}

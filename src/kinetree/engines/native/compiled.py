@@ -74,6 +74,10 @@ class Compiled(Gate):
                 return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
         return self._general(inputs, out)
 
+    def bound(self) -> Compiled:
+        """Itself, as functions that are compiled later give it."""
+        return self
+
     def compile(self) -> None:
         """Compile everything that later calls may need, and wait until it is optimised."""
         with drafts.avoided():

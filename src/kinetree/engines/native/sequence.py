@@ -156,7 +156,7 @@ class Sequence:
 
     def call(
         self,
-        function: Compiled,
+        function: Any,
         *inputs: Any,
         into: Several[Place | None] | None = None,
         prepared: Call | None = None,
@@ -164,11 +164,12 @@ class Sequence:
         """Call a compiled function; returns the place of its result, or a list of several.
 
         Args:
-            function: The function.
+            function: The function: a `Compiled` one, or one that is `bound` to it.
             inputs: Its inputs: places, or numbers that are the same for all samples.
             into: Where results should go; each to a new place by default.
             prepared: Memory for its inputs, from `prepare`. Those that are in their place there are not copied.
         """
+        function = function.bound()
         prepared = prepared or self.prepare(function)
         left_out = [operand.name for operand in function.binding.inputs[len(inputs) :]]
         inputs = (*inputs, *(self.defaults[name] for name in left_out if name in self.defaults))
@@ -184,17 +185,18 @@ class Sequence:
         results = prepared.run(*changing, into=into)
         return results if len(results) > 1 else results[0]
 
-    def prepare(self, function: Compiled) -> Call:
+    def prepare(self, function: Any) -> Call:
         """Reserve memory for calls of a function whose inputs change one at a time."""
-        return Call(self, function)
+        return Call(self, function.bound())
 
-    def share(self, *functions: Compiled) -> list[Call]:
+    def share(self, *functions: Any) -> list[Call]:
         """The same for functions whose first inputs are the same, in the same memory.
 
         Later inputs of one may overwrite those of another, so they must be given in each call.
         """
-        area = self.space(max(sum(o.size for o in function.binding.inputs) for function in functions))
-        return [Call(self, function, area) for function in functions]
+        bound = [function.bound() for function in functions]
+        area = self.space(max(sum(o.size for o in function.binding.inputs) for function in bound))
+        return [Call(self, function, area) for function in bound]
 
     @contextmanager
     def loop(self, rounds: int) -> Iterator[Index]:

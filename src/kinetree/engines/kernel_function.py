@@ -1,0 +1,61 @@
+"""Kernels of `kinetree.kernels` as functions of arrays, for given sizes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import lru_cache
+from typing import Any
+
+from kinetree.engines.formats import format_named
+from kinetree.engines.function import Function
+from kinetree.errors import InputError
+from kinetree.kernels.language import Kernel
+from kinetree.recursion.mechanism import Sizes
+
+
+class KernelFunction(Function[..., Any]):
+    """A kernel for given sizes. Leading axes of its inputs are batch axes, which broadcast as in NumPy.
+
+    `f.engine("reference")` runs the text on NumPy's numbers, complex ones too; `f.count()` counts its operations.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module, name, sizes = self.algorithm.run.__module__, self.name, Sizes.of(self.mechanism)
+        if getattr(sys.modules.get(module), name, None) is not self.algorithm:
+            raise TypeError(f"{name} cannot be pickled: it is no attribute {name!r} of {module}")
+        return _recalled, (module, name, self.mechanism.scalar, tuple(sizes.values()), self._engine)
+
+
+def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: int) -> KernelFunction:
+    """A function of arrays from a kernel. Nothing is compiled before it is called, and all sizes share the code.
+
+    Args:
+        kernel: The kernel.
+        dtype: "float64" or "float32".
+        **sizes: A number for each of the kernel's named sizes.
+
+    Raises:
+        InputError: If a size is missing, unknown, or no positive integer.
+    """
+    if not isinstance(kernel, Kernel):
+        raise InputError(f"{kernel!r} is no kernel; declare it with @kinetree.kernel(…)")
+    if set(sizes) != set(kernel.sizes_named):
+        wanted = ", ".join(f"{name}=…" for name in kernel.sizes_named) or "no sizes"
+        given = ", ".join(f"{name}={size!r}" for name, size in sizes.items()) or "none"
+        raise InputError(f"compiled({kernel.name}, …) takes {wanted}; got {given}")
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+            raise InputError(f"compiled({kernel.name}, {name}={size!r}): a size is an integer from one on")
+    return _made(kernel, format_named(dtype).name, tuple(int(sizes[name]) for name in kernel.sizes_named))
+
+
+def _recalled(module: str, name: str, dtype: str, sizes: tuple[int, ...], engine: str) -> KernelFunction:
+    """Restore a pickled function."""
+    return _made(getattr(importlib.import_module(module), name), dtype, sizes).engine(engine)
+
+
+@lru_cache(maxsize=1024)
+def _made(kernel: Kernel, dtype: str, sizes: tuple[int, ...]) -> KernelFunction:
+    on = kernel.at(dict(zip(kernel.sizes_named, sizes, strict=True)), dtype)
+    return KernelFunction(kernel.name, on, kernel, doc=kernel.run.__doc__)

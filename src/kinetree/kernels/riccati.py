@@ -1,0 +1,103 @@
+"""The backward sweep of a linear-quadratic problem over a horizon. Cost O(T (nx³ + nx² nu + nu³)).
+
+For x(t+1) = A x + B u and the cost ½ Σ (xᵀQ x + 2 uᵀN x + uᵀR u) + ½ x(T)ᵀ P x(T), all of them functions of t,
+
+    H = R + BᵀP B,   G = N + BᵀP A,   K = H⁻¹ G,   P ← Q + AᵀP A − Gᵀ H⁻¹ G                      (1)
+
+from the last step to the first; the best u is −K x. H is factored as UᵀD U without square roots, so that with Y = U⁻ᵀ G
+the last term is Yᵀ D⁻¹ Y, and K = U⁻¹ D⁻¹ Y. Of symmetric matrices, the upper triangle is computed.
+
+[AM90] B. Anderson, J. Moore, "Optimal Control: Linear Quadratic Methods", 1990, §2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.kernels.branchless import smaller
+from kinetree.kernels.language import Workspace, kernel
+from kinetree.kernels.products import TILE, ZERO, add_product, at, mirror, transposed
+from kinetree.recursion.tree import Indexed
+
+
+@kernel(
+    A=("T", "nx", "nx"), B=("T", "nx", "nu"), Q=("T", "nx", "nx"), R=("T", "nu", "nu"), N=("T", "nu", "nx"),
+    end=("nx", "nx"), K=("T", "nu", "nx"), P=("nx", "nx"), pivot=(), outputs=("K", "P", "pivot"), symmetric=("P",),
+)  # fmt: skip
+def riccati(
+    k: Workspace, A: Indexed, B: Indexed, Q: Indexed, R: Indexed, N: Indexed, end: Indexed, K: Indexed, P: Indexed,
+    pivot: Indexed,
+) -> None:  # fmt: skip
+    """Gains of all steps, and the cost to go at the first one.
+
+    Args:
+        k: Sizes T, nx, nu.
+        A: (T, nx, nx).
+        B: (T, nx, nu).
+        Q: Symmetric, (T, nx, nx).
+        R: Symmetric, (T, nu, nu).
+        N: Cost of inputs along states, (T, nu, nx).
+        end: Cost of the last state, symmetric, (nx, nx).
+        K: (T, nu, nx).
+        P: (nx, nx).
+        pivot: The smallest entry of D. The problem is convex in u if it is positive; else K means nothing.
+    """
+    X, PA, PB = k.copy(end, "nx", "nx"), k.array("nx", "nx"), k.array("nx", "nu")
+    H, Y, W, share = k.array("nu", "nu"), k.array("nu", "nx"), k.array("nu", "nx"), k.array("nu")
+    least, nx, nu = k.scalar(float("inf")), k.nx, k.nu
+    for t in reversed(k.T):
+        a, b = at(A, t), at(B, t)
+        add_product(PA, (nx, nx, nx), X, a, ZERO)
+        add_product(PB, (nx, nx, nu), X, b, ZERO)
+        add_product(H, (nu, nx, nu), transposed(b), PB, at(R, t), symmetric=True)
+        add_product(Y, (nu, nx, nx), transposed(b), PA, at(N, t))
+        _eliminate(k, H, Y, share, least)
+        for i in nu:
+            factor = -share[i]
+            for j in nx:
+                W[i, j] = factor * Y[i, j]
+        add_product(X, (nx, nx, nx), transposed(a), PA, at(Q, t), symmetric=True)  # (1)
+        add_product(X, (nx, nu, nx), transposed(W), Y, symmetric=True)
+        mirror(nx, X)
+        _substitute(k, H, Y, share)
+        for i in nu:
+            for j in nx:
+                K[t, i, j] = Y[i, j]
+    for i in nx:
+        for j in nx.since(i):
+            P[i, j] = X[i, j]
+    pivot[...] = least[...]
+
+
+def _eliminate(k: Workspace, H: Indexed, Y: Indexed, share: Indexed, least: Any) -> None:
+    """H becomes D U, share 1/D and Y becomes U⁻ᵀ Y, four pivots at a time; only the upper triangle of H counts."""
+    for block in k.nu.blocks(TILE):
+        for n, p in enumerate(block):
+            least[...] = smaller(least[...], H[p, p])
+            share[p] = 1.0 / H[p, p]
+            for i in block[n + 1 :]:
+                factor = H[p, i] * share[p]
+                for j in k.nu.since(i):
+                    H[i, j] = H[i, j] - factor * H[p, j]
+                for j in k.nx:
+                    Y[i, j] = Y[i, j] - factor * Y[p, j]
+        for i in k.nu.after(block):
+            factors = [H[p, i] * share[p] for p in block]
+            for matrix, columns in ((H, k.nu.since(i)), (Y, k.nx)):
+                for j in columns:
+                    total = matrix[i, j]
+                    for factor, p in zip(factors, block, strict=True):
+                        total = total - factor * matrix[p, j]
+                    matrix[i, j] = total
+
+
+def _substitute(k: Workspace, H: Indexed, Y: Indexed, share: Indexed) -> None:
+    """Y becomes U⁻¹ D⁻¹ Y, given D U and 1/D."""
+    for i in reversed(k.nu):
+        for p in k.nu.after(i):
+            factor = H[i, p]
+            for j in k.nx:
+                Y[i, j] = Y[i, j] - factor * Y[p, j]
+        scale = share[i]
+        for j in k.nx:
+            Y[i, j] = Y[i, j] * scale

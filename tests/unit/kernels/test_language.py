@@ -1,0 +1,390 @@
+"""The kernel language: what its loops visit, on every engine, and what it says to an author's mistakes."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.engines import reference
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Sequence
+from kinetree.engines.pipeline import lowered
+from kinetree.engines.trace import trace
+from kinetree.kernels.language import BLOCKS, Kernel
+from kinetree.kernels.riccati import riccati
+from kinetree.recursion.mechanism import Mechanism
+from kinetree.recursion.variants import Variants
+from tests.tolerance import assert_close, bound
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@kt.kernel(A=("m", "n"), x=("n",), y=("m",), outputs=("y",))
+def product(k: Any, A: Any, x: Any, y: Any) -> None:
+    """A x."""
+    for i in k.m:
+        y[i] = k.sum(A[i, j] * x[j] for j in k.n)
+
+
+@kt.kernel(A=("n", "n"), b=("n",), x=("n",), outputs=("x",))
+def back_substitution(k: Any, A: Any, b: Any, x: Any) -> None:
+    """U x = b with the upper triangle of A, last row first."""
+    y = k.copy(b, "n")
+    for i in reversed(k.n):
+        for j in k.n.after(i):
+            y[i] = y[i] - A[i, j] * y[j]
+        y[i] = y[i] / A[i, i]
+    for i in k.n:
+        x[i] = y[i]
+
+
+def visits(loop: Callable[[Any, Any], Any]) -> Kernel:
+    """For each index i, the place that a loop reaches each index at, from 1 on; 0 if it does not."""
+
+    def visited(k: Any, one: Any, places: Any) -> None:
+        count = k.zeros("n")
+        for i in k.n:
+            for j in loop(k.n, i):
+                count[i] = count[i] + one[...]
+                places[i, j] = count[i]
+
+    return kt.kernel(one=(), places=("n", "n"), outputs=("places",), sparse=("places",))(visited)
+
+
+def expected(n: int, wanted: Callable[[int], Any]) -> Array:
+    found = np.zeros((n, n))
+    for i in range(n):
+        for place, j in enumerate(wanted(i), 1):
+            found[i, j] = place
+    return found
+
+
+RANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], Any]]] = {
+    "all": (lambda n, _: n, lambda n, _: range(n)),
+    "all, reversed": (lambda n, _: reversed(n), lambda n, _: reversed(range(n))),
+    "since": (lambda n, i: n.since(i), lambda n, i: range(i, n)),
+    "after": (lambda n, i: n.after(i), lambda n, i: range(i + 1, n)),
+    "before": (lambda n, i: n.before(i), lambda _, i: range(i)),
+    "since, reversed": (lambda n, i: reversed(n.since(i)), lambda n, i: reversed(range(i, n))),
+    "after, reversed": (lambda n, i: reversed(n.after(i)), lambda n, i: reversed(range(i + 1, n))),
+    "before, reversed": (lambda n, i: reversed(n.before(i)), lambda _, i: reversed(range(i))),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_visit_what_they_say(name: str) -> None:
+    loop, wanted = RANGES[name]
+    text = visits(loop)
+    for n in (1, 2, 7, 17):
+        f, places = kt.compiled(text, n=n), expected(n, lambda i, n=n: wanted(n, i))
+        np.testing.assert_array_equal(f(1.0), places)
+        np.testing.assert_array_equal(f.engine("reference")(1.0), places)
+        assert f.count().additions == np.count_nonzero(places)
+
+
+@pytest.mark.parametrize("length", BLOCKS)
+def test_blocks_and_what_lies_around_them(length: int) -> None:
+    def parts(k: Any, one: Any, number: Any, place: Any, before: Any, since: Any, after: Any) -> None:
+        count = k.scalar(0.0)
+        for block in k.n.blocks(length):
+            count[...] = count[...] + one[...]
+            for i, index in enumerate(block):
+                number[index], place[index] = count[...], float(i)
+                for j in k.n.before(block):
+                    before[index, j] = 1.0
+                for j in k.n.since(block):
+                    since[index, j] = 1.0
+                for j in k.n.after(block):
+                    after[index, j] = 1.0
+
+    matrices = ("before", "since", "after")
+    axes: Any = {"one": (), "number": ("n",), "place": ("n",)} | dict.fromkeys(matrices, ("n", "n"))
+    text = kt.kernel(**axes, outputs=("number", "place", *matrices), sparse=matrices)(parts)
+    for n in (1, length, 2 * length + 1, 3 * length - 1):
+        f, whole = kt.compiled(text, n=n), n - n % length
+        number, place, before, since, after = f(1.0)
+        starts = np.array([i - i % length if i < whole else i for i in range(n)])
+        ends = np.array([i - i % length + length if i < whole else i + 1 for i in range(n)])
+        np.testing.assert_array_equal(place, np.arange(n) - starts)
+        np.testing.assert_array_equal(number, np.cumsum(place == 0.0))
+        np.testing.assert_array_equal(before, np.arange(n) < starts[:, None])
+        np.testing.assert_array_equal(since, np.arange(n) >= starts[:, None])
+        np.testing.assert_array_equal(after, np.arange(n) >= ends[:, None])
+        for one, other in zip(f(1.0), f.engine("reference")(1.0), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 4), (16, 33)])
+def test_engines_batches_and_layouts_agree(m: int, n: int) -> None:
+    rng = np.random.default_rng(0)
+    A, x = rng.normal(size=(2, 9, m, n)), rng.normal(size=(9, n))
+    f = kt.compiled(product, m=m, n=n)
+    y = f(A, x)
+    assert_close(y, np.einsum("bcij,cj->bci", A, x), bound(n))
+    assert_close(f.engine("reference")(A, x), y, bound(n))
+    for i in range(9):
+        np.testing.assert_array_equal(f(A[1, i], x[i]), y[1, i])
+    np.testing.assert_array_equal(f(np.asfortranarray(A), x[:, ::-1][:, ::-1]), y)
+    np.testing.assert_array_equal(f(A, x, out=np.empty((2, 9, m))), y)
+    assert f.count().multiplications == f.count().additions == m * n
+
+
+def test_the_reference_engine_takes_complex_numbers() -> None:
+    rng = np.random.default_rng(1)
+    A, b = rng.normal(size=(5, 5)) + 4.0 * np.eye(5), rng.normal(size=5)
+    f, step = kt.compiled(back_substitution, n=5), 1e-30
+    slope = f.engine("reference")(A, b + 1j * step * np.eye(5)).imag / step
+    assert_close(slope.T, np.linalg.inv(np.triu(A)), bound(5, np.linalg.cond(np.triu(A))))
+    assert_close(f(A, b), np.linalg.solve(np.triu(A), b), bound(5, np.linalg.cond(np.triu(A))))
+
+
+def test_single_precision() -> None:
+    rng = np.random.default_rng(2)
+    A, x = rng.normal(size=(5, 6, 7)), rng.normal(size=(5, 7))
+    f = kt.compiled(product, "float32", m=6, n=7)
+    assert f(A, x).dtype == f.dtype == np.float32
+    assert_close(f(A, x), np.einsum("bij,bj->bi", A, x), bound(7, dtype=np.float32))
+    np.testing.assert_array_equal(f(A[3], x[3]), f(A, x)[3])
+
+
+def test_threads_do_not_change_bits() -> None:
+    rng = np.random.default_rng(3)
+    A, x = rng.normal(size=(20000, 5, 6)), rng.normal(size=6)
+    f, before = kt.compiled(product, m=5, n=6), kt.get_threads()
+    try:
+        kt.set_threads(1)
+        alone = f(A, x)
+        kt.set_threads(3)
+        np.testing.assert_array_equal(f(A, x), alone)
+    finally:
+        kt.set_threads(before)
+
+
+def test_all_sizes_share_the_code() -> None:
+    one, other = (kt.compiled(product, m=3, n=n).bound() for n in (4, 5))
+    assert one is not other
+    assert one.library(1) is other.library(1)
+    assert kt.compiled(product, n=4, m=3) is kt.compiled(product, m=3, n=4)
+
+
+def test_kernels_are_steps_of_sequences() -> None:
+    f, g = kt.compiled(product, m=3, n=4), kt.compiled(product, m=2, n=3)
+    steps = Sequence("twice", [Operand("A", (3, 4)), Operand("B", (2, 3)), Operand("x", (4,))], [Operand("y", (2,))])
+    A, B, x = steps.inputs
+    steps.call(g, B, steps.call(f, A, x), into=steps.outputs)
+    rng = np.random.default_rng(4)
+    given = rng.normal(size=(9, 3, 4)), rng.normal(size=(9, 2, 3)), rng.normal(size=(9, 4))
+    np.testing.assert_array_equal(steps.finish()(*given), g(given[1], f(given[0], given[2])))
+
+
+def test_functions_of_modules_can_be_pickled() -> None:
+    f = kt.compiled(riccati, "float32", T=2, nx=3, nu=1)
+    assert pickle.loads(pickle.dumps(f)) is f
+    assert pickle.loads(pickle.dumps(f.engine("reference")))._engine == "reference"
+    with pytest.raises(TypeError, match="no attribute 'visited'"):
+        pickle.dumps(kt.compiled(visits(RANGES["all"][0]), n=2))
+
+
+def test_names_of_sizes_do_not_collide_with_those_of_trees() -> None:
+    @kt.kernel(A=("v", "rows"), x=("rows",), y=("v",), outputs=("y",))
+    def named(k: Any, A: Any, x: Any, y: Any) -> None:
+        for i in k.v:
+            y[i] = k.sum(A[i, j] * x[j] for j in k.rows)
+
+    np.testing.assert_array_equal(kt.compiled(named, v=2, rows=3)(np.ones((2, 3)), np.arange(3.0)), [3.0, 3.0])
+
+
+# An author's mistakes
+
+
+def declared(text: Any, outputs: tuple[str, ...] = ("x",), **axes: Any) -> Kernel:
+    return kt.kernel(**({"A": ("m", "n"), "x": ("m",)} | axes), outputs=outputs)(text)
+
+
+def mixed_up(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for j in k.n:
+            x[i] = A[j, i]  # here
+
+
+def other_axis(k: Any, A: Any, x: Any) -> None:
+    y = k.zeros("n")
+    for i in k.m:
+        x[i] = y[i]  # here
+    del A
+
+
+def unknown_size(k: Any, A: Any, x: Any) -> None:
+    for i in k.p:  # here
+        x[i] = A[i, i]
+
+
+def unknown_array(k: Any, A: Any, x: Any) -> None:
+    y = k.array("p")  # here
+    x[y] = A[y, y]
+
+
+def three_sizes(k: Any, A: Any, x: Any) -> None:
+    x[A] = k.array("m", "n", "n")  # here
+
+
+def unset(k: Any, A: Any, x: Any) -> None:
+    y = k.array("m")
+    for i in k.m:
+        x[i] = y[i]  # here
+    del A
+
+
+def output_read(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for j in k.n:
+            x[i] = x[i] + A[i, j]  # here
+
+
+def input_written(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for j in k.n:
+            A[i, j] = 0.0  # here
+        x[i] = 1.0
+
+
+def number_as_index(k: Any, A: Any, x: Any) -> None:
+    for j in k.n.after(0):  # here
+        x[j] = A[j, j]
+
+
+def size_of_another(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for j in k.n.after(i):  # here
+            x[i] = A[i, j]
+
+
+def odd_blocks(k: Any, A: Any, x: Any) -> None:
+    for block in k.m.blocks(5):  # here
+        x[block[0]] = A[block[0], block[0]]
+
+
+def left_early(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for j in k.n:  # here
+            x[i] = A[i, j]
+            break
+
+
+MISTAKES = {
+    mixed_up: "an axis over m is indexed by an index over n",
+    other_axis: "an axis over n is indexed by an index over m",
+    unknown_size: "there is no size 'p'; the kernel's sizes are m, n",
+    unknown_array: "there is no size 'p'; the kernel's sizes are m, n",
+    three_sizes: "an array has one or two sizes, got 3",
+    unset: "an array entry is read before it is set",
+    output_read: "`x` is read, but entries of an output start unset; declare it sparse",
+    input_written: "`A` is an input and cannot be written",
+    number_as_index: "0 is no index over n; take one from a loop",
+    size_of_another: "an axis over n is indexed by an index over m",
+    odd_blocks: "blocks have 2, 3, 4, 6 or 8 indices, not 5",
+    left_early: "left before its end",
+}
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text.__name__)
+def test_mistakes_name_the_authors_line(text: Any, engine: str) -> None:
+    lines, first = inspect.getsourcelines(text)
+    here = first + next(i for i, line in enumerate(lines) if "# here" in line)
+    f = kt.compiled(declared(text), m=3, n=3).engine(engine)
+    with pytest.raises(kt.errors.ContractError, match=re.escape(MISTAKES[text])) as caught:
+        f(np.ones((3, 3)))
+    assert f"{__file__}:{here}:" in str(caught.value)
+
+
+def test_branching_on_a_value_names_the_authors_line() -> None:
+    def branching(k: Any, A: Any, x: Any) -> None:
+        for i in k.m:
+            for j in k.n:
+                x[i] = A[i, j] if A[i, j] > 0.0 else 0.0
+
+    here = inspect.getsourcelines(branching)[1] + 3
+    with pytest.raises(kt.errors.ContractError, match=rf"{re.escape(__file__)}:{here}: .*branches on a value"):
+        kt.compiled(declared(branching), m=2, n=2)(np.ones((2, 2)))
+
+
+def test_state_outside_of_arrays_is_found() -> None:
+    def counting(k: Any, A: Any, x: Any) -> None:
+        count = 0.0
+        for i in k.m:
+            count = count + 1.0
+            for j in k.n:
+                x[i] = A[i, j] * count
+
+    with pytest.raises(kt.errors.ContractError, match="carries state from one iteration to the next"):
+        kt.compiled(declared(counting), m=2, n=2)(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "axes", "told"),
+    [
+        (("y",), {}, r"mixed_up\(k, A, x\) is declared with \(A, x\) and outputs \(y\)"),
+        (("A",), {}, "outputs in the order in which they come last"),
+        ((), {}, "has 0 outputs; a kernel has inputs and outputs"),
+        (("A", "x"), {}, "has inputs and outputs"),
+        (("x",), {"B": ("m",)}, r"declared with \(A, x, B\)"),
+        (("x",), {"A": "mn"}, "axes of `A` are a tuple of names and numbers, got 'mn'"),
+        (("x",), {"A": ("m", 0)}, "axes of `A` are a tuple of names and numbers, got 0"),
+        (("x",), {"A": ("m", "2 n")}, "axes of `A` are a tuple of names and numbers, got '2 n'"),
+    ],
+)
+def test_declarations_that_do_not_fit(outputs: tuple[str, ...], axes: Any, told: str) -> None:
+    here = inspect.getsourcelines(mixed_up)[1]
+    with pytest.raises(kt.errors.ContractError, match=told) as caught:
+        declared(mixed_up, outputs, **axes)
+    assert str(caught.value).startswith(f"{__file__}:{here}:")
+
+
+def test_sparse_names_an_output() -> None:
+    with pytest.raises(kt.errors.ContractError, match="outputs"):
+        kt.kernel(A=("m", "n"), x=("m",), outputs=("x",), sparse=("A",))(mixed_up)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({"m": 3}, "takes m=…, n=…; got m=3"),
+        ({"m": 3, "n": 3, "p": 3}, "takes m=…, n=…; got m=3, n=3, p=3"),
+        ({"m": 3, "n": 0}, "n=0.: a size is an integer from one on"),
+        ({"m": 3, "n": 2.0}, "n=2.0.: a size is an integer from one on"),
+        ({"m": True, "n": 2}, "m=True.: a size is an integer from one on"),
+    ],
+)
+def test_sizes_that_do_not_fit(sizes: Any, told: str) -> None:
+    with pytest.raises(kt.errors.InputError, match=told):
+        kt.compiled(product, **sizes)
+
+
+def test_arguments_whose_sizes_differ() -> None:
+    f = kt.compiled(product, m=3, n=4)
+    for one in (f, f.engine("reference")):
+        with pytest.raises(kt.errors.InputError, match="product: x has shape .5,., expected"):
+            one(np.ones((3, 4)), np.ones(5))
+
+
+def test_only_kernels_are_compiled() -> None:
+    with pytest.raises(kt.errors.InputError, match="is no kernel; declare it with @kinetree.kernel"):
+        kt.compiled(print, n=3)  # type: ignore[arg-type]
+    with pytest.raises(kt.errors.InputError, match="not in 'float16'"):
+        kt.compiled(product, "float16", m=3, n=3)
+
+
+def test_a_kernel_needs_its_sizes() -> None:
+    """An engine that is given a mechanism without sizes does not make some up."""
+    with pytest.raises(KeyError, match="size n"):
+        reference.run(back_substitution, Mechanism((), (), (), (), np.zeros(3)), (), [np.eye(2), np.ones(2)])
+    assert lowered(product, Variants((), ())).metadata
+    assert trace(product, Variants((), ()), checked=True)
