@@ -235,6 +235,75 @@ def test_limits_and_friction_are_kept() -> None:
     assert np.array_equal(ball.friction, [0.2] * 3)
 
 
+EFFORTS = {
+    "one motor": ('<motor joint="a" forcerange="-2 3" gear="-4"/>', 12.0),
+    "a servo": ('<position joint="a" kp="1e3" forcerange="-87 87"/>', 87.0),
+    "in the parent's axes": ('<velocity jointinparent="a" kv="1e3" forcerange="-5 6" gear="2"/>', 12.0),
+    "of its class": ('<position class="strong" joint="a" kp="1e3"/>', 60.0),
+    "its own before that of its class": ('<position class="strong" joint="a" kp="1e3" forcerange="-7 7"/>', 21.0),
+    "told not to have one": ('<motor class="strong" joint="a" forcelimited="false"/>', np.inf),
+    "two at one joint": ('<motor joint="a" forcerange="-1 3" gear="2"/><motor joint="a" forcerange="-4 1"/>', 7.0),
+    "one of two without": ('<motor joint="a" forcerange="-1 3"/><motor joint="a"/>', np.inf),
+    "a gear of zero": ('<motor joint="a" forcerange="-1 3"/><motor joint="a" gear="0"/>', 3.0),
+    "within that of the joint": ('<motor joint="bounded" forcerange="-9 9"/>', 5.0),
+    "narrower than that of the joint": ('<motor joint="bounded" forcerange="-1 2"/>', 2.0),
+    "without, at a joint that has one": ('<motor joint="bounded"/>', 5.0),
+    "at a tendon": ('<motor tendon="t" forcerange="-1 1"/>', np.inf),
+    "at a site": ('<motor site="s" forcerange="-1 1"/>', np.inf),
+    "infinite": ('<motor joint="a" forcerange="-inf inf"/>', np.inf),
+    "none": ("", np.inf),
+}
+
+
+@pytest.mark.parametrize("case", EFFORTS)
+@pytest.mark.parametrize("automatic", [True, False])
+def test_efforts_are_the_largest_that_actuators_exert(case: str, automatic: bool) -> None:
+    """Those of the whole file as MuJoCo compiles it, and what it exerts on the joint when all are driven hard."""
+    actuators, expected = EFFORTS[case]
+    rest = (
+        '<default><default class="strong"><general forcerange="-20 10" gear="3"/></default></default>'
+        '<tendon><fixed name="t"><joint joint="a" coef="1"/></fixed></tendon>'
+        f"<actuator>{actuators}</actuator>"
+    )
+    joints = '<joint name="a" axis="0 1 0"/><joint name="bounded" axis="1 0 0" actuatorfrcrange="-3 5"/>'
+    compiler = 'angle="radian"'
+    if not automatic:
+        told = 'forcelimited="true" forcerange'
+        rest = rest.replace('forcelimited="false"', "").replace("forcerange", told)
+        rest = rest.replace('class="strong" joint="a" />', 'class="strong" joint="a" forcelimited="false"/>')
+        joints = joints.replace("actuatorfrcrange", 'actuatorfrclimited="true" actuatorfrcrange')
+        compiler += ' autolimits="false"'
+    text = file(body("link", joints + '<site name="s"/>'), rest, compiler)
+    model = mujoco.MjModel.from_xml_string(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        robot, whole = kt.load(text), kt.from_mujoco(model)
+    at = 1 if "bounded" in actuators else 0
+    assert robot.effort_limits[at] == whole.effort_limits[at] == expected
+    assert np.array_equal(robot.effort_limits, whole.effort_limits)
+    data, exerted = mujoco.MjData(model), 0.0
+    for sign in (-1.0, 1.0):
+        data.ctrl[:] = sign * 1e9 * np.sign(model.actuator_gear[:, 0])
+        mujoco.mj_forward(model, data)
+        exerted = max(exerted, abs(data.qfrc_actuator[at]))
+    if np.isfinite(expected):
+        assert exerted == expected
+    else:
+        assert not actuators or exerted > 1e6 or "-1 1" in actuators  # limited, but not at the joint
+
+
+def test_efforts_of_dc_motors_are_those_that_mujoco_derives() -> None:
+    text = file(
+        body("link", '<joint name="a" axis="0 1 0"/><joint name="b" axis="1 0 0"/><joint name="c" axis="0 0 1"/>'),
+        '<default><default class="small"><dcmotor motorconst=".1" resistance="1" saturation="7"/></default></default>'
+        '<actuator><dcmotor joint="a" motorconst=".1" resistance="1" saturation="0 2 3" gear="50"/>'
+        '<dcmotor class="small" joint="b" gear="2"/><dcmotor joint="c" nominal="12 3 4"/></actuator>',
+    )
+    with pytest.warns(ModelWarning, match="actuators"):
+        robot = kt.load(text)
+    assert robot.effort_limits == pytest.approx([10.0, 14.0, np.inf], rel=1e-15)
+
+
 def test_every_body_and_joint_has_a_name() -> None:
     robot = make("names that clash or are missing").robot
     assert [joint.name for joint in robot.joints] == ["joint0 (2)", "joint0"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +30,34 @@ def rotors_of(model: Any) -> Array:
     armature = getattr(model, "actuator_armature", None)  # older versions have none
     if armature is None:
         return rotors
-    first = getattr(model, "actuator_outadr", np.arange(len(armature)))
-    for actuator in np.flatnonzero(armature):
-        if model.actuator_trntype[actuator] in _AT_JOINTS:
-            gear = float(model.actuator_gear[first[actuator], 0])
-            rotors[model.actuator_trnid[actuator, 0]] += gear * gear * float(armature[actuator])
+    for actuator, joint, gear in _geared(model):
+        rotors[joint] += gear * gear * float(armature[actuator])
     return rotors
+
+
+def efforts_of(model: Any) -> Array:
+    """Largest force of the actuators at each joint; infinite where one of them, or all of them, have no limit.
+
+    Actuators at tendons, sites and bodies do not count: what they exert on a joint depends on the configuration.
+    """
+    reach, driven = np.zeros((2, model.njnt)), np.zeros(model.njnt, dtype=bool)
+    for actuator, joint, gear in _geared(model):
+        limited = model.actuator_forcelimited[actuator]
+        ends = gear * np.array(model.actuator_forcerange[actuator]) if limited else [-math.inf, math.inf]
+        reach[:, joint] += np.sort(ends)
+        driven[joint] = True
+    reach[:, ~driven] = [[-math.inf], [math.inf]]
+    limits = np.where(model.jnt_actfrclimited.astype(bool), model.jnt_actfrcrange.T, [[-math.inf], [math.inf]])
+    return np.abs(np.clip(reach, *limits)).max(axis=0)
+
+
+def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
+    """Actuators at joints, each with its joint and gear; with gear 0 it does nothing."""
+    first = getattr(model, "actuator_outadr", range(len(model.actuator_trntype)))  # older versions have one output each
+    for actuator, kind in enumerate(model.actuator_trntype.tolist()):
+        gear = float(model.actuator_gear[first[actuator], 0])
+        if kind in _AT_JOINTS and gear != 0.0:
+            yield actuator, int(model.actuator_trnid[actuator, 0]), gear
 
 
 def poses_of(quaternions: Any, positions: Any) -> Array:
@@ -91,7 +113,7 @@ def _joints(model: Any, names: Names) -> list[_Moving]:
     references, rotors = model.qpos0[model.jnt_qposadr].tolist(), rotors_of(model).tolist()
     losses = [model.dof_armature.tolist(), model.dof_damping.tolist(), model.dof_frictionloss.tolist()]
     ranges, ranged = model.jnt_range.tolist(), model.jnt_limited.tolist()
-    efforts, bounded = np.abs(model.jnt_actfrcrange).max(axis=1, initial=0.0).tolist(), model.jnt_actfrclimited.tolist()
+    efforts = efforts_of(model).tolist()
     found = []
     for joint, number in enumerate(model.jnt_type.tolist()):
         codec, start = CODECS[number], starts[joint]
@@ -103,7 +125,7 @@ def _joints(model: Any, names: Names) -> list[_Moving]:
         }
         if codec.kind in ("revolute", "prismatic"):  # the cone of a ball joint does not limit its coordinates
             lower, upper = ranges[joint] if ranged[joint] else (-math.inf, math.inf)
-            given["limits"] = Limits(lower, upper, math.inf, efforts[joint] if bounded[joint] else math.inf)
+            given["limits"] = Limits(lower, upper, math.inf, efforts[joint])
             given["axis"] = axes[joint]
         found.append(_Moving(names.joints[joint], codec.kind, axes[joint], positions[joint], references[joint], given))
     return found

@@ -70,6 +70,11 @@ _ACTUATORS = frozenset(
         "muscle", "adhesion", "dcmotor", "plugin",
     )
 )  # fmt: skip
+# what of actuators matters for joints: rotor inertia and the limit of their force; MuJoCo derives that of a DC motor
+_DRIVES = {
+    "motor": ("gear", "armature", "forcerange", "forcelimited"),
+    "dcmotor": ("gear", "armature", "motorconst", "resistance", "nominal", "saturation"),
+}
 # MuJoCo's compiler simulates one step as a test, for which only inertia matters.
 _STILL = {"constraint": "disable", "contact": "disable", "actuation": "disable"}
 
@@ -158,7 +163,7 @@ class Reduction:
             self._write_defaults(section)
         for section in file.sections("worldbody"):
             bodies.write(section)
-        if any(element.get("armature") is not None for element in self._actuators()):
+        if any(e.get(key) is not None for e in self._actuators() for key in ("armature", "forcerange", "saturation")):
             self._write_actuators()
         if self._equalities:
             self._write_equalities()
@@ -227,10 +232,11 @@ class Reduction:
             self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
             if element.tag == "material" and self._looks and element.get("rgba") is not None:
                 self.bodies.put("material", {"rgba": element.get("rgba")}, self._file.origin(element))
-        drives = [element for element in section if element.tag in _ACTUATORS]
-        settings = {key: e.get(key) for e in drives for key in ("gear", "armature") if e.get(key) is not None}
-        if settings:
-            self.bodies.put("motor", settings, origin)
+        for drive, names in _DRIVES.items():
+            drives = [element for element in section if element.tag in _ACTUATORS and _drive(element) == drive]
+            settings = {key: e.get(key) for e in drives for key in names if e.get(key) is not None}
+            if settings:
+                self.bodies.put(drive, settings, origin)
 
     def _actuators(self) -> list[Element]:
         """Actuators and their defaults."""
@@ -240,14 +246,14 @@ class Reduction:
         return found
 
     def _write_actuators(self) -> None:
-        """Write actuators that add rotor inertia to joints."""
+        """Write actuators that add rotor inertia to joints, or limit their forces."""
         self.text.open("actuator", {}, self._root)
         for section in self._file.sections("actuator"):
             for element in section:
-                names = ("class", "joint", "jointinparent", "gear", "armature")
+                names = ("class", "joint", "jointinparent", *_DRIVES[_drive(element)])
                 own = {key: element.get(key) for key in names if element.get(key) is not None}
                 if "joint" in own or "jointinparent" in own:
-                    self.bodies.put("motor", own, self._file.origin(element))
+                    self.bodies.put(_drive(element), own, self._file.origin(element))
         self.text.close("actuator")
 
     def _write_equalities(self) -> None:
@@ -292,3 +298,8 @@ class Reduction:
             + sum(plugin.get("instance") is None for plugin in plugins),
             contacts=contacts and self._flag("contact") != "disable",
         )
+
+
+def _drive(actuator: Element) -> str:
+    """What an actuator, or its default, becomes."""
+    return "dcmotor" if actuator.tag == "dcmotor" else "motor"

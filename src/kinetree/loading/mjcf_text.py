@@ -18,7 +18,7 @@ _WORDS = frozenset(
     )
 )  # fmt: skip
 # attributes that may be infinite, meaning no limit
-_LIMITS = frozenset(("range", "actuatorfrcrange"))
+_LIMITS = frozenset(("range", "actuatorfrcrange", "forcerange"))
 # larger magnitudes are refused, so that mass times length squared cannot overflow
 _HUGE = 1e100
 # longest attribute with numbers, and longest list of vertices or faces [characters]
