@@ -11,7 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import control, simulation
-from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
+from kinetree.errors import InputError, ModelWarning, UnderactuatedError, UnknownNameError
 from tests.laws.cases import model
 
 ROBOT = model("humanoid24")
@@ -143,11 +143,58 @@ def test_a_goal_that_constraints_block_is_given_up() -> None:
     np.testing.assert_allclose(held, 0.0, rtol=0.0, atol=1e-8)
 
 
+def _unlimited(names: tuple[str, ...] = (), **limits: float) -> kt.Model:
+    """The robot with limits of the named joints only."""
+    return ROBOT.with_limits(
+        {joint.name: kt.Limits(**(limits if joint.name in names else {})) for joint in ROBOT.joints}
+    )
+
+
+@pytest.mark.parametrize("make", [control.OperationalSpace, control.WholeBody])
+@pytest.mark.parametrize(
+    ("bounds", "limits"),
+    [({"torque": True}, {"effort": 87.0}), ({"velocity": 5.0}, {"velocity": 2.0}), ({"position": 5.0}, {"upper": 1.0})],
+    ids=str,
+)
+def test_bounds_without_limits_are_told(make: Any, bounds: dict[str, Any], limits: dict[str, float]) -> None:
+    def made(robot: kt.Model) -> None:
+        given = {"posture": control.Posture(Q), "bounds": control.Bounds(**bounds)}
+        make(robot, ["left_hand"], **given)
+
+    (name,) = bounds
+    with pytest.raises(InputError, match=rf"Bounds\({name}=.*limits nothing: no joint of 'humanoid24'"):
+        made(_unlimited())
+    names = tuple(joint.name for joint in ROBOT.joints)
+    made(_unlimited(names, **limits))
+    if name == "position":  # a joint without position limits is a usual one
+        made(_unlimited(names[1:], **limits))
+        return
+    with pytest.warns(ModelWarning, match=f"leaves out joints of 'humanoid24' .*: '{names[0]}'$") as caught:
+        made(_unlimited(names[1:], **limits))
+    assert caught[0].filename == __file__
+
+
+def test_limits_of_several_coordinates_are_told() -> None:
+    builder = kt.Builder("two in one")
+    solid = {"mass": 1.0, "inertia": np.eye(3)}
+    limits = kt.Limits(-1.0, 1.0, 1.0, 1.0)
+    builder.add_body("a", joint="universal", axes=[[1, 0, 0], [0, 1, 0]], limits=limits, **solid)
+    alone = builder.build()
+    builder.add_body("b", parent="a", joint="revolute", axis=[0, 0, 1], limits=limits, **solid)
+    both = builder.build()
+    for name in ("position", "velocity"):
+        bounds = control.Bounds(**{name: 5.0})
+        with pytest.raises(InputError, match="limits nothing"):
+            control.OperationalSpace(alone, kt.Task("a", "orientation"), bounds=bounds)
+        with pytest.warns(ModelWarning, match="or several coordinates: 'a_joint'"):
+            control.OperationalSpace(both, kt.Task("b", "orientation"), bounds=bounds)
+    control.OperationalSpace(alone, kt.Task("a", "orientation"), bounds=control.Bounds(torque=True))
+
+
 def test_nobody_drives_the_box() -> None:
     scene = ROBOT.attach("world", kt.zoo.box((0.3, 0.3, 0.3), 1.0))
-    loose = control.OperationalSpace(scene, "left_hand", posture=control.Posture(scene.neutral()))
     with pytest.raises(UnderactuatedError, match="nothing drives 'box_joint': no motor") as caught:
-        loose(scene.neutral(), np.zeros(scene.nv))
+        control.OperationalSpace(scene, "left_hand", posture=control.Posture(scene.neutral()))
     assert caught.value.joints == ("box_joint",)
     assert pickle.loads(pickle.dumps(caught.value)).joints == ("box_joint",)
     with pytest.raises(InputError, match="held by fewer than two grasps"):
@@ -157,7 +204,7 @@ def test_nobody_drives_the_box() -> None:
 def test_a_base_in_the_air_is_refused() -> None:
     robot = model("asimo35")
     with pytest.raises(UnderactuatedError, match="nothing drives"):
-        control.OperationalSpace(robot, "right_hand")(robot.neutral(), np.zeros(robot.nv))
+        control.OperationalSpace(robot, "right_hand")
 
 
 def test_unknown_names_are_key_errors() -> None:

@@ -125,6 +125,8 @@ class Posture:
 class Bounds:
     """Limits of the robot that a controller respects.
 
+    A controller refuses a bound for which no joint has a limit, and warns of joints that a bound leaves out.
+
     Attributes:
         position: Rate k at which joints may approach their limits [1/s]: k²(q_lo − q) − 2k v ≤ a ≤ k²(q_hi − q) − 2k v.
             None ignores them.

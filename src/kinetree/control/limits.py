@@ -13,6 +13,7 @@ The rows of the last command may be tried first: where they are still the right 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from kinetree.algorithms.acceleration_bounds import PULL, SLACK
 from kinetree.control.goals import Bounds
+from kinetree.errors import InputError, ModelWarning
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
@@ -59,6 +61,7 @@ class Limits:
     """
 
     def __init__(self, robot: Model, bounds: Bounds, driven: Array) -> None:
+        _require_limits(robot, bounds, driven)
         single = [joint for joint in robot.joints if joint.nq == joint.nv == 1 and driven[joint.v_start]]
         q, v = [joint.q_start for joint in single], [joint.v_start for joint in single]
         low, high = robot.lower_limits[q], robot.upper_limits[q]
@@ -148,6 +151,42 @@ class Limits:
                 break
             round_ += 1
         return active
+
+
+def _require_limits(robot: Model, bounds: Bounds, driven: Array) -> None:
+    """Refuse a bound for which no joint has a limit, and warn of joints that it leaves out.
+
+    Raises:
+        InputError: A bound limits nothing.
+    """
+    for name in ("position", "velocity", "torque"):
+        if not getattr(bounds, name):
+            continue
+        kept, left = [], []
+        for joint in (joint for joint in robot.joints if joint.nv and driven[joint.v_start]):
+            own, single = joint.limits, joint.nq == joint.nv == 1
+            if name == "position":
+                has, missed = np.isfinite(own.lower + own.upper).any(), False  # without one, it may turn for ever
+            else:
+                has = np.isfinite(own.velocity if name == "velocity" else own.effort).all()
+                missed = not has
+            if has and (single or name == "torque"):
+                kept.append(joint.name)
+            elif has or missed:
+                left.append(joint.name)
+        asked = f"Bounds({name}={getattr(bounds, name)!r})"
+        if not kept:
+            raise InputError(
+                f"{asked} limits nothing: no joint of {robot.name!r} with a motor and one coordinate has a {name} "
+                "limit; add limits with robot.with_limits, or leave the bound out"
+            )
+        if left:
+            shown = ", ".join(map(repr, left[:10])) + (f", … ({len(left)} in all)" if len(left) > 10 else "")
+            warnings.warn(
+                f"{asked} leaves out joints of {robot.name!r} with no {name} limit, or several coordinates: {shown}",
+                ModelWarning,
+                stacklevel=4,
+            )
 
 
 def fits(active: Array, a: Array, force: Array, least: Array, most: Array) -> Array:

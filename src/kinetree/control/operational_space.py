@@ -72,7 +72,7 @@ class OperationalSpace(Remade):
     Raises:
         UnderactuatedError: No constraint carries a joint without a motor.
         UnknownNameError: No such frame, joint or policy.
-        InputError: Two goals with the same name, a duplicate row, a posture of another robot.
+        InputError: Two goals with the same name, a duplicate row, a posture of another robot, bounds that no joint has.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class OperationalSpace(Remade):
             raise InputError("escape=True needs a motor in every joint")
         self._escapes = bool(escape)
         self._sharing = Sharing(robot, self.constraints, self.driven, squeeze or {})
+        self._sharing.require_carried(self._start)
         self._singular, self._cut = singular, cut
         self._limits = Limits(robot, self.bounds, self.driven)
 
@@ -135,12 +136,6 @@ class OperationalSpace(Remade):
         names = " > ".join(", ".join(goal.name for goal in level) for level in self.levels)
         held = f", {self._held} constrained rows" if self._held else ""
         return f"<OperationalSpace of {self.robot.name}: {names}{held}>"
-
-    @cached_property
-    def _ready(self) -> bool:
-        """Check once, at the first state, that constraints carry all joints without a motor."""
-        self._sharing.require_carried(self._start)
-        return True
 
     @cached_property
     def _law(self) -> Law:
@@ -235,7 +230,6 @@ class OperationalSpace(Remade):
             InputError: A target of the wrong shape.
             UnknownNameError: A target without a goal.
         """
-        _ = self._ready
         wanted = self._targets.read(targets, state, dt)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
             q, v = self._together(q, v, wanted.batch)
@@ -252,7 +246,6 @@ class OperationalSpace(Remade):
             feed: Velocity and acceleration of each row of the goals, (…, r, 2); zero by default.
             out: Array for the torques, (…, nv).
         """
-        _ = self._ready
         if feed is None and self._simple and type(q) is type(v) is type(poses) is _NDARRAY:
             short = self._short
             found, checks = short(q, v, poses)

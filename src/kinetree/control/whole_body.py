@@ -84,7 +84,7 @@ class WholeBody(Remade):
 
     Raises:
         ImportError: DAQP is not installed.
-        InputError: Goals or feet given twice, or a posture without weight.
+        InputError: Goals or feet given twice, a posture without weight, or a bound that no joint has.
         UnknownNameError: No such frame, joint or fallback.
     """
 

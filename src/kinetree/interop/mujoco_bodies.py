@@ -48,7 +48,8 @@ def efforts_of(model: Any) -> Array:
         driven[joint] = True
     reach[:, ~driven] = [[-math.inf], [math.inf]]
     limits = np.where(model.jnt_actfrclimited.astype(bool), model.jnt_actfrcrange.T, [[-math.inf], [math.inf]])
-    return np.abs(np.clip(reach, *limits)).max(axis=0)
+    found: Array = np.abs(np.clip(reach, *limits)).max(axis=0)
+    return found
 
 
 def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
