@@ -26,10 +26,11 @@ import numpy as np
 from kinetree.algorithms import tree_frame
 from kinetree.algorithms.choices import UNBOUNDED, between, less, magnitude, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space import inversion
 from kinetree.algorithms.operational_space.by_weights import frames
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
@@ -199,8 +200,8 @@ def _step(
                 for other in tree.task_rows(one):
                     A[one, other] = A[one, other] + entry * J[other, c]
             step[c] = held
-        inversion.sweep(tree, A)
-        inversion.solve(tree, A, rest, x)
+        invert(task_rows(tree), A)
+        apply_inverse(task_rows(tree), A, rest, x)
         for row in tree.task_rows():
             entry = x[row]
             for c in tree.columns():

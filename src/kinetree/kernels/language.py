@@ -20,7 +20,7 @@ values are immutable, nothing branches on a value, loops run to completion, and 
 the next is in an array. A loop whose rounds store to places of their own index only, and that has no loop inside, runs
 in lanes for single samples. So the innermost loop should run over the last axis of what it stores.
 
-Texts that recursions need as well, on the rows of their tasks, take sizes of the tree: `of_tree`.
+Texts that recursions need as well, on the rows of their tasks or on columns, take a `Size`: `task_rows`, `columns`.
 """
 
 from __future__ import annotations
@@ -146,10 +146,18 @@ class _Part:
 
 
 class Size(_Part):
-    """A named size of a running kernel."""
+    """A size of a running kernel, or rows or columns of a running recursion."""
 
     def __init__(self, tree: Tree, dimension: str) -> None:
         super().__init__(tree, dimension)
+
+    def vector(self) -> Indexed:
+        """Memory for a number of each index, to be set before it is read."""
+        return self._tree.array(self._dimension)
+
+    def matrix(self, columns: Size) -> Indexed:
+        """Memory for a row of each index, over another size."""
+        return self._tree.array(self._dimension, columns._dimension)
 
     def since(self, i: Any) -> _Part:
         """From an index on, or from the first one of a block."""
@@ -240,7 +248,8 @@ class Workspace:
         """A vector or matrix over sizes. Its entries are set before they are read."""
         if len(names) not in (1, 2):
             refuse(f"an array has one or two sizes, got {len(names)}; k.scalar() is one number")
-        return self._tree.array(*(self.size(name)._dimension for name in names))
+        rows, *columns = (self.size(name) for name in names)
+        return rows.matrix(*columns) if columns else rows.vector()
 
     def scalar(self, value: Any = None) -> Scalar:
         """One number."""
@@ -275,9 +284,14 @@ class Workspace:
         return made
 
 
-def of_tree(tree: Tree) -> Workspace:
-    """The rows of a recursion's tasks and its degrees of freedom as sizes `rows` and `v`."""
-    return Workspace(tree, {"rows": _TaskRows(tree, "rows"), "v": Size(tree, "v")})
+def task_rows(tree: Tree) -> Size:
+    """The rows of a recursion's tasks. Their blocks are the tasks."""
+    return _TaskRows(tree, "rows")
+
+
+def columns(tree: Tree) -> Size:
+    """The degrees of freedom of a recursion's tree."""
+    return Size(tree, "v")
 
 
 # Declaration

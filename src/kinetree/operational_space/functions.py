@@ -1,7 +1,7 @@
 """The functions of `Tasks`, based on compiled kernels.
 
 For samples far from singular, Λ, or Λ with J̄ and N, is the result of one kernel. For each sample the kernel also
-returns a measure of how close to singular it is (`spread`, see `kinetree.algorithms.operational_space.inversion`).
+returns a measure of how close to singular it is (`spread`, see `kinetree.kernels.solve`).
 Samples that are too close are recomputed from eigenvalues. If there are more rows than degrees of freedom, all are.
 """
 

@@ -25,12 +25,13 @@ import numpy as np
 
 from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
 from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
-from kinetree.algorithms.operational_space.solve import solve_symmetric
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
+from kinetree.kernels.solve import solve_symmetric
 from kinetree.operational_space.products import times
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -201,7 +202,7 @@ def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
         b: (…, r).
         weights: (…, r).
     """
-    x, spread = over_rows(solve_symmetric, b.shape[-1])(A, b, weights)
+    x, spread = compiled(solve_symmetric, n=b.shape[-1])(A, b, weights)
     return x, 1.0 / np.sqrt(spread)
 
 

@@ -37,6 +37,8 @@ from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS, frames
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.pose_error import ERRORS
 from kinetree.algorithms.operational_space.task_space import Parts, between
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import add_spread, apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
@@ -85,8 +87,8 @@ def law_by(method: str, parts: Parts, error: str = "sine", *, moving: bool = Fal
         inversion.weigh(tree, B, reach, weight)
         for row in tree.task_rows():
             weight[row] = weight[row] * cut[row]
-        inversion.sweep(tree, B)
-        inversion.distrust(tree, B, weight, spread)
+        invert(task_rows(tree), B)
+        add_spread(task_rows(tree), B, weight, spread)
 
         if by_weights:
             weights.motion(tree, v, a0)
@@ -101,7 +103,7 @@ def law_by(method: str, parts: Parts, error: str = "sine", *, moving: bool = Fal
 
         (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, lack, ERRORS[error])
 
-        inversion.solve(tree, B, lacking, along)
+        apply_inverse(task_rows(tree), B, lacking, along)
         for one in tree.task_rows():
             force[one] = along[one]
 

@@ -23,13 +23,14 @@ import numpy as np
 
 from kinetree.algorithms.choices import between, less, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space import inversion
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
 from kinetree.algorithms.operational_space.pose_error import ERRORS, fault_of, screw, screw_rate
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
@@ -96,8 +97,8 @@ def _differential_step(parts: Parts, name: str, by_weights: bool) -> Callable[..
                 rest[one] = rest[one] - entry * step[c]
                 for other in tree.task_rows(one):
                     A[one, other] = A[one, other] + entry * J[other, c]
-        inversion.sweep(tree, A)
-        inversion.solve(tree, A, rest, y)
+        invert(task_rows(tree), A)
+        apply_inverse(task_rows(tree), A, rest, y)
         for row in tree.task_rows():
             entry = y[row]
             for c in tree.columns():

@@ -11,8 +11,8 @@ share the rest so that motor torques, relative to their limits, are least:
     motors     rows, columns       S and its inverse
     base       scatter, rows       z; the base is a single free body
 
-`weak` is the sum of K_ii (K⁻¹)_ii over the matrix K of (1), and `spread` is that of S: see `inversion`. Where either is
-large, directions are missing, and the caller chooses another way.
+`weak` is the sum of K_ii (K⁻¹)_ii over the matrix K of (1), and `spread` is that of S: see `kernels.solve`. Where
+either is large, directions are missing, and the caller chooses another way.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from functools import cache
 import numpy as np
 
 from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space import inversion
 from kinetree.algorithms.operational_space.by_weights.grasp_sharing import clear, less, product
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.grasp_sharing import AXES, solved
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import add_spread, apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 
@@ -80,9 +81,9 @@ def _support_sharing(parts: Parts, based: bool, by_weights: bool) -> Callable[..
                             S[row, other] = S[row, other] + y * J_t[c, other]
         for one in tree.task_rows():
             weight[one] = S[one, one]
-        inversion.sweep(tree, S)
-        inversion.distrust(tree, S, weight, spread)
-        inversion.solve(tree, S, own, borne)
+        invert(task_rows(tree), S)
+        add_spread(task_rows(tree), S, weight, spread)
+        apply_inverse(task_rows(tree), S, own, borne)
         if based:
             _carry_base(tree, J, S, full, borne, weak, of_columns)
 

@@ -26,6 +26,8 @@ from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import inversion, task_space
 from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import add_spread, invert, write_inverse
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
 
@@ -73,9 +75,9 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
         task_space.finish(tree, view, block, B, parts)
         inversion.weigh(tree, B, reach, weight)
-        inversion.sweep(tree, B)
-        inversion.distrust(tree, B, weight, spread)
-        inversion.write(tree, B, inertia)
+        invert(task_rows(tree), B)
+        add_spread(task_rows(tree), B, weight, spread)
+        write_inverse(task_rows(tree), B, inertia)
 
         for row in tree.task_rows():
             A[tree.world, row] = Motion.zero()

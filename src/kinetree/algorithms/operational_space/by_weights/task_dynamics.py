@@ -10,6 +10,8 @@ from kinetree.algorithms.operational_space.by_weights.inverse_inertia import (
 )
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows, response_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
+from kinetree.kernels.language import task_rows
+from kinetree.kernels.solve import add_spread, invert, write_inverse
 from kinetree.recursion.tree import Indexed, Tree
 
 
@@ -33,9 +35,9 @@ def task_dynamics(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
             inversion.clear(tree, B)
         inverse(tree, q, B)
         inversion.weigh(tree, B, reach, weight)
-        inversion.sweep(tree, B)
-        inversion.distrust(tree, B, weight, spread)
-        inversion.write(tree, B, inertia)
+        invert(task_rows(tree), B)
+        add_spread(task_rows(tree), B, weight, spread)
+        write_inverse(task_rows(tree), B, inertia)
 
         for row in tree.task_rows():
             for c in tree.columns():
