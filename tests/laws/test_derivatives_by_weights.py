@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms import kinematics_by_weights as by_weights
 from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.by_weights.gradients import (
@@ -76,20 +75,6 @@ def test_rigid_bodies(seed: int) -> None:
     check(regressor_by_weights, (q, v, x), [of.regressor.engine("reference")(q, v, x, [frame])])
     sites = []
     check(coriolis_matrix_by_weights, (q, v), [of.coriolis_matrix.engine("reference")(q, v)])
-
-
-@pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])
-def test_frames_of_rigid_bodies(reference: Any) -> None:
-    of = random_mechanism("rigid", mixed(8, 1), 1).kinetree()
-    q, v, _, _ = state(of)
-    frames = [of.bodies[-1].name, of.bodies[3].name]
-    sites = [of.site(frame) for frame in frames]
-    for functions, name in (
-        (by_weights.JACOBIAN_RATES, "jacobian_rate"),
-        (by_weights.VELOCITY_DERIVATIVES, "velocity_derivative"),
-    ):
-        (found,) = run(functions[reference], of.mechanism, sites, (q, v))
-        assert_close(found, getattr(of, name).engine("reference")(q, v, frames, reference), bound(of.nv))
 
 
 @pytest.mark.parametrize("name", ROBOTS)

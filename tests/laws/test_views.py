@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
+from kinetree.algorithms.kinematics import (
+    ACCELERATIONS,
+    CLASSICAL_ACCELERATIONS,
+    JACOBIANS,
+    JACOBIANS_DOT_V,
+    VELOCITIES,
+)
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.count import count
-from kinetree.engines.function import Function
+from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
 from kinetree.errors import ContractError, UnsupportedError
 from kinetree.recursion.algorithm import Algorithm, algorithm
@@ -21,7 +29,19 @@ from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
 
-RECURSIONS = {"mass_matrix": mass_matrix, "mass_matrix_inverse": mass_matrix_inverse}
+FRAMES = (
+    *(VELOCITIES, ACCELERATIONS, CLASSICAL_ACCELERATIONS, JACOBIANS_DOT_V),
+    *(JACOBIANS, JACOBIAN_RATES, VELOCITY_DERIVATIVES),
+)
+#: Every text that runs in both views, by name; those of frames for each reference.
+TEXTS: dict[str, Algorithm] = {
+    text.name: text
+    for text in (
+        mass_matrix,
+        mass_matrix_inverse,
+        *(text for by_reference in FRAMES for text in by_reference.values()),
+    )
+}
 
 
 def chain(bodies: int, branches: int = 1) -> kt.Model:
@@ -36,31 +56,55 @@ def chain(bodies: int, branches: int = 1) -> kt.Model:
     return builder.build()
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", RECURSIONS)
+def given(text: Algorithm, of: kt.Model, seed: int, *batch: int) -> tuple[Any, list[Any]]:
+    """Frames and random arguments of a text."""
+    rng = np.random.default_rng(seed)
+    sites = tuple(of.site(of.bodies[i].name) for i in (-1, 3)) if text.local_to_frames else ()
+    sizes = text.sizes(of.mechanism, sites)
+    arguments = [
+        of.random_configuration(rng, *batch) if a.name == "q" else rng.uniform(-1.0, 1.0, (*batch, *a.shape(sizes)))
+        for a in text.inputs
+    ]
+    return sites, arguments
+
+
+def compare(found: Any, expected: Any, of: kt.Model, q: Any) -> None:
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)))
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other, tolerance, float(np.abs(other).max(initial=1.0)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", TEXTS)
 def test_views_agree(name: str, seed: int) -> None:
-    of = random_mechanism("rigid", mixed(9, seed), seed, armature=0.5).kinetree()
-    q, text = of.random_configuration(seed), RECURSIONS[name]
-    own, common = (run(view, of.mechanism, [], [q])[0] for view in (text, in_common_frame(text)))
-    assert_close(common, own, bound(of.nv, condition(of.mass_matrix(q))), float(np.abs(own).max()))
+    of, text = random_mechanism("rigid", mixed(9, seed), seed, armature=0.5).kinetree(), TEXTS[name]
+    sites, arguments = given(text, of, seed)
+    own, common = (run(view, of.mechanism, sites, arguments) for view in (text, in_common_frame(text)))
+    compare(common, own, of, arguments[0])
 
 
-@pytest.mark.parametrize("name", RECURSIONS)
-def test_compiled_in_the_common_frame(name: str) -> None:
-    """Small robots do not use it: values, and bits alone and in batches."""
-    of = random_mechanism("rigid", mixed(9, 1), 1, armature=0.5).kinetree()
-    q = of.random_configuration(1, 11)
-    function: Any = Function(name, of.mechanism, in_common_frame(RECURSIONS[name]))
-    batch = function(q)
-    for one, found in zip(q, batch, strict=True):
-        np.testing.assert_array_equal(function(one), found)
-    expected = getattr(of, name)(q)
-    assert_close(batch, expected, bound(of.nv, condition(of.mass_matrix(q[0]))), float(np.abs(expected).max()))
+@pytest.mark.parametrize("name", TEXTS)
+def test_compiled_views(name: str) -> None:
+    """Values, and bits alone and in batches, also where functions of this robot use the other view."""
+    of, text = random_mechanism("rigid", mixed(9, 1), 1, armature=0.5).kinetree(), TEXTS[name]
+    sites, arguments = given(text, of, 1, 11)
+    for view in (text, in_common_frame(text)):
+        function = bind(view, of.mechanism, sites, view.name, False, tuple)
+        batch = _several(function(*arguments))
+        for i in range(len(arguments[0])):
+            for one, all_of_them in zip(_several(function(*(x[i] for x in arguments))), batch, strict=True):
+                np.testing.assert_array_equal(one, all_of_them[i])
+        first = [x[0] for x in arguments]
+        compare([x[0] for x in batch], run(text, of.mechanism, sites, first), of, first[0])
 
 
-@pytest.mark.parametrize("name", RECURSIONS)
+def _several(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "mass_matrix_inverse"])
 def test_the_choice_depends_on_the_tree(name: str) -> None:
-    own = RECURSIONS[name]
+    own = TEXTS[name]
     common = in_common_frame(own)
     cases = {chain(7): own, chain(16): own, chain(30): common, chain(2, 30): common, kt.zoo.humanoid24(): own}
     for of, expected in cases.items():

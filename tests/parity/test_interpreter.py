@@ -61,7 +61,11 @@ def test_loops_over_columns(algorithm: Algorithm) -> None:
     agree(algorithm, BRANCHED)
 
 
-@pytest.mark.parametrize("algorithm", [poses, JACOBIANS["world"], forward_dynamics], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm",
+    [poses, JACOBIANS["world"], in_common_frame(JACOBIANS["world"]), forward_dynamics],
+    ids=lambda a: a.name,
+)
 def test_functions_of_frames(algorithm: Algorithm) -> None:
     agree(algorithm, BRANCHED, tuple(BRANCHED.site(name) for name in ("body7", "world", "body3")))
 

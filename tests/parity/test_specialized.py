@@ -112,7 +112,11 @@ def test_the_interpreter_has_the_same_bits(algorithm: Algorithm, name: str) -> N
     agree(algorithm, specialized(name))
 
 
-@pytest.mark.parametrize("algorithm", [poses, JACOBIANS["world"], forward_dynamics], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm",
+    [poses, JACOBIANS["world"], in_common_frame(JACOBIANS["world"]), forward_dynamics],
+    ids=lambda a: a.name,
+)
 def test_functions_of_frames(algorithm: Algorithm) -> None:
     robot = specialized("arm")
     agree(algorithm, robot, tuple(robot.site(name) for name in ("hand", "world", "link3")))

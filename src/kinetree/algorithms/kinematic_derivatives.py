@@ -1,7 +1,8 @@
-"""Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(d) per frame.
+"""Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(n·d), in the common frame O(d).
 
-In the frame of the tree, a joint's motion S rotates with its own node, Ṡ = V × S. In a view that moves with the twist
-U, its rate of change is Ṡ − U × S:
+Seen from the world, a joint's motion rotates with its own node, S° = V × S, and is passed on by weights like S itself
+(`recursion.variation` says what other nodes than rigid bodies add). In a view that moves with the twist U, its rate of
+change is S° − U × S:
 
     reference              U
     local                  twist of the frame
@@ -22,37 +23,40 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import VIEWS, for_each_reference
+from kinetree.algorithms.kinematics import for_each_reference, propagate_columns
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.recursion.variation import Rates, turned_velocities
 from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
 
 
-def _place(tree: Tree, q: Indexed, v: Indexed, S: Indexed, rate: Indexed, of_parent: bool) -> None:
-    """Set V at the nodes, and in the arrays each column's S and its rate, V × S of its node or of its parent."""
-    tree_frame.start(tree)
-    tree.world.V = Motion.zero()
-
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        inward = parent.V
-        k.V = inward + k.S @ v[k]
-        rates = k.S.map((inward if of_parent else k.V).cross)
-        for c in k.columns():
-            S[c], rate[c] = c.of(k.S), c.of(rates)
+def _start(tree: Tree) -> tuple[Indexed, Indexed]:
+    """Initialise the world; memory for motions of columns and for changes of them."""
+    tree.world.C = Transform.identity()
+    tree.world.V = tree.world.still = Motion.zero()
+    return tree.travelling("v", like="still"), tree.travelling("v", like="still")
 
 
 def _jacobian_rate(reference: str) -> Callable[..., None]:
-    view = VIEWS[reference]
-
     def jacobian_rate(tree: Tree, q: Indexed, v: Indexed, rate: Indexed) -> None:
-        S, S_rate = tree.array("v"), tree.array("v")
-        _place(tree, q, v, S, S_rate, of_parent=False)
+        S, S_rate = _start(tree)
+
+        for k, parent in tree.scatter():
+            X, V_p = k.weight(q[k]), parent.V
+            k.C = X @ parent.C
+            k.V = X @ V_p + k.H @ v[k]
+            propagate_columns(tree, k, parent, X, S)
+            rates = Rates.of(k, X, k.V, V_p, v[k])
+            for c, own in zip(k.columns(), rates.own(), strict=True):
+                S_rate[k, c] = own
+            for c in tree.ancestors(k):
+                S_rate[k, c] = rates.passed_on(S[parent, c], S_rate[parent, c])
+
         for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
+            seen = tree.seen(reference, frame, carrier)
             U = _of_view(reference, seen @ carrier.V)
-            for c in tree.support(frame):
-                rate[frame, c] = (seen @ S_rate[c] - U.cross(seen @ S[c])).data
+            for c in tree.path(frame):
+                rate[frame, c] = (seen @ S_rate[carrier, c] - U.cross(seen @ S[carrier, c])).data
 
     return jacobian_rate
 
@@ -65,28 +69,37 @@ def _of_view(reference: str, V: Motion) -> Motion:
 
 
 def _velocity_derivative(reference: str) -> Callable[..., None]:
-    view = VIEWS[reference]
-
     def velocity_derivative(tree: Tree, q: Indexed, v: Indexed, dq: Indexed) -> None:
-        S, S_rate = tree.array("v"), tree.array("v")
-        _place(tree, q, v, S, S_rate, of_parent=True)
+        S, turned = _start(tree)
+
+        for k, parent in tree.scatter():
+            X, V_p = k.weight(q[k]), parent.V
+            k.C = X @ parent.C
+            k.V = X @ V_p + k.H @ v[k]
+            propagate_columns(tree, k, parent, X, S)
+            for c, change in zip(k.columns(), turned_velocities(k, X, V_p, v[k]), strict=True):
+                turned[k, c] = change
+            for c in tree.ancestors(k):
+                turned[k, c] = X @ turned[parent, c]
+
         for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
+            seen = tree.seen(reference, frame, carrier)
             V = seen @ carrier.V
-            for c in tree.support(frame):
-                dq[frame, c] = (seen @ S_rate[c] + turned_view(reference, seen @ S[c], V)).data
+            for c in tree.path(frame):
+                axes = _turned_axes(reference, seen @ S[carrier, c], V)
+                dq[frame, c] = (seen @ turned[carrier, c] + axes).data
 
     return velocity_derivative
 
 
-def turned_view(reference: str, S: Motion, V: Motion) -> Motion:
+def _turned_axes(reference: str, S: Motion, V: Motion) -> Motion:
     """The contribution of rotating axes and, for "world", of the moving reference point to the change of a twist."""
     if reference == "local":
         return Motion.zero()
     return (S if reference == "world" else Motion.of(S.angular, np.zeros(3))).cross(V)
 
 
-_DIMENSIONS: dict[str, Any] = {"q": ("q",), "v": ("v",)}
+_DIMENSIONS: dict[str, Any] = {"q": ("q",), "v": ("v",), "any_node": True}
 
 #: J̇ of each frame, (m, 6, nv), by reference.
 JACOBIAN_RATES = for_each_reference(

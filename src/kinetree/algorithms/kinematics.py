@@ -1,4 +1,4 @@
-"""Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame of depth d.
+"""Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame of depth d, of Jacobians O(n·d).
 
 Motions of a frame are expressed in one of three references:
 
@@ -7,7 +7,11 @@ Motions of a frame are expressed in one of three references:
     local_world_aligned    world's    the frame's origin
     world                  world's    the body-fixed point at the world's origin
 
-Each is a transform from the frame of the tree; nothing else in the recursions depends on the reference.
+Each is a transform from the carrier's coordinates (`tree.seen`); nothing else in the recursions depends on the
+reference. Frames sit on rigid bodies, or on outlets of other nodes. In the common frame, columns of Jacobians do not
+travel: their cost is O(d) per frame, too.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import numpy as np
 
 from kinetree.algorithms import tree_frame
 from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.vector3 import cross
@@ -53,19 +57,104 @@ def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
         T[frame] = np.block([[C.E.T, C.r[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
 
 
-def _velocities(view: View) -> Callable[..., None]:
-    def velocities(tree: Tree, q: Indexed, v: Indexed, velocity: Indexed) -> None:
-        tree_frame.start(tree)
-        tree.world.V = Motion.zero()
+def _propagate(tree: Tree, q: Indexed, v: Indexed, a: Indexed | Zeros | None) -> None:
+    """Set pose C and velocity V at every node, and its rate α if there are joint accelerations. [J11] Eqs. 5, 6."""
+    tree.world.C = Transform.identity()
+    tree.world.V = Motion.zero()
+    tree.world.alpha = Motion.zero()
 
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            k.V = parent.V + k.S @ v[k]
+    for k, parent in tree.scatter():
+        X, V_p = k.weight(q[k]), parent.V
+        k.C = X @ parent.C
+        k.V = X @ V_p + k.H @ v[k]
+        if a is not None:
+            k.alpha = X @ parent.alpha + (k.coriolis(k.V, v[k], V_p) + k.H @ a[k])
+
+
+def _velocities(reference: str) -> Callable[..., None]:
+    def velocities(tree: Tree, q: Indexed, v: Indexed, velocity: Indexed) -> None:
+        _propagate(tree, q, v, None)
 
         for frame, carrier in tree.frames():
-            velocity[frame] = (view(frame.X @ carrier.C, carrier.origin) @ carrier.V).data
+            velocity[frame] = (tree.seen(reference, frame, carrier) @ carrier.V).data
 
     return velocities
+
+
+def _accelerations(reference: str, aligned: bool) -> Callable[..., None]:
+    def accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, acceleration: Indexed) -> None:
+        _rates(tree, q, v, a, reference, aligned, acceleration)
+
+    return accelerations
+
+
+def _jacobian_dot_v(reference: str, aligned: bool) -> Callable[..., None]:
+    def jacobian_dot_v(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
+        _rates(tree, q, v, Zeros(), reference, aligned, acceleration)
+
+    return jacobian_dot_v
+
+
+def _rates(
+    tree: Tree, q: Indexed, v: Indexed, a: Indexed | Zeros, reference: str, aligned: bool, acceleration: Indexed
+) -> None:
+    _propagate(tree, q, v, a)
+
+    for frame, carrier in tree.frames():
+        seen = tree.seen(reference, frame, carrier)
+        acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
+
+
+def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
+    """Rate of change of a body's motion V in a view.
+
+    Args:
+        seen: Transform to the view.
+        aligned: Whether the origin of the view moves with the body while its axes do not rotate.
+        V: Velocity of the body.
+        alpha: Its rate of change.
+    """
+    rate = seen @ alpha
+    if not aligned:
+        return rate
+    shown = seen @ V
+    return Motion.of(rate.angular, rate.linear + cross(shown.angular, shown.linear))
+
+
+def _jacobians(reference: str) -> Callable[..., None]:
+    def jacobians(tree: Tree, q: Indexed, J: Indexed) -> None:
+        S = tree.travelling("v", like="still")
+        tree.world.C = Transform.identity()
+        tree.world.still = Motion.zero()
+
+        for k, parent in tree.scatter():
+            X = k.weight(q[k])
+            k.C = X @ parent.C
+            propagate_columns(tree, k, parent, X, S)
+
+        for frame, carrier in tree.frames():
+            seen = tree.seen(reference, frame, carrier)
+            for c in tree.path(frame):
+                J[frame, c] = (seen @ S[carrier, c]).data
+
+    return jacobians
+
+
+def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> None:
+    """Set the motion of a node per unit velocity of each degree of freedom that moves it.
+
+    Args:
+        tree: The mechanism.
+        k: The node.
+        parent: Its parent, with `still`, a motion that is zero.
+        X: Its weight.
+        S: The motions; of `tree.travelling`.
+    """
+    k.still = k.H @ Zeros()[k]  # the type of motions
+    for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
+        S[k, c] = k.H @ unit
+    for c in tree.ancestors(k):
+        S[k, c] = X @ S[parent, c]
 
 
 def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> Indexed:
@@ -89,16 +178,6 @@ def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Mo
     return S
 
 
-def _jacobians(view: View) -> Callable[..., None]:
-    def jacobians(tree: Tree, q: Indexed, J: Indexed) -> None:
-        def put(frame: Any, c: Any, motion: Motion) -> None:
-            J[frame, c] = motion.data
-
-        seen_columns(tree, q, view, put)
-
-    return jacobians
-
-
 def drifting(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None = None) -> None:
     """Set V and its rate α at every node; joint accelerations default to zero."""
     tree_frame.start(tree)
@@ -111,44 +190,6 @@ def drifting(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None = None) -> No
         k.V = parent.V + own
         rate = k.V.cross(own) if a is None else k.V.cross(own) + k.S @ a[k]
         k.alpha = parent.alpha + rate
-
-
-def _jacobian_dot_v(view: View, aligned: bool) -> Callable[..., None]:
-    def jacobian_dot_v(tree: Tree, q: Indexed, v: Indexed, acceleration: Indexed) -> None:
-        drifting(tree, q, v)
-
-        for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
-            acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
-
-    return jacobian_dot_v
-
-
-def _accelerations(view: View, aligned: bool) -> Callable[..., None]:
-    def accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, acceleration: Indexed) -> None:
-        drifting(tree, q, v, a)
-
-        for frame, carrier in tree.frames():
-            seen = view(frame.X @ carrier.C, carrier.origin)
-            acceleration[frame] = seen_rate(seen, aligned, carrier.V, carrier.alpha).data
-
-    return accelerations
-
-
-def seen_rate(seen: Transform, aligned: bool, V: Motion, alpha: Motion) -> Motion:
-    """Rate of change of a body's motion V in a view.
-
-    Args:
-        seen: Transform to the view.
-        aligned: Whether the origin of the view moves with the body while its axes do not rotate.
-        V: Velocity of the body.
-        alpha: Its rate of change in the frame of the tree.
-    """
-    rate = seen @ alpha
-    if not aligned:
-        return rate
-    shown = seen @ V
-    return Motion.of(rate.angular, rate.linear + cross(shown.angular, shown.linear))
 
 
 def for_each_reference(
@@ -171,24 +212,22 @@ def for_each_reference(
 
 #: Velocity of each frame, (m, 6), by reference.
 VELOCITIES = for_each_reference(
-    lambda r: _velocities(VIEWS[r]), q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",)
+    _velocities, q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",), any_node=True
 )
 #: Jacobian of each frame, (m, 6, nv), by reference.
-JACOBIANS = for_each_reference(
-    lambda r: _jacobians(VIEWS[r]), q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",)
-)
+JACOBIANS = for_each_reference(_jacobians, q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",), any_node=True)
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
-    lambda r: _accelerations(VIEWS[r], r == "local_world_aligned"),
-    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+    lambda r: _accelerations(r, r == "local_world_aligned"),
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
 )  # fmt: skip
 #: Classical acceleration of each frame, (m, 6), by reference: the rate in axes at rest, in the axes of the reference.
 CLASSICAL_ACCELERATIONS = for_each_reference(
-    lambda r: _accelerations(VIEWS[r], True), "classical_",
-    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+    lambda r: _accelerations(r, True), "classical_",
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
 )  # fmt: skip
 #: J̇v of each frame, (m, 6), by reference: its acceleration at zero joint accelerations.
 JACOBIANS_DOT_V = for_each_reference(
-    lambda r: _jacobian_dot_v(VIEWS[r], r == "local_world_aligned"),
-    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),
+    lambda r: _jacobian_dot_v(r, r == "local_world_aligned"),
+    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
 )  # fmt: skip

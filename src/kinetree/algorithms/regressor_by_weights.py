@@ -6,7 +6,7 @@ outlets of other nodes.
 
 from __future__ import annotations
 
-from kinetree.algorithms.kinematics_by_weights import propagate_columns
+from kinetree.algorithms.kinematics import propagate_columns
 from kinetree.algorithms.regressor import forces_per_parameter
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
@@ -24,7 +24,7 @@ def regressor_by_weights(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Inde
         a: Joint accelerations, (nv,).
         Y: Regressor, (nv, m, 10).
     """
-    S = tree.array("node", "v", like="still")
+    S = tree.travelling("v", like="still")
     tree.world.V = Motion.zero()
     tree.world.alpha = -tree.gravity
     tree.world.still = Motion.zero()

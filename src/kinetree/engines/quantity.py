@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kinetree.engines.forced_function import ForcedFunction
@@ -160,7 +161,8 @@ def frame_quantity(
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
     any_node: Mapping[str, Algorithm] | None = None,
-    classical: tuple[Mapping[str, Algorithm], Mapping[str, Algorithm]] = ({}, {}),
+    classical: Mapping[str, Algorithm] = MappingProxyType({}),
+    view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -168,7 +170,8 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         any_node: The recursions used where there are nodes that are not rigid bodies.
-        classical: Those used with `classical=True`: for rigid bodies, and for any nodes.
+        classical: The recursions used with `classical=True`.
+        view: In which coordinates the recursions run.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -176,10 +179,9 @@ def frame_quantity(
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **_described(declared)}
-            chosen, of_points = by_reference, classical[0]
-            if any_node is not None and o.mechanism.first_general is not None:
-                chosen, of_points = any_node, classical[1]
-            return FrameFunction(declared.__name__, o.mechanism, chosen, classical=of_points, **given)
+            chosen = by_reference if any_node is None or o.mechanism.first_general is None else any_node
+            seen, of_points = ({r: in_view(a, o.mechanism, view) for r, a in x.items()} for x in (chosen, classical))
+            return FrameFunction(declared.__name__, o.mechanism, seen, classical=of_points, **given)
 
         return _quantity(declared, make)
 

@@ -17,7 +17,6 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms import kinematics_by_weights as by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics import (
     ACCELERATIONS,
@@ -47,7 +46,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(VELOCITIES, any_node=by_weights.VELOCITIES)
+    @frame_quantity(VELOCITIES, view="common")
     def velocity(
         self,
         q: ArrayLike,
@@ -68,11 +67,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(
-        ACCELERATIONS,
-        any_node=by_weights.ACCELERATIONS,
-        classical=(CLASSICAL_ACCELERATIONS, by_weights.CLASSICAL_ACCELERATIONS),
-    )
+    @frame_quantity(ACCELERATIONS, classical=CLASSICAL_ACCELERATIONS, view="common")
     def acceleration(
         self,
         q: ArrayLike,
@@ -104,7 +99,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(JACOBIANS, any_node=by_weights.JACOBIANS)
+    @frame_quantity(JACOBIANS, view="common")
     def jacobian(
         self, q: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
@@ -118,7 +113,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(JACOBIANS_DOT_V, any_node=by_weights.JACOBIANS_DOT_V)
+    @frame_quantity(JACOBIANS_DOT_V, view="common")
     def jacobian_dot_v(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
@@ -132,7 +127,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(JACOBIAN_RATES, any_node=by_weights.JACOBIAN_RATES)
+    @frame_quantity(JACOBIAN_RATES, view="common")
     def jacobian_rate(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:
@@ -146,7 +141,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(VELOCITY_DERIVATIVES, any_node=by_weights.VELOCITY_DERIVATIVES)
+    @frame_quantity(VELOCITY_DERIVATIVES, view="common")
     def velocity_derivative(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +11,6 @@ from typing import Any
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
-from kinetree.algorithms.kinematics_by_weights import JACOBIAN_RATES as JACOBIAN_RATES_BY_WEIGHTS
 from kinetree.algorithms.operational_space.dense import inverse_inertia_rate
 from kinetree.engines import arguments
 from kinetree.engines.function import Function
@@ -21,19 +20,17 @@ from kinetree.operational_space.core import Core
 from kinetree.operational_space.functions import PreparedFunction
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_view
 from kinetree.spatial.value import Array
 
 
-def _along(rates: Mapping[str, Algorithm]) -> dict[str, Algorithm]:
-    """The same recursions, with the direction named dq."""
-    return {
-        reference: replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
-        for reference, rate in rates.items()
-    }
+def _along(rate: Algorithm) -> Algorithm:
+    """The same recursion, with the direction named dq."""
+    return replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
 
 
-#: J̇ of frames, by reference; the second for nodes of any kind.
-_RATES, _RATES_BY_WEIGHTS = _along(JACOBIAN_RATES), _along(JACOBIAN_RATES_BY_WEIGHTS)
+#: J̇ of frames, by reference.
+_RATES = {reference: _along(rate) for reference, rate in JACOBIAN_RATES.items()}
 
 
 class InverseInertiaDerivative(PreparedFunction):
@@ -90,8 +87,8 @@ class InverseInertiaDerivative(PreparedFunction):
     @cached_property
     def _rates(self) -> TaskFunction:
         recursions = self.core.recursions
-        algorithm = (_RATES_BY_WEIGHTS if recursions.by_weights else _RATES)[recursions.reference]
         mechanism = recursions.robot.mechanism.at(recursions.sites)
+        algorithm = in_view(_RATES[recursions.reference], mechanism, "common")
         return TaskFunction(self.name, mechanism, algorithm, recursions.sites).engine(recursions.engine)
 
     @cached_property

@@ -189,6 +189,57 @@ def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
     return found
 
 
+class Rates(NamedTuple):
+    """Rates of a node's motions as seen from the world, S° = Ṡ + V × S, while q moves with v.
+
+    Attributes:
+        k: The node.
+        X: Its weight.
+        V: Its velocity.
+        V_p: That of its parent.
+        moving: Its weight and joint map as dual numbers along v; None for rigid bodies, which have closed forms.
+    """
+
+    k: Any
+    X: Any
+    V: Any
+    V_p: Any
+    moving: tuple[Any, Any] | None
+
+    @classmethod
+    def of(cls, k: Any, X: Any, V: Any, V_p: Any, v: Array) -> Rates:
+        """For a node with weight X and velocity V at joint velocities v."""
+        kind, c = k.formulas()
+        if not kind.moving:
+            return cls(k, X, V, V_p, None)
+        q = k.kept("q")
+        x = joined(q, k.manifold.rates(q, v), OF_NODE)
+        return cls(k, X, V, V_p, (kind.weight(c, x), kind.joint_map(c, x)))
+
+    def own(self) -> list[Any]:
+        """Rates of the motions due to the node's own degrees of freedom: those of H turn with a rigid body."""
+        units = np.eye(len(self.k.armature))
+        if self.moving is None:
+            return [self.V.cross(self.k.H @ unit) for unit in units]
+        kind, _ = self.k.formulas()
+        return [_rate(self.moving[1] @ unit) + cross(kind.twists, self.V, self.k.H @ unit) for unit in units]
+
+    def passed_on(self, motion: Any, rate: Any) -> Any:
+        """The rate of W S for a motion S of the parent: W S°, for rigid bodies.
+
+        Args:
+            motion: S.
+            rate: S°.
+        """
+        if self.moving is None:
+            return self.X @ rate
+        kind, _ = self.k.formulas()
+        of_weight = _rate(self.moving[0] @ motion) + cross(kind.twists, self.V, self.X @ motion)
+        if isinstance(self.V_p, Motion):
+            rate = rate - self.V_p.cross(motion)
+        return of_weight + self.X @ rate
+
+
 def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> tuple[list[Any], Array]:
     """Changes of Wᵀ f and Hᵀ f per coordinate, for a given force f: a list of forces on the parent, and (n, n).
 
