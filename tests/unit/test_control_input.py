@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,59 @@ def test_a_goal_that_constraints_block_is_given_up() -> None:
     assert command.margin < 1.0
     held = ROBOT.jacobian(Q, "left_foot") @ command.acceleration
     np.testing.assert_allclose(held, 0.0, rtol=0.0, atol=1e-8)
+
+
+HAND = ROBOT.pose(Q, "left_hand")
+FOLLOWERS: dict[str, Any] = {
+    "OperationalSpace": lambda q, targets: controller()(q, np.zeros(q.shape), targets),
+    "WholeBody": lambda q, targets: _whole_body()(q, np.zeros(q.shape), targets),
+    "DifferentialIK": lambda q, targets: control.DifferentialIK(ROBOT, ["left_hand"])(q, targets),
+    "inverse_kinematics": lambda _, targets: control.inverse_kinematics(ROBOT, targets, start=Q, tries=1),
+}
+
+
+@cache
+def _whole_body() -> control.WholeBody:
+    return control.WholeBody(ROBOT, ["left_hand"], posture=control.Posture(Q))
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS)
+def test_targets_are_poses_or_positions_of_the_states_there_are(follower: str) -> None:
+    call, three = FOLLOWERS[follower], np.stack([Q] * 3)
+    turned = HAND[:3, :3] + np.zeros((2, 3, 3))
+    for rotation in (HAND[:3, :3], turned, HAND[:3, :3].tolist(), control.Target(HAND[:3, :3])):
+        if follower == "inverse_kinematics" and isinstance(rotation, control.Target):
+            continue
+        with pytest.raises(InputError, match="'left_hand' is a rotation matrix; pass a pose"):
+            call(three, {"left_hand": rotation})
+    for shape in ((), (4,), (2,), (3, 4), (4, 3, 2)):
+        with pytest.raises(InputError, match=r"has shape .*; pass poses"):
+            call(Q, {"left_hand": np.zeros(shape)})
+    call(three, {"left_hand": np.stack([HAND[:3, 3]] * 3)})
+    call(three, {"left_hand": np.stack([HAND] * 3)})
+    call(three, {"left_hand": HAND[:3, 3]})
+    if follower == "inverse_kinematics":  # which has as many answers as targets
+        return
+    for given in (np.stack([HAND[:3, 3]] * 3), np.stack([HAND] * 3)):
+        with pytest.raises(InputError, match=r"leading axes \(3,\), which the state, \(\), does not have"):
+            call(Q, {"left_hand": given})
+        with pytest.raises(InputError, match="which the state, .* does not have|do not broadcast"):
+            call(np.stack([Q] * 2), {"left_hand": given})
+        with pytest.raises(InputError, match="which the state, .* does not have"):
+            call(three, {"left_hand": np.stack([given] * 2)})
+    for rate in (np.zeros((3, 3)), np.zeros((6, 6))):
+        with pytest.raises(InputError, match="which the state, .* does not have"):
+            call(Q, {"left_hand": control.Target(HAND, velocity=rate)})
+
+
+def test_a_goal_of_rotations_takes_no_position() -> None:
+    arm = controller([kt.Task("left_hand", "orientation")])
+    arm(Q, V, {"left_hand": HAND})
+    for position in (HAND[:3, 3], HAND[:3, 3].tolist(), control.Target(HAND[:3, 3])):
+        with pytest.raises(InputError, match="'left_hand' is a position, but its goal has only rotations"):
+            arm(Q, V, {"left_hand": position})
+    with pytest.raises(InputError, match="velocity of 'left_hand' is linear, but its goal has only rotations"):
+        arm(Q, V, {"left_hand": control.Target(HAND, velocity=np.ones(3))})
 
 
 def _unlimited(names: tuple[str, ...] = (), **limits: float) -> kt.Model:

@@ -118,7 +118,8 @@ class DifferentialIK(Remade):
             raise InputError(f"dt={dt!r} is not a positive time step")
         wanted = self._targets.read(targets, None, 0.0)
         q = arguments.doubles("control", "q", q, (self.robot.nq,))
-        batch = arguments.common_batch("control", ("q", "targets"), (q.shape[:-1], wanted.batch))
+        batch = q.shape[:-1]
+        self._targets.require_batch(targets, wanted.batch, batch)
         shares = np.array([*self._shares, dt])
         found = self._kernel(q, self._rest, wanted.target, self._softness, shares, *self._bounds)
         step, error, J, pull, low, high, beyond, fault = found

@@ -19,7 +19,7 @@ from kinetree.algorithms.levenberg_marquardt import (
     levenberg_marquardt,
     levenberg_marquardt_by_weights,
 )
-from kinetree.control.poses import checked_poses, pose_error
+from kinetree.control.poses import checked_poses, pose_error, require_target_shape
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
@@ -243,13 +243,12 @@ def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
 def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
     """A target as a pose, and the rows that it constrains."""
     array = np.asarray(arguments.numbers("inverse_kinematics", f"the target of {name!r}", value), dtype=np.float64)
+    require_target_shape(f"the target of {name!r}", array)
     if array.shape[-2:] == (4, 4):
         return checked_poses(f"the target of {name!r}", array), (0, 1, 2, 3, 4, 5)
-    if array.shape[-1:] == (3,):
-        pose = np.broadcast_to(np.eye(4), (*array.shape[:-1], 4, 4)).copy()
-        pose[..., :3, 3] = array
-        return pose, (3, 4, 5)
-    raise InputError(f"the target of {name!r} has shape {array.shape}; pass poses (…, 4, 4) or positions (…, 3)")
+    pose = np.broadcast_to(np.eye(4), (*array.shape[:-1], 4, 4)).copy()
+    pose[..., :3, 3] = array
+    return pose, (3, 4, 5)
 
 
 def _start(robot: Model, start: Any) -> Array:

@@ -232,7 +232,7 @@ class OperationalSpace(Remade):
         """
         wanted = self._targets.read(targets, state, dt)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
-            q, v = self._together(q, v, wanted.batch)
+            q, v = self._together(q, v, wanted.batch, targets)
         command = self._command(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
         return command if out is None else command._replace(tau=_handed_over(command.tau, out))
 
@@ -259,12 +259,16 @@ class OperationalSpace(Remade):
         q, v = self._together(q, v, wanted.batch)
         return _handed_over(self._command(q, v, wanted, None).tau, out)
 
-    def _together(self, q: Any, v: Any, batch_of_targets: tuple[int, ...]) -> tuple[Array, Array]:
-        """The state, checked, in the batch shape that it has together with the targets."""
+    def _together(
+        self, q: Any, v: Any, batch_of_targets: tuple[int, ...], targets: Mapping[str, Any] | None = None
+    ) -> tuple[Array, Array]:
+        """The state, checked, in the batch shape that it has together with the targets; by name, they have no other."""
         q = arguments.doubles("control", "q", q, (self.robot.nq,))
         v = arguments.doubles("control", "v", v, (self.robot.nv,))
-        given = q.shape[:-1], v.shape[:-1], batch_of_targets
-        batch = arguments.common_batch("control", ("q", "v", "targets"), given)
+        batch = arguments.common_batch("control", ("q", "v"), (q.shape[:-1], v.shape[:-1]))
+        if targets is not None:
+            self._targets.require_batch(targets, batch_of_targets, batch)
+        batch = arguments.common_batch("control", ("states", "targets"), (batch, batch_of_targets))
         return np.broadcast_to(q, (*batch, self.robot.nq)), np.broadcast_to(v, (*batch, self.robot.nv))
 
     def _torques_alone(self, q: Array, v: Array, poses: Any) -> Array | None:

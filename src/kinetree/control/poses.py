@@ -166,6 +166,21 @@ def checked_poses(name: str, values: Any) -> Array:
     return _unless(_FAULT.run(T), T, (name,), (T,))
 
 
+def require_target_shape(name: str, target: Array) -> None:
+    """Refuse what is neither poses (…, 4, 4) nor positions (…, 3); a rotation matrix is no batch of three positions.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if target.shape[-2:] != (4, 4) and target.shape[-1:] != (3,):
+        raise InputError(f"{name} has shape {target.shape}; pass poses (…, 4, 4) or positions (…, 3)")
+    if target.shape[-2:] == (3, 3) and target.size:
+        with np.errstate(all="ignore"):
+            away = np.abs(np.swapaxes(target, -1, -2) @ target - np.eye(3))
+        if (away < _REFUSED).all():
+            raise InputError(f"{name} is a rotation matrix; pass a pose (…, 4, 4), which has a position as well")
+
+
 def _unless(fault: Array, result: Array, names: tuple[str, ...], poses: tuple[Array, ...]) -> Array:
     """The result, unless a matrix that it was computed from is no pose."""
     if np.any(fault > _UNSUSPECTED) if fault.ndim else fault.item() > _UNSUSPECTED:

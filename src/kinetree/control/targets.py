@@ -10,7 +10,7 @@ import numpy as np
 
 from kinetree.control.goals import Force, Goal, Target
 from kinetree.control.paths import Path, PosePath, PoseState, State
-from kinetree.control.poses import checked_poses, inverse
+from kinetree.control.poses import checked_poses, inverse, require_target_shape
 from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
@@ -56,12 +56,13 @@ class Wanted(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Position of a goal among all frames and rows."""
+    """Position of a goal among all frames and rows; `linear` tells whether it has rows of translation."""
 
     goal: Goal | Force
     site: int
     rows: slice
     components: list[int]
+    linear: bool
 
 
 class Targets:
@@ -86,7 +87,8 @@ class Targets:
             if isinstance(task, RelativeTask):
                 poses.append(np.eye(4))
             count = len(task.rows)
-            self._places[goal.name] = _Place(goal, len(poses), slice(rows, rows + count), list(task.rows))
+            at = slice(rows, rows + count)
+            self._places[goal.name] = _Place(goal, len(poses), at, list(task.rows), max(task.rows) >= 3)
             poses.append(np.eye(4))
             gains.append(goal.gains)
             rows += count
@@ -172,12 +174,32 @@ class Targets:
                 return None
             if value.shape == (4, 4):
                 pose[place.site] = value
-            elif value.shape == (3,):
+            elif value.shape == (3,) and place.linear:
                 pose[place.site, :3, :3] = self._target[place.site, :3, :3]
                 pose[place.site, :3, 3] = value
             else:
                 return None
         return Wanted(pose, self._feed, self._gains, None, None, ())
+
+    def require_batch(self, targets: Mapping[str, Any] | None, batch: tuple[int, ...], state: tuple[int, ...]) -> None:
+        """Refuse targets with leading axes that the state does not have: (3, 3) is no batch of positions for one state.
+
+        Args:
+            targets: Targets by goal name.
+            batch: Their leading axes.
+            state: Leading axes of the state.
+
+        Raises:
+            InputError: Targets that are neither for each state nor for all.
+        """
+        if not batch or batch == state:
+            return
+        if arguments.common_batch("control", ("targets", "states"), (batch, state)) != state:
+            shapes = {name: np.shape(_target(name, value).pose) for name, value in (targets or {}).items()}
+            raise InputError(
+                f"targets have leading axes {batch}, which the state, {state}, does not have. For each goal pass a "
+                f"pose (4, 4) or a position (3,), or one for each state; got {shapes}"
+            )
 
     def takes(self, poses: Any) -> bool:
         """Whether these are the poses of all goals, (g, 4, 4), as the law takes them: no goal is a relative one."""
@@ -243,17 +265,17 @@ class Targets:
         return {name: rows[..., part] for name, part in self._parts.items()}
 
     def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:
-        components = self._places[name].components
-        where = None
+        place, where = self._places[name], None
         if target.pose is not None:
             where = arguments.numbers("control", f"the pose of {name!r}", target.pose)
-            if where.shape[-2:] != (4, 4) and where.shape[-1:] != (3,):
-                raise InputError(f"the pose of {name!r} has shape {where.shape}; pass (…, 4, 4) or a position (…, 3)")
+            require_target_shape(f"the pose of {name!r}", where)
+            if where.shape[-2:] != (4, 4) and not place.linear:
+                raise InputError(f"the pose of {name!r} is a position, but its goal has only rotations; pass (…, 4, 4)")
         velocity, acceleration = target.velocity, target.acceleration
         if velocity is not None:
-            velocity = _rate(name, "velocity", velocity, components)
+            velocity = _rate(name, "velocity", velocity, place)
         if acceleration is not None:
-            acceleration = _rate(name, "acceleration", acceleration, components)
+            acceleration = _rate(name, "acceleration", acceleration, place)
         return where, velocity, acceleration
 
     def _push(
@@ -307,16 +329,18 @@ def _pose(robot: Model, task: Any, q: Array) -> Array:
     return product(robot.pose(q, task.frame), place)
 
 
-def _rate(name: str, what: str, value: Any, components: list[int]) -> Array:
+def _rate(name: str, what: str, value: Any, place: _Place) -> Array:
     """A twist, or a linear velocity, along the rows of a goal."""
     rate = arguments.numbers("control", f"the {what} of {name!r}", value)
     if rate.shape[-1:] == (3,):
+        if not place.linear:
+            raise InputError(f"the {what} of {name!r} is linear, but its goal has only rotations; pass a twist (…, 6)")
         twist = np.zeros((*rate.shape[:-1], 6))
         twist[..., 3:] = rate
         rate = twist
     if rate.shape[-1:] != (6,):
         raise InputError(f"the {what} of {name!r} has shape {rate.shape}; pass a twist (…, 6), or (…, 3)")
-    return rate if len(components) == 6 else rate[..., components]
+    return rate if len(place.components) == 6 else rate[..., place.components]
 
 
 def _target(name: str, value: Any) -> Target:

@@ -178,8 +178,8 @@ class WholeBody(Remade):
             return self._command(q, v, wanted, targets, ())
         q = arguments.doubles("control", "q", q, (robot.nq,))
         v = arguments.doubles("control", "v", v, (robot.nv,))
-        given = q.shape[:-1], v.shape[:-1], wanted.batch
-        batch = arguments.common_batch("control", ("q", "v", "targets"), given)
+        batch = arguments.common_batch("control", ("q", "v"), (q.shape[:-1], v.shape[:-1]))
+        self._targets.require_batch(targets, wanted.batch, batch)
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v))
         return self._command(q, v, wanted, targets, batch)
 
