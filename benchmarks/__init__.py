@@ -6,4 +6,4 @@ import os
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 # What is timed is optimised code, but for first calls.
-os.environ.setdefault("KINETREE_NO_DRAFTS", "1")
+os.environ.setdefault("KINETREE_NO_TIERS", "1")

@@ -81,7 +81,7 @@ def table(robot: kt.Model) -> Table:
 
 def _run(program: str, *arguments: str, cache: Path | None = None) -> float:
     """The number of seconds that a program prints."""
-    environment = os.environ | {"KINETREE_NO_DRAFTS": "0"}
+    environment = os.environ | {"KINETREE_NO_TIERS": "0"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     if cache is not None:
         environment["KINETREE_CACHE_DIR"] = str(cache)

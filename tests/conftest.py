@@ -12,8 +12,8 @@ import pytest
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-# Tests are about optimised code; those of drafts allow drafts.
-os.environ.setdefault("KINETREE_NO_DRAFTS", "1")
+# Tests are about optimised code; those of tiered compilation allow two tiers.
+os.environ.setdefault("KINETREE_NO_TIERS", "1")
 
 # Machine code of XLA's own is not what is tested, and most of it runs once. What XLA does with programs stays the same.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")

@@ -107,7 +107,7 @@ def _in_process(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _send(sender: Connection, cache: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    os.environ |= {"KINETREE_CACHE_DIR": cache, "KINETREE_NO_DRAFTS": "0"}
+    os.environ |= {"KINETREE_CACHE_DIR": cache, "KINETREE_NO_TIERS": "0"}
     sender.send(function(*args))
 
 

@@ -14,6 +14,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.engines.native.tiered import ready_for
 from kinetree.model.constraints import Constraints
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
@@ -104,16 +105,29 @@ class Steps:
         Returns:
             How often the law of constraints had doubts, (…).
         """
-        qs, vs, residuals = results
+        qs, *_ = results
         records = qs.shape[-2] - 1
         doubts = np.zeros(qs.shape[:-2])
         impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
-        longest = max(1, _UNINTERRUPTED // max(1, math.prod(qs.shape[:-2])))
-        if every > longest:
-            self._fill_one_by_one(q, v, tau, series, every, longest, (*results, doubts), impulses)
-            return doubts
+        samples = max(1, math.prod(qs.shape[:-2]))
+        longest = max(1, _UNINTERRUPTED // samples)
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
-        most = min(most, longest // every)
+        most = max(1, min(most, longest // every, records))
+        work = self.function(most, min(every, longest), series).binding.work
+        with ready_for(samples * records * work * every // (most * min(every, longest))):
+            if every > longest:
+                self._fill_one_by_one(q, v, tau, series, every, longest, (*results, doubts), impulses)
+            else:
+                self._fill_several(q, v, tau, series, every, most, (*results, doubts), impulses)
+        return doubts
+
+    def _fill_several(
+        self, q: Array, v: Array, tau: Array, series: bool, every: int, most: int,
+        results: tuple[Array, ...], impulses: list[Array],
+    ) -> None:  # fmt: skip
+        """Compute several states of a rollout with each call."""
+        qs, vs, residuals, doubts = results
+        records = qs.shape[-2] - 1
         for start in range(0, records, most):
             stop = min(start + most, records)
             part = tau[..., start * every : stop * every, :] if series else tau
@@ -124,7 +138,6 @@ class Steps:
             self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=(*out, *found))
             doubts += sum(found)
             q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
-        return doubts
 
     def _fill_one_by_one(
         self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int,

@@ -33,7 +33,7 @@ def compile_text(text: str, target: Target) -> bytes:
         return _emitted(module, machine)
 
 
-def compile_draft(text: str, target: Target) -> bytes:
+def compile_unoptimized(text: str, target: Target) -> bytes:
     """Compile a module without optimisation, four times as fast. The code gives the same bits; arguments as above."""
     machine = target.machine(level=0)
     module = _parsed(text, target, machine)

@@ -18,7 +18,7 @@ from kinetree.engines import arguments
 from kinetree.engines.formats import FLOAT64, Format, rounded
 from kinetree.engines.llvm import target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import drafts, gate, pool, threads
+from kinetree.engines.native import gate, pool, threads, tiered
 from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
@@ -80,7 +80,7 @@ class Compiled(Gate):
 
     def compile(self) -> None:
         """Compile everything that later calls may need, and wait until it is optimised."""
-        with drafts.avoided():
+        with tiered.optimized():
             for width in {1, self._width}:
                 self._runner(width)
         threads.settle()
@@ -131,7 +131,9 @@ class Compiled(Gate):
         batch = self._batch(arrays)
         results = self._results(out, batch)
         if not batch:
-            self._runner(1)(*arrays, out=results)
+            with tiered.ready_for(binding.work):
+                runner = self._runner(1)
+            runner(*arrays, out=results)
         elif (samples := math.prod(batch)) > 0:
             flat = [_flat(a, o, batch, samples) for a, o in zip(arrays, binding.inputs, strict=True)]
             if out is None:
@@ -156,8 +158,10 @@ class Compiled(Gate):
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
-        width = self._width if samples >= SMALLEST_BATCH else 1
-        fitting = threads.UNINTERRUPTED * threads.get_threads() // max(self.binding.footprint, 1)
+        width, work = self._width if samples >= SMALLEST_BATCH else 1, max(self.binding.work, 1)
+        with tiered.ready_for(samples * work):
+            self._runner(width)
+        fitting = threads.UNINTERRUPTED * threads.get_threads() // work
         longest = max(width, fitting // width * width)
         for start in range(0, samples, longest):
             pieces = arrays if samples <= longest else [array[start : start + longest] for array in arrays]
@@ -166,7 +170,7 @@ class Compiled(Gate):
     def _run_round(self, arrays: list[Array], samples: int, width: int) -> None:
         """Spread a flat batch over threads, in slices of whole blocks of lanes."""
         runner, inputs = self._runner(width), len(self.binding.inputs)
-        parts = min(threads.get_threads(), samples * self.binding.footprint // threads.NUMBERS_PER_THREAD)
+        parts = min(threads.get_threads(), samples * self.binding.work // threads.NUMBERS_PER_THREAD)
         if parts <= 1:
             runner(*arrays[:inputs], out=tuple(arrays[inputs:]))
             return

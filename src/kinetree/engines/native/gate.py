@@ -197,9 +197,9 @@ class _Description:
         words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
         words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
         words[Word.SINGLE_TYPE] = id(np.float32)
-        footprint = words[Word.FOOTPRINT] = max(1, binding.footprint)
-        words[Word.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // footprint)
-        words[Word.MOST_ALONE] = max(1, threads.UNINTERRUPTED // footprint)
+        work = words[Word.WORK] = max(1, binding.work)
+        words[Word.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // work)
+        words[Word.MOST_ALONE] = max(1, threads.UNINTERRUPTED // work)
         words[Word.THREADS] = threads.shared.ctypes.data
         self.results = np.full(layout.KEPT, None, dtype=object)  # owns what is kept
         if len(binding.outputs) == 1 or not (binding.bundle.__dictoffset__ or binding.bundle.__weakrefoffset__):

@@ -195,7 +195,7 @@ class _Gate(Matching, Results):
                 put(f.word(constant, i), f.at(self.steps, i, "i64"))
         steps = f.let(f"select i1 {self.batched}, ptr {self.steps}, ptr {constant}")
         run = f"call void {self.drive}(ptr {self.arguments}, ptr {self.samples}, ptr {steps}, ptr {self.orders})"
-        touched = f.let(f"mul i64 {f.word(self.words, Word.FOOTPRINT)}, {self.count}")
+        touched = f.let(f"mul i64 {f.word(self.words, Word.WORK)}, {self.count}")
         short = f.let(f"icmp slt i64 {touched}, {_LONG_RUN}")
         with f.when(short):
             f.do(run)

@@ -64,7 +64,7 @@ class Word(IntEnum):
     ARRAY_TYPE = 6
     DTYPE = 7
     NEW_ARRAY = 8
-    FOOTPRINT = 9
+    WORK = 9
     BUNDLE = 10
     FLOAT_TYPE = 11
     TUPLE_TYPE = 12

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target
 from kinetree.engines.locks import Lock
-from kinetree.engines.native import cache, drafts, threads
+from kinetree.engines.native import cache, threads, tiered
 from kinetree.engines.native.claims import claimed
-from kinetree.engines.native.drafts import Switch
 from kinetree.engines.native.linking import Library
+from kinetree.engines.native.tiered import Trampoline
 
 K = TypeVar("K", bound=Hashable)
 
@@ -70,12 +70,12 @@ class Pending:
                             if objects is not None:
                                 self._objects = objects
                                 self._optimized.announce()
-                            elif self._draft is not None:
+                            elif self._unoptimized is not None:
                                 _log.warning("%s runs without optimisation: LLVM failed", label)
 
                         self._metadata, self._modules = metadata, modules
-                        self._draft = drafts.begin(modules.missing, target)
-                        self._compilation = Compilation(modules.missing, target, finish, self._draft is not None)
+                        self._unoptimized = tiered.begin_unoptimized(modules.missing, target)
+                        self._compilation = Compilation(modules.missing, target, finish, self._unoptimized is not None)
                         return
                     modules.store(name, metadata, [])
                     self._found = metadata, modules.completed([])
@@ -86,17 +86,17 @@ class Pending:
         if self._found is not None:
             metadata, objects = self._found
             return Library(objects, *self._symbols), metadata
-        if self._draft is None or self._objects is not None:
+        if self._unoptimized is None or self._objects is not None or tiered.waits():
             return self._linked(self._compilation.objects()), self._metadata
-        switch = Switch(self._linked(threads.finish(self._draft)), *self._symbols)
-        self._optimized.then(partial(self._replace, weakref.ref(switch)))
-        return switch, self._metadata
+        trampoline = Trampoline(self._linked(threads.finish(self._unoptimized)), *self._symbols)
+        self._optimized.then(partial(self._retarget, weakref.ref(trampoline)))
+        return trampoline, self._metadata
 
-    def _replace(self, draft: Callable[[], Switch | None]) -> None:
-        """Use the optimised code from now on, if anybody still uses the draft."""
-        switch = draft()
-        if switch is not None and self._objects is not None:
-            switch.lead_to(self._linked(self._objects))
+    def _retarget(self, used: Callable[[], Trampoline | None]) -> None:
+        """Use the optimised code from now on, if anybody still uses this library."""
+        trampoline = used()
+        if trampoline is not None and self._objects is not None:
+            trampoline.retarget(self._linked(self._objects))
 
     def _linked(self, compiled: Sequence[bytes]) -> Library:
         """The library, given the modules that were missing."""

@@ -68,6 +68,7 @@ class Binding:
         tables: The mechanism's index tables, int64.
         workspace: Length of the scratch memory for one sample of a batch.
         single_workspace: Length of the scratch memory for a single sample, if it is another one.
+        called: What the functions touch that the kernel calls, as often as it calls them [64-bit words].
         bundle: Type of several results: `tuple`, or a named tuple.
         code: Identifies the kernel, in other processes too.
         keep: What the constants point to, kept alive with them.
@@ -85,6 +86,7 @@ class Binding:
     keep: Any = ()
     scalar: Format = FLOAT64
     single_workspace: int = 0
+    called: int = 0
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""
@@ -119,6 +121,11 @@ class Binding:
         """Memory touched by one sample, in 64-bit words: scratch memory, inputs and outputs."""
         numbers = self.workspace + sum(operand.size for operand in self.operands)
         return -(-numbers * self.scalar.bytes // FLOAT64.bytes)
+
+    @property
+    def work(self) -> int:
+        """Memory touched by one sample, as often as it is: how long that takes [64-bit words]."""
+        return self.footprint + self.called
 
 
 class PlanWord(IntEnum):

@@ -119,6 +119,7 @@ class Sequence:
         self._words: list[int] = [len(outputs), 0]
         self._prologue: list[list[int]] = []
         self._used, self._shared, self._single, self._level = 0, 0, 0, 0
+        self._rounds, self._called = 1, 0  # of all loops around a call; what calls touch
         self._calls: list[int] = []
         self._kept: list[Any] = []
         self._callees: dict[int, tuple[Compiled, Array]] = {}
@@ -206,9 +207,9 @@ class Sequence:
         index = Index(self._level, rounds)
         self._do(Code.LOOP, index.level)
         start = len(self._words)
-        self._level += 1
+        self._level, self._rounds = self._level + 1, self._rounds * rounds
         yield index
-        self._level -= 1
+        self._level, self._rounds = self._level - 1, self._rounds // rounds
         self._do(Code.END, index.level, rounds, start)
 
     def finish(self) -> Compiled:
@@ -225,7 +226,7 @@ class Sequence:
         binding = Binding(
             self._name, inputs, outputs, np.zeros(0), np.array(self._words, dtype=np.int64),
             self._used + self._shared, self._bundle, keep=(self._kept, callees), scalar=self._scalar,
-            single_workspace=self._used + self._single,
+            single_workspace=self._used + self._single, called=self._called,
         )  # fmt: skip
 
         def begin(width: int) -> None:
@@ -254,6 +255,7 @@ class Sequence:
         _, slots = self._callees.setdefault(id(function), (function, np.zeros(_WIDTHS, dtype=np.int64)))
         self._shared = max(self._shared, binding.workspace)
         self._single = max(self._single, binding.scratch(1))
+        self._called += self._rounds * binding.work
         places = [word for place in outputs for word in place.words]
         constants = binding.parameters.ctypes.data, binding.tables.ctypes.data
         self._calls.append(len(self._words) + 5)

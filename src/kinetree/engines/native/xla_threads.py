@@ -42,7 +42,7 @@ def share(f: FunctionWriter, binding: Binding, addresses: str, count: str, width
     threads.get_threads()  # sets the number that the handler reads
     word = f.let(f"inttoptr i64 {threads.shared.ctypes.data} to ptr")
     allowed = f.let(f"load atomic i64, ptr {word} monotonic, align 8")
-    numbers = f.let(f"mul i64 {count}, {binding.footprint}")
+    numbers = f.let(f"mul i64 {count}, {binding.work}")
     work = f.let(f"udiv i64 {numbers}, {threads.NUMBERS_PER_THREAD}")
     parts = f.let(f"call i64 @llvm.umin.i64(i64 {allowed}, i64 {work})")
     api = f.address(f.at("%frame", _FRAME_API))
