@@ -133,7 +133,7 @@ def test_failed_compilations_are_reported_once_and_not_stored() -> None:
 
 
 def test_one_thread_compiles_at_once() -> None:
-    """Nobody else would, and other processes may wait for what this one has claimed, while it waits for their code."""
+    """Nobody else would, and other processes may wait for what this one has locked, while it waits for their code."""
     finished: list[Any] = []
     threads.set_threads(1)
     try:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kinetree.engines.llvm.target import host
-from kinetree.engines.native import cache, claims, compiled, libraries
+from kinetree.engines.native import cache, compiled, libraries
 from kinetree.engines.native.compiled import load_driver
 from kinetree.engines.native.linking import Library
 from kinetree.errors import CacheWarning
@@ -264,49 +264,49 @@ def test_processes_that_start_together_compile_once(directory: Path) -> None:
 
 
 @posix
-def test_a_claim_of_a_process_that_died_is_void(directory: Path) -> None:
+def test_a_lock_of_a_process_that_died_is_void(directory: Path) -> None:
     script = (
         "import os, signal\n"
-        "from kinetree.engines.native.claims import claimed\n"
-        "with claimed('key'):\n"
+        "from kinetree.engines.native.cache import cache_lock\n"
+        "with cache_lock('key'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode < 0
-    assert [file.name for file in directory.iterdir()] == [".key.claim"]
+    assert [file.name for file in directory.iterdir()] == [".key.lock"]
     began = time.monotonic()
-    with claims.claimed("key"):
-        assert time.monotonic() - began < claims._PATIENCE_SECONDS / 2
+    with cache.cache_lock("key"):
+        assert time.monotonic() - began < cache._PATIENCE_SECONDS / 2
     assert not list(directory.iterdir())
 
 
 @posix
 def test_nobody_waits_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cache, "_PATIENCE_SECONDS", 0.05)
     entered = []
-    with claims.claimed("key"), claims.claimed("key"):  # a second one, while the first goes on
+    with cache.cache_lock("key"), cache.cache_lock("key"):  # a second one, while the first goes on
         entered.append("key")
-    with claims.claimed(None):
+    with cache.cache_lock(None):
         entered.append("uncached")
     assert entered == ["key", "uncached"]
 
 
 @posix
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/nowhere")])
-def test_whatever_is_in_place_of_a_claim_is_ignored(directory: Path, make) -> None:
+def test_whatever_is_in_place_of_a_lock_is_ignored(directory: Path, make) -> None:
     directory.mkdir(mode=0o700)
-    make(directory / ".key.claim")
-    with claims.claimed("key"):
+    make(directory / ".key.lock")
+    with cache.cache_lock("key"):
         cache.store("key", META, CODE)
     assert cache.load("key") == (META, CODE)
 
 
-def test_abandoned_claims_are_removed(directory: Path) -> None:
+def test_abandoned_locks_are_removed(directory: Path) -> None:
     directory.mkdir(mode=0o700)
-    for name, age in ((".old.claim", 4000.0), (".new.claim", 0.0)):
+    for name, age in ((".old.lock", 4000.0), (".new.lock", 0.0)):
         (directory / name).touch()
         os.utime(directory / name, (time.time() - age,) * 2)
     cache._prune(directory)
-    assert [file.name for file in directory.iterdir()] == [".new.claim"]
+    assert [file.name for file in directory.iterdir()] == [".new.lock"]
 
 
 def test_concurrent_writers(directory: Path) -> None:

@@ -13,6 +13,10 @@ the package compiles only those that differ.
 A file consists of a magic string, a digest of its name and of everything after the digest, the length of the metadata,
 the metadata (JSON) and the object code. Anything else under its name (a directory, a pipe, a link, a truncated or huge
 file) is a miss, and the code is compiled again.
+
+Programs often start several processes at once, with the same robot. The first one that needs a library locks a file in
+the cache, and the others wait for its code (`cache_lock`). The system releases the locks of a process that ends,
+however it ends. They are advisory: whoever cannot lock, or has waited for too long, compiles on its own.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import struct
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,13 @@ import llvmlite
 import numpy as np
 
 from kinetree.errors import CacheWarning
+
+try:
+    import fcntl
+except ImportError:  # Windows has other locks
+    _CAN_LOCK = False
+else:
+    _CAN_LOCK = True
 
 LIMIT_BYTES = 256 << 20
 """When the cache grows beyond this, the least recently used files are removed until it is three quarters full."""
@@ -47,8 +59,10 @@ _LENGTH = struct.Struct("<Q")
 _HEADER = len(_MAGIC) + 32
 _SUFFIX = ".object"
 _PART = ".part"
-_CLAIM = ".claim"
-_ABANDONED_SECONDS = 3600  # age at which an unfinished file, or a claim, is considered abandoned
+_LOCK = ".lock"
+_ABANDONED_SECONDS = 3600  # age at which an unfinished file, or a lock, is considered abandoned
+_PATIENCE_SECONDS = 20.0  # the largest kernels take 5 s to compile
+_POLL_SECONDS = 0.005
 
 _PACKAGE = Path(__file__).parents[2]
 #: The sources of what compiles modules.
@@ -220,10 +234,37 @@ def _write(directory: Path, name: str, metadata: dict[str, Any], code: bytes) ->
     _prune_after(directory, len(body))
 
 
-def claim_file(name: str | None) -> Path | None:
-    """The file by which a process claims an entry that it is about to compile; None if entries cannot be stored."""
-    directory = None if name is None else _directory(create=True)
-    return None if directory is None else directory / f".{name}{_CLAIM}"
+@contextlib.contextmanager
+def cache_lock(name: str | None) -> Iterator[None]:
+    """Lock an entry that is about to be compiled, after waiting for a process that has done so before.
+
+    Args:
+        name: The key of the entry; None for code that is not cached.
+    """
+    directory = None if name is None or not _CAN_LOCK else _directory(create=True)
+    path, descriptor = None if directory is None else directory / f".{name}{_LOCK}", None
+    if path is not None:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            end = time.monotonic() + _PATIENCE_SECONDS
+            while not _locked(descriptor) and time.monotonic() < end:
+                time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        if path is not None and descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Try to lock a file."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _digest(name: str, body: bytes) -> bytes:
@@ -304,7 +345,7 @@ def _prune(directory: Path) -> None:
             with contextlib.suppress(OSError):  # another process may have removed it
                 if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
                     files.append((entry.stat(follow_symlinks=False), entry.path))
-                elif entry.name.endswith((_PART, _CLAIM)) and _age(entry) > _ABANDONED_SECONDS:
+                elif entry.name.endswith((_PART, _LOCK)) and _age(entry) > _ABANDONED_SECONDS:
                     os.unlink(entry.path)
     excess = sum(status.st_size for status, _ in files) - LIMIT_BYTES
     if excess <= 0:

@@ -14,7 +14,6 @@ from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.llvm.target import Target
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import cache, threads, tiered
-from kinetree.engines.native.claims import claimed
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.tiered import Trampoline
 
@@ -52,15 +51,15 @@ class Pending:
         name = None if what is None else cache.key(*what, target)
         self._found = stored(name)
         if self._found is None:
-            with ExitStack() as claim:
-                claim.enter_context(claimed(name))
+            with ExitStack() as lock:
+                lock.enter_context(cache.cache_lock(name))
                 self._found = stored(name)  # another process may just have compiled it
                 if self._found is None:
                     began = time.perf_counter()
                     sources, metadata = text()
                     modules = Modules(sources, target, cached=name is not None)
                     if modules.missing:
-                        held = claim.pop_all()
+                        held = lock.pop_all()
 
                         def finish(objects: list[bytes] | None) -> None:
                             with held:
@@ -253,7 +252,7 @@ class Compilation:
         self._modules, self._longest_first = [found[text] for text in texts], [one.job for one in found.values()]
         for module in self._modules:
             module.ended.then(self._completed)
-        if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is claimed
+        if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is locked
             for job in self._longest_first:
                 job.run()
 
