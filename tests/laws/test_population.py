@@ -10,7 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, ModelError, ModelWarning, SingularMechanismError, UnknownNameError
 from kinetree.simulation import steps
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
@@ -117,3 +117,91 @@ def test_refused() -> None:
     box = kt.zoo.box((0.1, 0.1, 0.1), 1.0)
     with pytest.raises(InputError, match="a population cannot be simulated with constraints, or on shapes measured by"):
         simulation.Simulator(box.population(), constraints=["box"], at=box.neutral())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 4, 5])
+def test_impossible_inertias_are_refused_as_of_single_robots(place: int) -> None:
+    robot = kt.zoo.arm7()
+    good = np.array(robot.inertial_parameters)
+    wrong = [*_impossible(good)][place]
+    with pytest.raises(ModelError) as alone:
+        robot.with_inertial_parameters(wrong)
+    theta = np.tile(good, (2, 3, 1, 1))
+    theta[1, 2] = wrong
+    with pytest.raises(ModelError) as one:
+        robot.population(theta)
+    name, _, reason = str(alone.value).partition(":")
+    assert str(one.value) == f"{name} of sample 1, 2:{reason}"
+    with pytest.raises(ModelError) as single:
+        robot.population(wrong)
+    assert str(single.value) == str(alone.value)
+    robot.population(theta[0])
+
+
+def _impossible(good: Any) -> Any:
+    for body, entries, change in (
+        (0, slice(0, 1), lambda x: -x),
+        (6, slice(4, 10), lambda x: -x),
+        (2, slice(0, 1), lambda x: 0.0 * x),
+        (3, slice(1, 4), lambda x: x + 5.0),
+        (5, slice(4, 10), lambda x: 0.0 * x),
+        (1, slice(4, 5), lambda x: x + 10.0),
+    ):
+        theta = good.copy()
+        theta[body, entries] = change(theta[body, entries])
+        yield theta
+
+
+def test_unphysical_parameters_are_kept_on_request() -> None:
+    robot = kt.zoo.arm7()
+    theta = np.array(robot.inertial_parameters)
+    theta[0, 0] *= -1.0
+    with pytest.warns(ModelWarning, match="body 'link0': mass -3 kg is negative"):
+        kept = robot.population(theta, strict=False)
+    with pytest.warns(ModelWarning):
+        alone = robot.with_inertial_parameters(theta, strict=False)
+    q = np.full(7, 0.3)
+    np.testing.assert_allclose(kept.inverse_dynamics(q, q, q), alone.inverse_dynamics(q, q, q), rtol=1e-12)
+
+
+def test_all_random_bodies_are_judged_as_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    robot = kt.zoo.double_pendulum()
+    agreed = {True: 0, False: 0}
+    for _ in range(400):
+        points, masses = rng.normal(size=(2, 4, 3)), rng.uniform(0.1, 1.0, (2, 4))
+        theta = np.array([
+            [m.sum(), *(m @ p), *(m @ np.stack([p[:, 1] ** 2 + p[:, 2] ** 2, -p[:, 0] * p[:, 1], -p[:, 0] * p[:, 2],
+             p[:, 0] ** 2 + p[:, 2] ** 2, -p[:, 1] * p[:, 2], p[:, 0] ** 2 + p[:, 1] ** 2], axis=-1))]
+            for p, m in zip(points, masses)
+        ])  # fmt: skip
+        theta[:, rng.integers(10)] *= rng.choice([1.0, 0.9, 1.1, -1.0])
+        try:
+            robot.with_inertial_parameters(theta)
+            fine = True
+        except ModelError:
+            fine = False
+        agreed[fine] += 1
+        if fine:
+            robot.population(theta[None])
+        else:
+            with pytest.raises(ModelError):
+                robot.population(theta[None])
+    assert min(agreed.values()) > 50
+
+
+def test_robots_without_an_inverse_mass_matrix_are_refused() -> None:
+    robot = kt.zoo.double_pendulum()
+    theta = np.tile(robot.inertial_parameters, (3, 1, 1))
+    theta[1, 1] = 0.0
+    some = robot.population(theta)
+    zero = np.zeros(2)
+    assert some.inverse_dynamics(zero, zero, zero).shape == (3, 2)
+    for call in (
+        lambda: robot.with_inertial_parameters(theta[1]).forward_dynamics(zero, zero, zero),
+        lambda: some.forward_dynamics(zero, zero, zero),
+        lambda: some.step(zero, zero, zero, 1e-3),
+        lambda: simulation.Simulator(some).rollout(zero, zero, steps=2),
+    ):
+        with pytest.raises(SingularMechanismError, match="lower"):
+            call()

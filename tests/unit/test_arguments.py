@@ -175,3 +175,112 @@ def test_wrenches_on_frames_used_before() -> None:
     np.testing.assert_array_equal(batch, np.tile(alone, (3, 1)))
     with pytest.raises(InputError, match=rf"the wrench on {frames[0]!r} has shape \(3,\)"):
         robot.forward_dynamics(q, q, q, dict(zip(frames, (first[:3], np.arange(9.0)), strict=True)))
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """A writeable array whose steps in memory are given in numbers."""
+    room = np.empty(1 + sum(abs(s) * (n - 1) for s, n in zip(strides, shape, strict=True)))
+    return np.lib.stride_tricks.as_strided(room, shape, tuple(8 * s for s in strides))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("strides", "loses"),
+    [
+        ((0, 2, 1), True),
+        ((4, 0, 1), True),
+        ((3, 2, 1), True),
+        ((4, 2, 2), True),
+        ((4, 2, 1), False),
+        ((1, 3, 6), False),
+        ((2, 1, 6), False),
+        ((5, 7, 1), False),
+        ((2, 1, 100), False),
+    ],
+)
+def test_out_has_a_place_for_each_number(robot: kt.Model, engine: str, strides: tuple[int, ...], loses: bool) -> None:
+    q, out = robot.random_configuration(0, (3,)), strided((3, 2, 2), strides)
+    places = np.add.outer(np.add.outer(strides[0] * np.arange(3), strides[1] * np.arange(2)), strides[2] * np.arange(2))
+    assert loses == (len(np.unique(places)) < places.size)
+    function = robot.mass_matrix.engine(engine)
+    if loses:
+        with pytest.raises(InputError, match="several entries of out have the same place in memory"):
+            function(q, out=out)
+    else:
+        np.testing.assert_array_equal(function(q, out=out), robot.mass_matrix.engine(engine)(q))
+
+
+def test_entries_that_overlap_by_bytes_are_refused(robot: kt.Model) -> None:
+    out = np.lib.stride_tricks.as_strided(np.zeros(20), (3, 2, 2), (32, 16, 4))
+    with pytest.raises(InputError, match="same place in memory"):
+        robot.mass_matrix(robot.random_configuration(0, (3,)), out=out)
+
+
+def test_an_empty_out_may_have_any_strides(robot: kt.Model) -> None:
+    out = np.lib.stride_tricks.as_strided(np.zeros(4), (0, 2, 2), (0, 0, 0))
+    assert robot.mass_matrix(np.zeros((0, 2)), out=out) is out
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("batch", [(), (3,), (500,)])
+def test_results_do_not_share_memory(robot: kt.Model, engine: str, batch: tuple[int, ...]) -> None:
+    if engine == "reference" and batch == (500,):
+        return
+    q, x = robot.random_configuration(0, batch), np.zeros((*batch, 2))
+    function = robot.forward_dynamics_derivatives.engine(engine)
+    expected = function(q, x, x)
+    same = np.empty((*batch, 2, 2))
+    for out in (
+        (same, same, same),
+        (same, np.empty_like(same), same),
+        (np.empty_like(same), same, same.swapaxes(-1, -2)),
+    ):
+        with pytest.raises(InputError, match="out for .* and for .* share memory, so results would be lost"):
+            function(q, x, x, out=out)
+    columns = np.empty((*batch, 2, 6))  # parts of one array that lie among each other
+    out = columns[..., :2], columns[..., 2:4], columns[..., 4:]
+    function(q, x, x, out=out)
+    for part, right in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(part, right)
+
+
+def test_every_way_to_several_results_refuses_shared_memory(robot: kt.Model) -> None:
+    q, v = np.zeros(2), np.zeros(2)
+    world, tasks = kt.simulation.Simulator(robot), robot.tasks(["tip"])
+    state, square = np.empty((21, 2)), np.empty((6, 6))
+    calls = {
+        "rollout": lambda: world.rollout(q, v, steps=20, out=(state, state)),
+        "step": lambda: robot.step(q, v, v, 0.1, out=(state[0], state[0])),
+        "rk4": lambda: robot.step(q, v, v, 0.1, method="rk4", out=(state[0], state[0])),
+        "discretize": lambda: robot.discretize(q, v, v, 0.1, out=(square[:4, :4], square[:4, 2:4])),
+        "linearize": lambda: robot.linearize(q, v, tau=v, out=(square[:2, :2],) * 3),
+        "energy": lambda: robot.energy(state, state, out=(np.ones(21),) * 2),
+        "tasks": lambda: tasks.dynamics(q, out=(np.empty((6, 6)), square[:2], square[:2, :2])),
+    }
+    for call in calls.values():
+        with pytest.raises(InputError, match="share memory"):
+            call()
+
+
+@pytest.mark.parametrize("batch", [(), (5,), (40,)])
+def test_results_may_share_memory_with_inputs(robot: kt.Model, batch: tuple[int, ...]) -> None:
+    """At any place: whatever is computed does not read what has been overwritten."""
+    rng = np.random.default_rng(0)
+    functions = {
+        "derivatives": robot.forward_dynamics_derivatives,
+        **{method: lambda *x, m=method, **o: robot.step(*x, 0.01, method=m, **o) for method in ("midpoint", "rk4")},
+        "vjp": lambda q, v, tau, **o: robot.forward_dynamics.vjp(q, v, tau, q, **o),
+        "rollout": lambda *x, **o: kt.simulation.Simulator(robot).rollout(*x, steps=3, **o)[1:3],
+    }
+    for function in functions.values():
+        inputs = rng.normal(size=(3, *batch, 2))
+        expected = [np.array(part) for part in function(*inputs)]
+        room = np.empty(inputs.size + sum(part.size for part in expected) + 9)
+        for start in range(9):
+            given = room[4 : 4 + inputs.size].reshape(inputs.shape)
+            given[...] = inputs
+            ends = start + np.cumsum([0, *(part.size for part in expected)])
+            out = tuple(room[a:b].reshape(part.shape) for a, b, part in zip(ends, ends[1:], expected, strict=False))
+            function(*given, out=out)
+            for part, right in zip(out, expected, strict=True):
+                np.testing.assert_array_equal(part, right)

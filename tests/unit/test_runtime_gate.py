@@ -414,12 +414,21 @@ def test_results_may_overlap_inputs(samples: int | None, start: int) -> None:
 
 
 @native
-def test_results_that_overlap_each_other_go_the_long_way() -> None:
+@pytest.mark.parametrize("samples", [None, 5, 400])
+def test_results_that_overlap_each_other_are_refused(samples: int | None) -> None:
     function = counting(7)
-    q, s = np.ones(7), np.array(0.5)
-    _, M, T = function(q, q, s)
-    function(q, q, s, out=(M[0], M, T))
-    assert function.count == 1
+    batch = () if samples is None else (samples,)
+    q, s = np.ones((*batch, 7)), np.full(batch, 0.5)
+    p, M, T = function(q, q, s)
+    room = np.empty(p.size + M.size)
+    near = room[: p.size].reshape(p.shape), room[p.size - 1 : -1].reshape(M.shape)
+    for place in (M[..., 0, :], M.reshape(-1)[-p.size :].reshape(p.shape), M[..., :, 0]):
+        with pytest.raises(InputError, match="out for .* share memory, so results would be lost"):
+            function(q, q, s, out=(place, M, T))
+    with pytest.raises(InputError, match="share memory"):
+        function(q, q, s, out=(*near, T))
+    apart = room[: p.size].reshape(p.shape), room[p.size :].reshape(M.shape), np.empty_like(T)
+    assert same(function(q, q, s, out=apart), (p, M, T))
 
 
 @native

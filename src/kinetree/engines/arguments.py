@@ -1,7 +1,8 @@
 """Checks of inputs and of `out=`, the same for all engines.
 
 An input is anything that NumPy converts to an array of numbers without losing information. `out=` is an array of
-exactly the result's shape and type, or a tuple of them if the function has several results.
+exactly the result's shape and type, or a tuple of them if the function has several results. No two of its numbers share
+memory; they may share it with inputs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -167,6 +169,48 @@ def results(
             raise InputError(f"{function}: {name} must be a {dtype} array, got {kind}")
         if array.shape != shape:
             raise InputError(f"{function}: {name} has shape {array.shape}, expected {shape}")
-        if not array.flags.writeable:
+        flags = array.flags
+        if not flags.writeable:
             raise InputError(f"{function}: {name} is read-only")
+        if not flags.forc and _overlaps_itself(array):
+            raise InputError(
+                f"{function}: several entries of {name} have the same place in memory (strides {array.strides}), so "
+                f"results would be lost; pass an array with a place for each, such as numpy.empty({shape})"
+            )
+    for i, j in combinations(range(len(given)), 2) if len(given) > 1 else ():
+        if np.may_share_memory(given[i], given[j]) and _meet(given[i], given[j]):
+            raise InputError(
+                f"{function}: out for {names[i]} and for {names[j]} share memory, so results would be lost; "
+                "pass arrays that do not overlap"
+            )
     return given
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether two entries share memory."""
+    if array.size == 0:
+        return False
+    axes = sorted([(abs(step), count) for step, count in zip(array.strides, array.shape, strict=True) if count > 1])
+    reach = array.itemsize
+    for step, count in axes:
+        if step < reach:
+            break
+        reach += step * (count - 1)
+    else:
+        return False
+    if axes[0][0] == 0:
+        return True
+    # entries along an axis lie among those along others, or on them
+    places = np.zeros(1, dtype=np.intp)
+    for step, count in axes:
+        places = np.add.outer(places, step * np.arange(count)).reshape(-1)
+    return bool((np.diff(np.sort(places)) < array.itemsize).any())
+
+
+def _meet(one: Array, other: Array) -> bool:
+    """Whether two arrays share memory; to find out may be hard, and then they count as if they did."""
+    most: Any = 10**6
+    try:
+        return np.shares_memory(one, other, max_work=most)
+    except np.exceptions.TooHardError:
+        return True

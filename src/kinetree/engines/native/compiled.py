@@ -145,11 +145,10 @@ class Compiled(Gate):
     def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
         """Run a flat batch into a user's arrays."""
         targets = _reshaped(results, self.binding, samples)
-        # a result that overlaps inputs or other results, or has no flat view, is computed in a temporary array
+        # a result that overlaps inputs, or has no flat view, is computed in a temporary array
         for k, (result, flat_result) in enumerate(zip(results, targets, strict=True)):
-            others = [*flat, *targets[:k]]
             detached = flat_result is not result and not np.may_share_memory(result, flat_result)
-            if detached or any(np.may_share_memory(result, a) for a in others):
+            if detached or any(np.may_share_memory(result, a) for a in flat):
                 targets[k] = np.empty(flat_result.shape, self._dtype)
         self._run_slices([*flat, *targets], samples)
         for result, computed in zip(results, targets, strict=True):
