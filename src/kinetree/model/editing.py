@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameErr
 from kinetree.model import locking, surgery
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
-from kinetree.model.physical import checked_inertia, fault
+from kinetree.model.physical import checked_inertia, fault, from_parameters
 from kinetree.model.population import Population
 from kinetree.spatial.value import Array
 
@@ -184,16 +183,21 @@ class Editing:
         """
         return surgery.subtree(self, body)
 
-    def population(self, inertial_parameters: Any = None, gravity: Any = None) -> Population:
+    def population(self, inertial_parameters: Any = None, gravity: Any = None, *, strict: bool = True) -> Population:
         """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
 
         Args:
-            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default. They
-                are not checked for being physical.
+            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default.
             gravity: Acceleration of free fall, (…, 3) [m/s²]; this robot's by default.
+            strict: As for `with_inertial_parameters`: whether unphysical parameters are an error, or kept with a
+                `ModelWarning`.
+
+        Raises:
+            InputError: If they have the wrong shape, or are not finite.
+            ModelError: If a body without mass has a first moment, or parameters are unphysical; names sample and body.
         """
         robot: Any = self
-        return Population(robot, inertial_parameters, gravity)
+        return Population(robot, inertial_parameters, gravity, strict)
 
 
 def _variant(
@@ -275,26 +279,13 @@ def _solid(body: Body, mass: Any, com: Any, inertia: Any) -> Body:
 def _identified(body: Body, row: Array, strict: bool) -> Body:
     """A body with ten inertial parameters."""
     owner = f"body {body.name!r}"
-    mass, x, y, z, xx, xy, xz, yy, yz, zz = (float(number) for number in row)
-    if not all(map(math.isfinite, row)):
-        raise ModelError(f"{owner}: inertial parameters are not finite: {row.tolist()}")
-    if mass == 0.0 and (x, y, z) != (0.0, 0.0, 0.0):
-        raise ModelError(f"{owner}: first moment {(x, y, z)} without mass; give both or neither")
-    a, b, c = (x / mass, y / mass, z / mass) if mass else (0.0, 0.0, 0.0)
-    # about the centre of mass: I + m (c cᵀ − c·c 1)
-    inertia = np.array(
-        [
-            [xx - mass * (b * b + c * c), xy + mass * a * b, xz + mass * a * c],
-            [xy + mass * a * b, yy - mass * (a * a + c * c), yz + mass * b * c],
-            [xz + mass * a * c, yz + mass * b * c, zz - mass * (a * a + b * b)],
-        ]
-    )
+    mass, com, inertia = from_parameters(owner, row)
     problem = fault(mass, inertia)
     if problem is not None:
         if strict:
             raise ModelError(f"{owner}: {problem}. strict=False keeps such parameters")
         warnings.warn(f"{owner}: {problem}", ModelWarning, stacklevel=4)
-    return replace(body, mass=mass, com=np.array([a, b, c]), inertia=inertia)
+    return replace(body, mass=mass, com=com, inertia=inertia)
 
 
 def _limited(joint: Joint, limits: Mapping[str, Limits]) -> Joint:

@@ -78,6 +78,25 @@ def _judged(inertia: bytes) -> tuple[Sequence[float], str | None]:
     return (*rows[0], *rows[1], *rows[2]), _impossible(rows)
 
 
+def from_parameters(owner: str, row: Array) -> tuple[float, Array, Array]:
+    """Mass, centre of mass and inertia about it, from ten inertial parameters; raises unless there are such."""
+    mass, x, y, z, xx, xy, xz, yy, yz, zz = (float(number) for number in row)
+    if not all(map(math.isfinite, row)):
+        raise ModelError(f"{owner}: inertial parameters are not finite: {row.tolist()}")
+    if mass == 0.0 and (x, y, z) != (0.0, 0.0, 0.0):
+        raise ModelError(f"{owner}: first moment {(x, y, z)} without mass; give both or neither")
+    a, b, c = (x / mass, y / mass, z / mass) if mass else (0.0, 0.0, 0.0)
+    # about the centre of mass: I + m (c cᵀ − c·c 1)
+    inertia = np.array(
+        [
+            [xx - mass * (b * b + c * c), xy + mass * a * b, xz + mass * a * c],
+            [xy + mass * a * b, yy - mass * (a * a + c * c), yz + mass * b * c],
+            [xz + mass * a * c, yz + mass * b * c, zz - mass * (a * a + b * b)],
+        ]
+    )
+    return mass, np.array([a, b, c]), inertia
+
+
 def fault(mass: float, inertia: Array) -> str | None:
     """`fault_in` for an inertia as an array, (3, 3)."""
     return fault_in(mass, inertia.tolist())
@@ -140,3 +159,22 @@ def clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: 
         return False
     second, third, between = half - yy - xy * xy / first, half - zz - xz * xz / first, -yz - xy * xz / first
     return least < second and least < third - between * between / second < math.inf
+
+
+def clearly_physical(parameters: Array) -> Array:
+    """Whether ten inertial parameters, (…, 10), are those of a body by a margin, as `clearly_possible`; (…)."""
+    mass, first = parameters[..., 0], parameters[..., 1:4]
+    xx, xy, xz, yy, yz, zz = np.moveaxis(parameters[..., 4:], -1, 0)
+    with np.errstate(all="ignore"):
+        half = (xx + yy + zz) / 2.0
+        # second moments about the centre of mass, and their pivots
+        x, y, z = np.moveaxis(first, -1, 0)
+        a = half - xx - x * x / mass
+        b, c = -xy - x * y / mass, -xz - x * z / mass
+        d, e, f = half - yy - y * y / mass, -yz - y * z / mass, half - zz - z * z / mass
+        least = 1e-9 * half
+        second, between = d - b * b / a, e - b * c / a
+        third = f - c * c / a - between * between / second
+        found: Array = (mass > 0.0) & (least > 0.0) & (a > least) & (second > least)
+        found &= (third > least) & (third < np.inf)
+        return found

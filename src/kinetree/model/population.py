@@ -13,6 +13,7 @@ for the transforms X_b from the node to the links of these bodies.
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +27,9 @@ from kinetree.engines import arguments
 from kinetree.engines.formats import format_of, rounded
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
-from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.model.node import INERTIA, JointedBody
+from kinetree.model.physical import clearly_physical, fault, from_parameters
 from kinetree.model.results import Energy
 from kinetree.model.singularity import require_invertible
 from kinetree.recursion.algorithm import Algorithm, with_constants
@@ -49,7 +51,7 @@ class Population:
         shape: Leading axes of the parameters.
     """
 
-    def __init__(self, robot: Any, inertial_parameters: Any = None, gravity: Any = None) -> None:
+    def __init__(self, robot: Any, inertial_parameters: Any = None, gravity: Any = None, strict: bool = True) -> None:
         self.robot = robot
         mechanism = robot.mechanism
         given = robot.inertial_parameters if inertial_parameters is None else inertial_parameters
@@ -60,7 +62,11 @@ class Population:
         )
         constants = np.empty((*self.shape, len(mechanism.total_parameters) + 3))
         constants[..., :-3], constants[..., -3:] = mechanism.total_parameters, g
+        #: Parameters of robots that may lack a mass matrix with an inverse although `robot` has one.
+        self._unlike: list[Array] = []
         if inertial_parameters is not None:
+            _require_physical(robot, theta, strict)
+            self._unlike = _unlike(robot, theta)
             self._put_inertias(constants, theta)
         constants = rounded(constants, format_of(mechanism).dtype)
         if not np.isfinite(constants).all():
@@ -68,7 +74,7 @@ class Population:
         constants.setflags(write=False)
         #: Constants of all nodes, and gravity, (…, c).
         self.constants = constants
-        self._given = inertial_parameters, gravity
+        self._given = inertial_parameters, gravity, strict
         self._bound: dict[Algorithm, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -126,10 +132,16 @@ class Population:
         bound = self._bound.get(algorithm)
         if bound is None:
             if algorithm in (forward_dynamics, *_STEPS.values()):
-                require_invertible(self.robot.mechanism)
+                self.require_invertible()
             bound = bind(with_constants(algorithm), self.robot.mechanism, (), algorithm.name)
             bound = self._bound.setdefault(algorithm, bound)
         return bound(*inputs, self.constants)
+
+    def require_invertible(self) -> None:
+        """Internal: raise if the mass matrix of one of the robots has no inverse."""
+        require_invertible(self.robot.mechanism)
+        for theta in self._unlike:
+            require_invertible(_quietly(self.robot, theta).mechanism)
 
     def of(self, robot: Any) -> Population:
         """The same parameters for a variant of the robot, with other armature."""
@@ -152,6 +164,40 @@ def _inertia_maps(robot: Any) -> list[tuple[int, int, Array]]:
         X = Transform(site.placement)
         maps.append((i, site.node, np.stack([X.congruence(RigidInertia(e)).data for e in np.eye(10)], axis=-1)))
     return maps
+
+
+def _require_physical(robot: Any, theta: Array, strict: bool) -> None:
+    """Raise, or warn, if parameters that are not the robot's own are those of no body."""
+    doubtful = ~clearly_physical(theta) & (theta != robot.inertial_parameters).any(axis=-1)
+    for place in map(tuple, np.argwhere(doubtful)):
+        where = f" of sample {', '.join(map(str, place[:-1]))}" if len(place) > 1 else ""
+        owner = f"body {robot.bodies[place[-1]].name!r}{where}"
+        mass, _, inertia = from_parameters(owner, theta[place])
+        problem = fault(mass, inertia)
+        if problem is not None and strict:
+            raise ModelError(f"{owner}: {problem}. strict=False keeps such parameters")
+        if problem is not None:
+            warnings.warn(f"{owner}: {problem}; others are not looked at", ModelWarning, stacklevel=4)
+            return
+
+
+def _unlike(robot: Any, theta: Array) -> list[Array]:
+    """One of all parameters that have zeros where the robot's have none, or are less clearly those of a body."""
+    features = np.concatenate([theta != 0.0, clearly_physical(theta)[..., None]], axis=-1)
+    own = robot.inertial_parameters
+    nominal = np.concatenate([own != 0.0, clearly_physical(own)[..., None]], axis=-1)
+    # a body that is clearly physical resists every motion
+    lacking = (nominal & ~features & ~features[..., -1:]).reshape(-1, nominal.size)
+    some = lacking.any(axis=-1)
+    _, first = np.unique(lacking[some], axis=0, return_index=True)
+    return list(theta.reshape(-1, *own.shape)[some][first])
+
+
+def _quietly(robot: Any, theta: Array) -> Any:
+    """A robot with parameters that were judged before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        return robot.with_inertial_parameters(theta, strict=False)
 
 
 def _numbers(name: str, values: Any, core: tuple[int, ...]) -> Array:

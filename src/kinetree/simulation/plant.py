@@ -80,6 +80,8 @@ class Plant:
             if key not in self._recursions:
                 if not self._recursions:
                     self.robot.forward_dynamics.require()
+                    if self.population is not None:
+                        self.population.require_invertible()
                 self._recursions[key] = bind(algorithm, self.robot.mechanism, sites, "step")
             return self._recursions[key]
 
