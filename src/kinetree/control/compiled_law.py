@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.acceleration_bounds import acceleration_bounds, bounds_check
-from kinetree.algorithms.operational_space.priorities import least_share
 from kinetree.control.command import Solved
 from kinetree.control.levels import Levels
 from kinetree.control.limits import Limits, alike
 from kinetree.control.sharing import Sharing
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.kernels.priorities import least_share
 from kinetree.model.model import Model
 from kinetree.operational_space.law import Law
 from kinetree.operational_space.recursions import Recursions
-from kinetree.operational_space.singular import over_rows
 from kinetree.spatial.value import Array
 
 #: Rounds in which all joints that violate a bound are held and all that pull are released; two to four are typical.
@@ -291,7 +291,7 @@ def _level_by_level(
     base = sequence.call(recursions.inverse_dynamics.bound(), q, v, a0)
     full = sequence.call(recursions.with_row_forces.bound(), base, J, force)
     of_rows = levels.shares(own)
-    return full, force, sequence.call(over_rows(least_share, len(of_rows)), values, of_rows)
+    return full, force, sequence.call(compiled(least_share, n=len(of_rows)), values, of_rows)
 
 
 def _after(sequence: Sequence, constants: Array, given: Place) -> Place:

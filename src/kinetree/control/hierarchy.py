@@ -31,21 +31,17 @@ from typing import NamedTuple
 import numpy as np
 
 from kinetree.algorithms.operational_space.eigen import compose
-from kinetree.algorithms.operational_space.priorities import (
-    add_level,
-    blended_reciprocals,
-    eliminate,
-    truncated_reciprocals,
-)
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native import sequence as native
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
+from kinetree.kernels.language import Kernel
+from kinetree.kernels.priorities import add_level, blended_reciprocals, eliminate, truncated_reciprocals
 from kinetree.operational_space.singular import CUT, decomposition, over_rows
-from kinetree.recursion.algorithm import Algorithm
 from kinetree.spatial.value import Array
 
 #: G by the values of a controller's `singular=`.
-_RECIPROCALS: dict[str, Algorithm] = {"blend": blended_reciprocals, "truncated": truncated_reciprocals}
+_RECIPROCALS: dict[str, Kernel] = {"blend": blended_reciprocals, "truncated": truncated_reciprocals}
 POLICIES = tuple(_RECIPROCALS)
 
 
@@ -90,7 +86,7 @@ def solver(levels: Sequence[Level]) -> Compiled:
             steps.copy(A.part((start + i) * rows + start, count), block.part(i * count, count))
         given = block, own.part(start, count), level.mean, level.reach, CUT
         _, vectors, roots, *_ = steps.call(decomposition(count), *given, into=(mine, None, None, None, None, None))
-        inverse = steps.call(over_rows(_RECIPROCALS[level.policy], count), mine, level.cut)
+        inverse = steps.call(compiled(_RECIPROCALS[level.policy], n=count), mine, level.cut)
         found = steps.call(over_rows(compose, count), vectors, roots, inverse)  # (1)
         G = steps.variable(steps.constant(np.zeros(rows * rows)))
         for i in range(count):
@@ -98,15 +94,15 @@ def solver(levels: Sequence[Level]) -> Compiled:
         passed.append((A, r, G))
         if level is not levels[-1]:
             later = np.arange(rows) >= level.rows.stop
-            A, r = steps.call(over_rows(eliminate, rows), A, r, G, later)  # (2)
+            A, r = steps.call(compiled(eliminate, n=rows), A, r, G, later)  # (2)
     f = steps.constant(np.zeros(rows))
     for A, r, G in reversed(passed):  # (3)
-        f = steps.call(over_rows(add_level, rows), A, r, G, f)
+        f = steps.call(compiled(add_level, n=rows), A, r, G, f)
     steps.copy(f, force)
     return steps.finish()
 
 
 def reciprocals(values: Array, cut: float, policy: str) -> Array:
     """Regularised 1/λ, of the shape of λ; NaN stays NaN."""
-    result: Array = over_rows(_RECIPROCALS[policy], values.shape[-1])(values, cut)
+    result: Array = compiled(_RECIPROCALS[policy], n=values.shape[-1])(values, cut)
     return result

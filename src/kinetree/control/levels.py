@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.priorities import least_share
 from kinetree.control.hierarchy import Level, solver
 from kinetree.control.limited import STUCK
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
+from kinetree.kernels.priorities import least_share
 from kinetree.model.constraint_solver import REDUNDANT
 from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.singular import means, over_rows
+from kinetree.operational_space.singular import means
 from kinetree.spatial.value import Array
 
 #: Bounds of `cut="auto"`.
@@ -83,7 +84,7 @@ class Levels:
         """
         force, values = self.solver(limits)(A, residual)
         of_rows = self.shares(limits)
-        return force, over_rows(least_share, len(of_rows))(values, of_rows)
+        return force, compiled(least_share, n=len(of_rows))(values, of_rows)
 
     def solver(self, limits: int = 0) -> Compiled:
         """See `hierarchy.solver`."""

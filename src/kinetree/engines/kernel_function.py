@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from kinetree.engines.c99.source import Exported, Source
 from kinetree.engines.formats import format_named
 from kinetree.engines.function import Function
 from kinetree.errors import InputError
@@ -19,6 +23,27 @@ class KernelFunction(Function[..., Any]):
 
     `f.engine("reference")` runs the text on NumPy's numbers, complex ones too; `f.count()` counts its operations.
     """
+
+    def export_c(self, directory: Any, *sample: Any) -> tuple[Path, Path]:
+        """Write a C99 header and source of the kernel for these sizes, with the same bits; returns both paths.
+
+        Args:
+            directory: The directory to write to, created if necessary.
+            *sample: One array for each input. The source can check itself with them, and the results of this function.
+        """
+        bound = self.bound()
+        inputs = [np.asarray(each, dtype=self.dtype) for each in sample]
+        results = bound(*inputs)
+        for operand, given in zip(bound.binding.inputs, inputs, strict=True):
+            if given.shape != operand.shape:
+                raise InputError(
+                    f"{self.name}.export_c: {operand.name} is one sample, {operand.shape}; got {given.shape}"
+                )
+        text = " ".join((self.__doc__ or self.name).strip().split("\n\n")[0].split())
+        outputs = results if isinstance(results, tuple) else (results,)
+        run = Exported("run", self.algorithm, (), text, (inputs, outputs))
+        told = [f"{self.name}: {text}", "", "Written by Kinetree. To change it, export it again."]
+        return Source(self.name, self.mechanism, [run], told, []).write(directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module, name, sizes = self.algorithm.run.__module__, self.name, Sizes.of(self.mechanism)
@@ -36,7 +61,7 @@ def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: int) -> KernelF
         **sizes: A number for each of the kernel's named sizes.
 
     Raises:
-        InputError: If a size is missing, unknown, or no positive integer.
+        InputError: If a size is missing, unknown, or no integer from zero on.
     """
     if not isinstance(kernel, Kernel):
         raise InputError(f"{kernel!r} is no kernel; declare it with @kinetree.kernel(…)")
@@ -45,8 +70,8 @@ def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: int) -> KernelF
         given = ", ".join(f"{name}={size!r}" for name, size in sizes.items()) or "none"
         raise InputError(f"compiled({kernel.name}, …) takes {wanted}; got {given}")
     for name, size in sizes.items():
-        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-            raise InputError(f"compiled({kernel.name}, {name}={size!r}): a size is an integer from one on")
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
+            raise InputError(f"compiled({kernel.name}, {name}={size!r}): a size is an integer from zero on")
     return _made(kernel, format_named(dtype).name, tuple(int(sizes[name]) for name in kernel.sizes_named))
 
 

@@ -96,13 +96,7 @@ def export_c(
         "",
         f"Written by Kinetree {version}. To change it, export it again.",
     ]
-    source = Source(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism))
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    header, code = folder / f"{source.stem}.h", folder / f"{source.stem}.c"
-    header.write_bytes(source.header().encode())  # the same bytes on every system
-    code.write_bytes(source.source().encode())
-    return header, code
+    return Source(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism)).write(directory)
 
 
 def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:

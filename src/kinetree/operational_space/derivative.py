@@ -11,11 +11,11 @@ from typing import Any
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
-from kinetree.algorithms.operational_space.dense import inverse_inertia_rate
 from kinetree.engines import arguments
 from kinetree.engines.function import Function
 from kinetree.engines.native.sequence import Sequence
 from kinetree.errors import InputError
+from kinetree.kernels.products import inverse_inertia_rate
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.functions import PreparedFunction
 from kinetree.operational_space.task_function import TaskFunction
@@ -75,14 +75,24 @@ class InverseInertiaDerivative(PreparedFunction):
         rates, response, coriolis, combined = (kernel.bound() for kernel in kernels)
         sequence = Sequence(self.name, rates.binding.inputs, combined.binding.outputs)
         q, dq = sequence.inputs
-        found = [sequence.call(rates, q, dq), sequence.call(response, q), sequence.call(coriolis, q, dq)]
-        sequence.call(combined, *found, into=sequence.outputs)
+        every, nv = sequence.call(rates, q, dq), recursions.robot.mechanism.nv
+        rows = sequence.space(len(self._components) * nv)
+        for row, component in enumerate(self._components):
+            sequence.copy(every.part(component * nv, nv), rows.part(row * nv, nv))
+        sequence.call(combined, rows, sequence.call(response, q), sequence.call(coriolis, q, dq), into=sequence.outputs)
         return sequence.finish()
 
     def _step_by_step(self, q: Any, dq: Any, out: Any = None) -> Array:
         rates, response, coriolis, combined = self._kernels()
-        found: Array = self._put(combined(rates(q, dq), response(q), coriolis(q, dq)), out)
+        every = rates(q, dq)
+        rows = every.reshape(*every.shape[:-3], -1, every.shape[-1])[..., self._components, :]
+        found: Array = self._put(combined(rows, response(q), coriolis(q, dq)), out)
         return found
+
+    @cached_property
+    def _components(self) -> list[int]:
+        """For each row, which of the six components of which frame it is."""
+        return [6 * i + component for i, site in enumerate(self.core.recursions.sites) for component in site.rows]
 
     @cached_property
     def _rates(self) -> TaskFunction:
@@ -97,11 +107,10 @@ class InverseInertiaDerivative(PreparedFunction):
         algorithm = coriolis_matrix_by_weights if recursions.by_weights else coriolis_matrix
         return Function("coriolis_matrix", recursions.robot.mechanism, algorithm).engine(recursions.engine)
 
-    @cached_property
-    def _combined(self) -> TaskFunction:
-        recursions = self.core.recursions
-        mechanism = recursions.robot.mechanism.at(recursions.sites)
-        return TaskFunction(self.name, mechanism, inverse_inertia_rate, recursions.sites).engine(recursions.engine)
-
     def _kernels(self) -> Several[Any]:
-        return self._rates, self.core.recursions.response, self._coriolis, self._combined
+        return (
+            self._rates,
+            self.core.recursions.response,
+            self._coriolis,
+            self.core.recursions.dense(inverse_inertia_rate),
+        )

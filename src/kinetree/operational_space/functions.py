@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from kinetree.algorithms.operational_space.dense import opposing_force
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import format_of, rounded
+from kinetree.engines.kernel_function import compiled
 from kinetree.errors import InputError
+from kinetree.kernels.products import opposing_force
 from kinetree.operational_space.core import Core
-from kinetree.operational_space.singular import over_rows
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
@@ -268,7 +268,7 @@ class Bias(Derived):
     def _found(self, *inputs: Any) -> Any:
         recursions = self.core.recursions
         free = recursions.acceleration(*inputs, recursions.forward_dynamics(*inputs, self._still))
-        return over_rows(opposing_force, self.core.rows)(self.tasks.inertia(inputs[0]), free)
+        return compiled(opposing_force, r=self.core.rows)(self.tasks.inertia(inputs[0]), free)
 
 
 class Rounded(PreparedFunction):

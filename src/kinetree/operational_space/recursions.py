@@ -19,7 +19,6 @@ from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp
 from kinetree.algorithms.operational_space.choice import fewest_operations
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
-from kinetree.algorithms.operational_space.dense import projections, with_row_forces
 from kinetree.algorithms.operational_space.differential_programme import differential_programme
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_acceleration, task_drift
@@ -30,7 +29,10 @@ from kinetree.algorithms.operational_space.task_residual import task_residual
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
+from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.errors import UnsupportedError
+from kinetree.kernels.language import Kernel
+from kinetree.kernels.products import projections, with_row_forces
 from kinetree.operational_space.methods import chosen
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
@@ -152,9 +154,9 @@ class Recursions:
         return self._function("jacobian_dot_v", drift(self.reference, self._parts))
 
     @cached_property
-    def projections(self) -> TaskFunction:
+    def projections(self) -> KernelFunction:
         """J̄, (…, nv, r), and N, (…, nv, nv), of M⁻¹Jᵀ, J and Λ."""
-        return self._function("dynamics", projections)
+        return self.dense(projections)
 
     @cached_property
     def acceleration(self) -> TaskFunction:
@@ -203,9 +205,15 @@ class Recursions:
         return self._function("control", differential_programme)
 
     @cached_property
-    def with_row_forces(self) -> TaskFunction:
+    def with_row_forces(self) -> KernelFunction:
         """τ + Jᵀf of τ, J and f, (…, nv)."""
-        return self._function("control", with_row_forces)
+        return self.dense(with_row_forces)
+
+    def dense(self, kernel: Kernel) -> KernelFunction:
+        """A kernel over r rows of the tasks and n degrees of freedom."""
+        mechanism = self.robot.mechanism
+        rows = sum(len(site.rows) for site in self.sites if site.part != "near")
+        return compiled(kernel, mechanism.scalar, n=mechanism.nv, r=rows).engine(self.engine)
 
     def residual_by(self, error: str) -> TaskFunction:
         """`residual` with an error of `pose_error`."""

@@ -358,9 +358,9 @@ def test_sparse_names_an_output() -> None:
     [
         ({"m": 3}, "takes m=…, n=…; got m=3"),
         ({"m": 3, "n": 3, "p": 3}, "takes m=…, n=…; got m=3, n=3, p=3"),
-        ({"m": 3, "n": 0}, "n=0.: a size is an integer from one on"),
-        ({"m": 3, "n": 2.0}, "n=2.0.: a size is an integer from one on"),
-        ({"m": True, "n": 2}, "m=True.: a size is an integer from one on"),
+        ({"m": 3, "n": -1}, "n=-1.: a size is an integer from zero on"),
+        ({"m": 3, "n": 2.0}, "n=2.0.: a size is an integer from zero on"),
+        ({"m": True, "n": 2}, "m=True.: a size is an integer from zero on"),
     ],
 )
 def test_sizes_that_do_not_fit(sizes: Any, told: str) -> None:

@@ -21,8 +21,9 @@ import numpy as np
 
 from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
-from kinetree.algorithms.linearized.matrix_products import add_product
 from kinetree.algorithms.time_step import Field
+from kinetree.kernels.language import columns
+from kinetree.kernels.products import View, add_products
 from kinetree.recursion.algorithm import Algorithm, Entries, algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
@@ -169,7 +170,13 @@ def second_stage_derivatives(
             d_xi_rate_there[k, c] = by_v @ (d_a[k, c] * seconds)
             _moved(k, c, by_there, start, end, _blocks(d_a_there))
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v + by_xi * seconds
-    add_product(tree, _blocks(d_a_there), by_there.block(1), seconds, _blocks(d_a))
+    _add_products(tree, _blocks(d_a_there), by_there.block(1), seconds, _blocks(d_a))
+
+
+def _add_products(tree: Tree, results: Sequence[Indexed], left: Indexed, factor: Any, right: Sequence[Indexed]) -> None:
+    """Add products with one matrix, `result += factor · left @ right`, (nv, nv) each."""
+    n = columns(tree)
+    add_products(results, (n, n, n), View(lambda i, j: left[i, j] * factor), right)
 
 
 def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
@@ -227,7 +234,7 @@ def stage_derivatives(
         d_v.block(1)[k, k] = d_v.block(1)[k, k] + np.eye(len(xi))
         d_xi_rate_there.block(1)[k, k] = d_xi_rate_there.block(1)[k, k] + by_v
     for left, right in ((by_q_there, d_q), (by_v_there, d_v)):
-        add_product(tree, _blocks(d_a_there), left, 1.0, _blocks(right))
+        _add_products(tree, _blocks(d_a_there), left, 1.0, _blocks(right))
 
 
 @algorithm(
@@ -258,7 +265,7 @@ def midpoint_derivatives(
         for c in tree.columns():
             _moved(k, c, by_first, start, end, upper)
             _moved(k, c, by_there, start, end, lower)
-    add_product(tree, lower, by_there.block(1), half, upper)
+    _add_products(tree, lower, by_there.block(1), half, upper)
 
     for k, _ in tree.scatter():
         first, second = v[k] * half, (v[k] + a[k] * dt[...]) * half

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,15 @@ class Source:
 
     # Files
 
+    def write(self, directory: Any) -> tuple[Path, Path]:
+        """Write both files to a directory, created if necessary; returns their paths."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        header, code = folder / f"{self.stem}.h", folder / f"{self.stem}.c"
+        header.write_bytes(self.header().encode())  # the same bytes on every system
+        code.write_bytes(self.source().encode())
+        return header, code
+
     def header(self) -> str:
         """The header."""
         guard = f"{self.stem.upper()}_H"
@@ -180,7 +190,9 @@ class Source:
     # Parts
 
     def _coordinates(self) -> list[str]:
-        """The position of each joint in q and v."""
+        """The position of each joint in q and v; kernels without a tree have none."""
+        if not self.mechanism.kinds:
+            return ["Matrices are stored row by row."]
         q, v, lines = self.mechanism.q_starts, self.mechanism.v_starts, []
         for k, (name, kind) in enumerate(zip(self.labels, self.mechanism.kinds, strict=True)):
             lines.append(f"  q{_span(q[k], kind.nq)}  v{_span(v[k], kind.nv)}  {name}")
