@@ -13,16 +13,19 @@ import pytest
 
 import kinetree as kt
 from benchmarks.mjcf import mjcf
-from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from tests.mechanisms import built, recorded
 from tests.oracle import oracle
 from tests.oracles.pinocchio_twin import joint_of, mirrored, upright
+from tests.oracles.test_mechanisms import constrained
 from tests.tolerance import assert_close, bound, condition
-from tests.trees import Link, Mechanism, mixed, random_mechanism
+from tests.trees import Array, Link, Mechanism, mixed, random_mechanism
 
 pin = oracle("pinocchio")
 mujoco = oracle("mujoco")
 
 BATCH = (2, 3)
+LWA = "local_world_aligned"
 
 
 def pinocchio_model(mechanism: Mechanism) -> Any:
@@ -94,6 +97,100 @@ BOTH: dict[str, Callable[[], tuple[kt.Model, kt.interop.Counterpart]]] = {
 @pytest.fixture(params=list(BOTH))
 def pair(request: pytest.FixtureRequest) -> tuple[kt.Model, kt.interop.Counterpart]:
     return BOTH[request.param]()
+
+
+# -- robots whose joints depend on each other --------------------------------------------------------------------------
+
+SOLID = '<inertial pos=".1 .02 0" mass="1" diaginertia=".01 .02 .02"/>'
+#: On a free base, a four-bar and a finger that follows it, and among them an arm that does not.
+CLOSED = f"""<mujoco><compiler angle="radian"/><worldbody>
+<body name="base" pos="0 0 1"><freejoint name="root"/>{SOLID}
+ <body name="rocker" pos="1 0 0"><joint name="rocker" axis="0 0 1"/>{SOLID}</body>
+ <body name="arm" pos="0 1 0"><joint name="arm" type="ball"/>{SOLID}</body>
+ <body name="finger" pos="0 0 .3"><joint name="finger" axis="0 1 0"/>{SOLID}</body>
+ <body name="crank"><joint name="crank" axis="0 0 1"/>{SOLID}
+  <body name="coupler" pos=".3 0 0"><joint name="coupler" axis="0 0 1"/>{SOLID}</body></body></body>
+</worldbody><equality>
+<connect body1="coupler" body2="rocker" anchor=".9 0 0"/>
+<joint joint1="finger" joint2="crank" polycoef=".05 .2 .3 0 .1"/>
+</equality><keyframe><key qpos="0 0 1 1 0 0 0 1.2 1 0 0 0 .1 .9 -.3"/></keyframe></mujoco>"""
+
+
+def _moving(robot: kt.Model, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Closed configurations, velocities and accelerations, three of each."""
+    rng = np.random.default_rng(seed)
+    v, a = rng.normal(size=(2, 3, robot.nv))
+    return robot.integrate(robot.neutral(), 0.1 * rng.normal(size=(3, robot.nv))), v, a
+
+
+def _there_and_back(robot: kt.Model, other: kt.interop.Counterpart) -> None:
+    q, v, a = _moving(robot, 1)
+    assert robot.nv < other.nv == robot.spanning_tree.nv
+    assert_close(other.from_q(other.to_q(q)), q, 1e-14)
+    assert_close(other.from_v(other.to_v(v, q), q), v, 1e-13)
+    assert_close(other.from_a(other.to_a(a, v, q), v, q), a, 1e-12)
+    assert_close(other.from_tau(other.to_tau(a, q), q), a, 1e-13)
+    # the power of forces is the same
+    power = np.sum(other.to_tau(a, q) * other.to_v(v, q), axis=-1)
+    assert_close(power, np.sum(a * v, axis=-1), 1e-12)
+    for call in (lambda: other.to_v(v), lambda: other.to_a(a, v), lambda: other.to_a(a, None, q)):
+        with pytest.raises(InputError, match="so converting (it )?needs the .*: pass [qv]="):
+            call()
+    for call in (
+        lambda: other.to_matrix(robot.mass_matrix(q), q),
+        lambda: other.from_matrix(np.eye(other.nv), q),
+        lambda: other.to_jacobian(robot.jacobian(q, robot.frames[-1]), q),
+    ):
+        with pytest.raises(UnsupportedError, match="do not determine those of all its joints"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "name", ["four_bar", "four_bar_on_base", "slider_crank_on_base", "parallel_ankle", "stewart_pair"]
+)
+def test_robots_with_loops_are_pinocchios(name: str) -> None:
+    robot = built(name)
+    _, model, _ = constrained(recorded()[name], [body.name for body in robot.bodies])
+    other, data, frame = kt.interop.pinocchio(robot, model), model.createData(), robot.bodies[-1].name
+    _there_and_back(robot, other)
+    q, v, a = _moving(robot)
+    tau, bias = robot.inverse_dynamics(q, v, a), other.bias_forces(q, v)
+    twist, jacobian = robot.velocity(q, v, frame), robot.jacobian(q, frame)
+    joint = model.getJointId(f"{frame}_joint")
+    for i in range(len(q)):
+        state = other.to_q(q)[i], other.to_v(v, q)[i], other.to_a(a, v, q)[i]
+        assert_close(other.from_tau(pin.rnea(model, data, *state), q[i]), tau[i], 1e-10)
+        assert_close(bias[i], pin.nonLinearEffects(model, data, *state[:2]), 1e-11)
+        pin.computeJointJacobians(model, data, state[0])
+        theirs = pin.getJointJacobian(model, data, joint, pin.LOCAL)
+        assert_close(other.from_jacobian(theirs, q[i]), jacobian[i], 1e-11)
+        assert_close(other.from_spatial(theirs @ state[1]), twist[i], 1e-11)
+
+
+def test_robots_with_loops_are_mujocos() -> None:
+    model = mujoco.MjModel.from_xml_string(CLOSED)
+    with pytest.warns(ModelWarning, match="hold exactly"):
+        robot = kt.from_mujoco(model, loops="embed")
+    assert (robot.nv, model.nv) == (10, 13)
+    assert not np.array_equal(robot.tree_order, np.arange(13))
+    other, data = kt.interop.mujoco(robot, model), mujoco.MjData(model)
+    _there_and_back(robot, other)
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    q, v, a = _moving(robot)
+    tau, bias, twist = robot.inverse_dynamics(q, v, a), other.bias_forces(q, v), robot.velocity(q, v, "coupler", LWA)
+    jacobian = robot.jacobian(q, "coupler", LWA)
+    for i in range(len(q)):
+        data.qpos[:], data.qvel[:] = other.to_q(q)[i], other.to_v(v, q)[i]
+        data.qacc[:] = other.to_a(a, v, q)[i]
+        mujoco.mj_inverse(model, data)
+        assert_close(other.from_tau(data.qfrc_inverse, q[i]), tau[i], 1e-11)
+        assert_close(bias[i], data.qfrc_bias, 1e-11)
+        assert_close(other.read_poses(data, ["coupler", "finger"]), robot.pose(q[i], ["coupler", "finger"]), 1e-12)
+        rows = np.zeros((2, 3, model.nv))
+        mujoco.mj_jacBody(model, data, rows[0], rows[1], model.body("coupler").id)
+        theirs = np.concatenate(rows)
+        assert_close(other.from_jacobian(theirs, q[i]), jacobian[i], 1e-12)
+        assert_close(other.from_spatial(theirs @ data.qvel), twist[i], 1e-12)
 
 
 # -- both libraries ----------------------------------------------------------------------------------------------------
@@ -427,5 +524,5 @@ def test_arguments_of_conversions_that_are_none() -> None:
                     getattr(other, name)(thing)
     with pytest.raises(InputError, match="pass a list of names"):
         other.read_poses(pin.Data(other.model), 5)
-    with pytest.raises(InputError, match="q is one number"):
+    with pytest.raises(InputError, match=r"q has shape \(\)"):
         other.to_matrix(np.eye(robot.nv), 5.0)

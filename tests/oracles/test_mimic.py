@@ -90,6 +90,12 @@ def test_coupled_robots_agree_with_the_projected_tree(file: str) -> None:
     tau_t = other.from_tau(pin.rnea(model, data, other.to_q(q_t), other.to_v(G @ v), other.to_a(G @ a)))
     tau = robot.inverse_dynamics(q, v, a)
     assert_close(tau, G.T @ tau_t, 1e-12)
+    whole = kt.interop.pinocchio(robot, model)  # of the robot itself, all of whose joints Pinocchio has
+    state = whole.to_q(q), whole.to_v(v, q), whole.to_a(a, v, q)
+    for mine, theirs in zip(state, (other.to_q(q_t), other.to_v(G @ v), other.to_a(G @ a)), strict=True):
+        assert_close(mine, theirs, 1e-14)
+    assert_close(whole.from_tau(pin.rnea(model, data, *state), q), tau, 1e-12)
+    assert_close(robot.difference(whole.from_q(state[0]), q), np.zeros(robot.nv), 1e-13, 1.0)
     M = pin.crba(model, data, other.to_q(q_t))
     M_t = other.from_matrix(np.triu(M) + np.triu(M, 1).T)
     assert_close(robot.mass_matrix(q), G.T @ M_t @ G, 1e-12)

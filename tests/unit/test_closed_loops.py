@@ -398,6 +398,26 @@ def test_dynamics_are_those_of_the_tree_with_loop_forces(rig: kt.Model, state: A
     assert_close(rig.jacobian(q, frames), tree.jacobian(q_t, frames) @ G, 1e-13)
 
 
+def test_states_of_the_tree_are_in_its_order(rig: kt.Model, state: Any) -> None:
+    """All three move the tree as the robot moves; `joint_rates` is in another order."""
+    q, v, a = state
+    tree, order = rig.spanning_tree, rig.tree_order
+    assert not np.array_equal(order, np.arange(len(order)))
+    q_t, v_t, a_t = rig.to_tree(q, v, a)
+    assert np.array_equal(q_t, rig.to_tree(q))
+    assert all(np.array_equal(one, other) for one, other in zip(rig.to_tree(q, v), (q_t, v_t), strict=True))
+    assert np.array_equal(v_t, rig.joint_rates(q, v)[order])
+    assert np.array_equal(a_t, rig.joint_accelerations(q, v, a)[order])
+    frames = "knob", "top", "arm", "crank"
+    assert_close(tree.velocity(q_t, v_t, frames), rig.velocity(q, v, frames), 1e-13)
+    assert_close(tree.acceleration(q_t, v_t, a_t, frames), rig.acceleration(q, v, a, frames), 1e-12)
+    both = rig.to_tree(np.stack([q, q]), v, np.stack([a, a]))
+    for one, other in zip(both, (q_t, v_t, a_t), strict=True):
+        assert np.array_equal(one, np.stack([other, other]))
+    with pytest.raises(InputError, match="accelerations need velocities"):
+        rig.to_tree(q, a=a)
+
+
 def test_loop_forces_balance_the_joints(bar: kt.Model) -> None:
     robot = built("parallel_ankle")
     q, v = robot.neutral(), np.array([0.3, -0.4])

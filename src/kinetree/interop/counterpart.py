@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.arguments import require_shape
-from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.interop.codec import Codec
+from kinetree.interop.tree import OpenTree
 from kinetree.model.coordinates import checked, numbers
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
@@ -42,10 +43,15 @@ class Counterpart(ABC):
     always Kinetree's. They are needed only if the other library's velocities are not a permutation of Kinetree's, as
     for MuJoCo's free joints.
 
+    The other library has coordinates for all joints. If joints of the robot depend on others, through couplings or
+    loops, `to_q`, `to_v` and `to_a` give those of all joints, and `from_q`, `from_v` and `from_a` read those that the
+    robot's have; `to_tau` puts forces on the independent joints, and `from_tau` gives forces that act like those of
+    all joints. These conversions need q, and that of accelerations v.
+
     Attributes:
         robot: Kinetree's model.
         nq: Number of coordinates in the other library's configuration.
-        nv: Number of degrees of freedom, the same in both.
+        nv: Number of its velocities.
     """
 
     #: The other library, for messages.
@@ -53,27 +59,24 @@ class Counterpart(ABC):
 
     def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
         # places of all moving joints, by name in Kinetree
-        if robot.joint_constraints:
-            raise UnsupportedError(
-                f"{robot.name!r} has joints that depend on others: {robot.joint_constraints[0]}. Convert coordinates "
-                'of its spanning_tree, or of a robot loaded with mimic="independent"'
-            )
-        self.robot, self.nq, self.nv = robot, nq, robot.nv
-        self._groups = _grouped(robot.joints, places)
-        columns = np.empty(robot.nv, dtype=np.intp)  # for each of their velocities, the index of ours
-        for joint in robot.joints:
+        self._open = OpenTree(robot)
+        tree = self._open.tree
+        self.robot, self.nq, self.nv = robot, nq, tree.nv
+        self._groups = _grouped(tree.joints, places)
+        columns = np.empty(tree.nv, dtype=np.intp)  # for each of their velocities, the index of ours
+        for joint in tree.joints:
             place = places[joint.name]
             columns[place.v : place.v + joint.nv] = joint.v_start + np.array(place.codec.columns)
         self._columns, self._back = columns, np.argsort(columns)
         self._turning = [
-            (joint, places[joint.name].v) for joint in robot.joints if places[joint.name].codec.world_linear
+            (joint, places[joint.name].v) for joint in tree.joints if places[joint.name].codec.world_linear
         ]
 
     # -- configurations -----------------------------------------------------------------------------------------------
 
     def to_q(self, q: Any) -> Array:
         """Configurations, (…, nq), in the other library's coordinates, (…, their nq)."""
-        q = checked("q", q, self.robot.nq, real=True)
+        q = self._open.q(q)
         result = np.empty((*q.shape[:-1], self.nq), dtype=q.dtype)
         for codec, ours, theirs in self._groups:
             result[..., theirs] = codec.to_q(q[..., ours])
@@ -82,65 +85,74 @@ class Counterpart(ABC):
     def from_q(self, q: Any) -> Array:
         """The other library's configurations, (…, their nq), in Kinetree's coordinates, (…, nq)."""
         q = checked(f"{self.library}'s q", q, self.nq, real=True)
-        result = np.empty((*q.shape[:-1], self.robot.nq), dtype=q.dtype)
+        result = np.empty((*q.shape[:-1], self._open.tree.nq), dtype=q.dtype)
         for codec, ours, theirs in self._groups:
             result[..., ours] = codec.from_q(q[..., theirs])
-        return result
+        return self._open.own_q(result)
 
     # -- vectors over degrees of freedom ------------------------------------------------------------------------------
 
     def to_v(self, v: Any, q: Any = None) -> Array:
         """Velocities, (…, nv), in the other library's order and axes."""
-        return self._to(checked("v", v, self.nv), q)
+        return self._to(self._open.v(v, q), self._open.q_or_none(q))
 
     def from_v(self, v: Any, q: Any = None) -> Array:
         """The other library's velocities, (…, nv), in Kinetree's order and axes."""
-        return self._from(checked(f"{self.library}'s v", v, self.nv), q)
+        return self._open.own_v(self._from(checked(f"{self.library}'s v", v, self.nv), self._open.q_or_none(q)))
 
     def to_tau(self, tau: Any, q: Any = None) -> Array:
         """Joint forces, (…, nv), in the other library's order and axes."""
-        return self._to(checked("tau", tau, self.nv), q)
+        return self._to(self._open.tau(tau), self._open.q_or_none(q))
 
     def from_tau(self, tau: Any, q: Any = None) -> Array:
         """The other library's joint forces, (…, nv), in Kinetree's order and axes."""
-        return self._from(checked(f"{self.library}'s tau", tau, self.nv), q)
+        every = self._from(checked(f"{self.library}'s tau", tau, self.nv), self._open.q_or_none(q))
+        return self._open.own_tau(every, q)
 
     def to_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
         """Accelerations, (…, nv), converted to the rates of change of the other library's velocities."""
-        return self._to(checked("a", a, self.nv) + self._drift(v), q)
+        drift = self._drift(self._open.v_or_none(v, q))
+        return self._to(self._open.a(a, v, q) + drift, self._open.q_or_none(q))
 
     def from_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
         """The other library's accelerations, (…, nv), converted to the rates of change of Kinetree's velocities."""
-        return self._from(checked(f"{self.library}'s a", a, self.nv), q) - self._drift(v)
+        every = self._from(checked(f"{self.library}'s a", a, self.nv), self._open.q_or_none(q))
+        return self._open.own_v(every - self._drift(self._open.v_or_none(v, q) if self._turning else None))
 
     def bias_forces(self, q: Any, v: Any) -> Array:
         """The other library's bias forces, (…, nv): its joint forces at zero acceleration of its coordinates.
 
         If both libraries' accelerations differ only in order, this equals `to_tau(robot.bias_forces(q, v))`.
         """
-        return self.to_tau(self.robot.inverse_dynamics(q, v, -self._drift(v) + np.zeros(self.nv)), q)
+        at, rates = self._open.q(q), self._open.v(v, q)
+        return self._to(self._open.tree.inverse_dynamics(at, rates, -self._drift(rates) + np.zeros(self.nv)), at)
 
     # -- matrices -----------------------------------------------------------------------------------------------------
 
     def to_matrix(self, matrix: Any, q: Any = None) -> Array:
         """Mass matrices or their inverses, (…, nv, nv), in the other library's order and axes."""
-        inner = _rows(q)
+        self._open.require_same("mass matrices")
+        inner = _rows(self._open.q_or_none(q))
         half = self._to(_square("matrix", matrix, self.nv), inner)
         return np.asarray(np.swapaxes(self._to(np.swapaxes(half, -1, -2), inner), -1, -2))
 
     def from_matrix(self, matrix: Any, q: Any = None) -> Array:
         """The other library's mass matrices or their inverses, (…, nv, nv), in Kinetree's order and axes."""
-        inner = _rows(q)
+        self._open.require_same("mass matrices")
+        inner = _rows(self._open.q_or_none(q))
         half = self._from(_square(f"{self.library}'s matrix", matrix, self.nv), inner)
         return np.asarray(np.swapaxes(self._from(np.swapaxes(half, -1, -2), inner), -1, -2))
 
     def to_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """Jacobians of frames, (…, 6, nv), with the other library's columns, linear rows first."""
-        return self._to(_six("jacobian", jacobian, self.nv)[..., _SWAPPED, :], _rows(q))
+        self._open.require_same("Jacobians")
+        return self._to(_six("jacobian", jacobian, self.nv)[..., _SWAPPED, :], _rows(self._open.q_or_none(q)))
 
     def from_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """The other library's Jacobians, (…, 6, nv), linear rows first, in Kinetree's order, angular rows first."""
-        return self._from(_six(f"{self.library}'s jacobian", jacobian, self.nv), _rows(q))[..., _SWAPPED, :]
+        inner = _rows(self._open.q_or_none(q))
+        every = self._from(_six(f"{self.library}'s jacobian", jacobian, self.nv), inner)[..., _SWAPPED, :]
+        return self._open.own_columns(every, q)
 
     @staticmethod
     def to_spatial(x: Any) -> Array:
@@ -205,7 +217,6 @@ class Counterpart(ABC):
                 f"{self.library} expresses the linear velocity of free joints in world axes, so converting it needs "
                 "the configuration: pass q="
             )
-        q = checked("q", q, self.robot.nq, real=True)
         with np.errstate(all="ignore"):
             return [
                 (joint, start, matrix_of(q[..., joint.q_start + 3 : joint.q_start + 7]))
@@ -221,7 +232,6 @@ class Counterpart(ABC):
                 f"{self.library} expresses the linear acceleration of free joints in world axes, so converting it "
                 "needs the velocity: pass v="
             )
-        v = checked("v", v, self.nv)
         drift = np.zeros_like(v)
         for joint, _ in self._turning:
             own = v[..., joint.v_slice]
@@ -298,14 +308,9 @@ def _with(x: Array, start: int, part: Array) -> Array:
     return result
 
 
-def _rows(q: Any) -> Any:
+def _rows(q: Array | None) -> Array | None:
     """Configurations with an axis for the rows of a matrix."""
-    if q is None:
-        return None
-    array = numbers("q", q)
-    if not array.ndim:
-        raise InputError("q is one number; pass a configuration")
-    return array[..., None, :]
+    return None if q is None else q[..., None, :]
 
 
 def _square(name: str, matrix: Any, size: int) -> Array:

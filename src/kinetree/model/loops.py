@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Several
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -173,10 +173,8 @@ class Loops:
             batches = [checked(name, given[name], size, real=True).shape[:-1] for name, size in sizes.items()]
             return np.zeros((*common_batch("loop_forces", tuple(sizes), batches), 0))
         _, K = self.loop_constraints(q)
-        order = self._tree_rates
-        rates, accelerations = self.joint_rates(q, v), self.joint_accelerations(q, v, a)
-        tree = self.spanning_tree.inverse_dynamics(self.to_tree(q), rates[..., order], accelerations[..., order])
-        return least_forces(self._alike, K, tree[..., np.argsort(order)] - np.asarray(forces))
+        tree = self.spanning_tree.inverse_dynamics(*self.to_tree(q, v, a))
+        return least_forces(self._alike, K, tree[..., np.argsort(self._tree_rates)] - np.asarray(forces))
 
     @property
     def spanning_tree(self: _Model) -> _Model:
@@ -187,14 +185,33 @@ class Loops:
             self.__dict__["_spanning_tree"] = known
         return known
 
-    def to_tree(self, q: ArrayLike) -> Array:
-        """The configuration of `spanning_tree`, (…, its nq), with all joints where they are at q.
+    @overload
+    def to_tree(self, q: ArrayLike) -> Array: ...
+    @overload
+    def to_tree(self, q: ArrayLike, v: ArrayLike) -> tuple[Array, Array]: ...
+    @overload
+    def to_tree(self, q: ArrayLike, v: ArrayLike, a: ArrayLike) -> tuple[Array, Array, Array]: ...
+    def to_tree(self, q: ArrayLike, v: ArrayLike | None = None, a: ArrayLike | None = None) -> Any:
+        """The state of `spanning_tree` in which all joints are and move as they do here, all in that tree's order.
 
         Args:
             q: Configuration, (…, nq).
+            v: Independent velocities, (…, nv).
+            a: Independent accelerations, (…, nv).
+
+        Returns:
+            Its configuration, (…, its nq); with v a tuple of this and its velocity, (…, its nv); with a also of its
+            acceleration. `joint_rates` and `joint_accelerations` are in the order of `joints`, which may differ.
         """
         every = self._coordinates.every_joint.of(checked("q", q, self.nq))
-        return self._rounded(every[..., self._tree_coordinates])
+        there = self._rounded(every[..., self._tree_coordinates])
+        if v is None:
+            if a is not None:
+                raise InputError("to_tree: accelerations need velocities, which add to them; pass v as well")
+            return there
+        order = self._tree_rates
+        moving = there, self.joint_rates(q, v)[..., order]
+        return moving if a is None else (*moving, self.joint_accelerations(q, v, a)[..., order])
 
     @property
     def tree_order(self) -> Array:
