@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.algorithms import tree_frame
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import rates
+from kinetree.algorithms.linearized.forward_dynamics_derivatives import rates
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia

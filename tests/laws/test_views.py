@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics import (
     ACCELERATIONS,
@@ -16,6 +17,7 @@ from kinetree.algorithms.kinematics import (
     JACOBIANS_DOT_V,
     VELOCITIES,
 )
+from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.count import count
@@ -39,6 +41,8 @@ TEXTS: dict[str, Algorithm] = {
     for text in (
         mass_matrix,
         mass_matrix_inverse,
+        coriolis_matrix,
+        inverse_dynamics_derivatives,
         *(text for by_reference in FRAMES for text in by_reference.values()),
     )
 }
@@ -59,7 +63,8 @@ def chain(bodies: int, branches: int = 1) -> kt.Model:
 def given(text: Algorithm, of: kt.Model, seed: int, *batch: int) -> tuple[Any, list[Any]]:
     """Frames and random arguments of a text."""
     rng = np.random.default_rng(seed)
-    sites = tuple(of.site(of.bodies[i].name) for i in (-1, 3)) if text.local_to_frames else ()
+    frames = any("frames" in a.dimensions for a in (*text.inputs, *text.outputs))
+    sites = tuple(of.site(of.bodies[i].name) for i in (-1, 3)) if frames else ()
     sizes = text.sizes(of.mechanism, sites)
     arguments = [
         of.random_configuration(rng, *batch) if a.name == "q" else rng.uniform(-1.0, 1.0, (*batch, *a.shape(sizes)))

@@ -56,7 +56,11 @@ def test_every_kind_of_joint(algorithm: Algorithm) -> None:
     agree(algorithm, EVERY_KIND)
 
 
-@pytest.mark.parametrize("algorithm", [coriolis_matrix, inverse_dynamics_derivatives], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "algorithm",
+    [coriolis_matrix, inverse_dynamics_derivatives, in_common_frame(inverse_dynamics_derivatives)],
+    ids=lambda a: a.name,
+)
 def test_loops_over_columns(algorithm: Algorithm) -> None:
     agree(algorithm, BRANCHED)
 

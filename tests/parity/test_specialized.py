@@ -104,7 +104,7 @@ def test_bits_do_not_depend_on_lanes_threads_or_batches(function: Function) -> N
     "algorithm",
     [
         *(forward_dynamics, inverse_dynamics, mass_matrix, mass_matrix_inverse, coriolis_matrix),
-        *map(in_common_frame, (mass_matrix, mass_matrix_inverse)),
+        *map(in_common_frame, (mass_matrix, mass_matrix_inverse, coriolis_matrix)),
     ],
     ids=lambda a: a.name,
 )

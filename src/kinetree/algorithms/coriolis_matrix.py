@@ -1,10 +1,13 @@
 """The Coriolis matrix C(q, v) for which Ṁ = C + Cᵀ, that is, Ṁ − 2C is skew. Cost O(n·d).
 
-    pass        loop               computes
-    place       scatter            motions S, their rates Ṡ, inertia R, Coriolis inertia B, in the tree's frame
-    composite   gather, columns    composite R and B; rows and columns of C
+Forces that are quadratic in joint velocities are C v for C = ½ ∂(C v)/∂v. This is the matrix of Christoffel's symbols,
+for which Ṁ − 2C is skew, where velocities are rates of coordinates. Those of a spherical or floating joint are not:
+their tangents do not commute, and with the matrix [v] of their Lie brackets,
 
-With F = R S, F′ = R Ṡ + B S and F″ = Bᵀ S of a descendant column c, C(k, c) = Sᵀ F′ and C(c, k) = Ṡᵀ F + Sᵀ F″.
+    C = ½ (∂(C v)/∂v + M [v])
+
+The derivative comes from the columns of linearised inverse dynamics. On rigid bodies the result is that of [EW21],
+Algorithm 1.
 
 [EW21] S. Echeandia, P. Wensing, "Numerical methods to compute the Coriolis matrix and Christoffel symbols for
        rigid-body systems", Journal of Computational and Nonlinear Dynamics 16, 2021.
@@ -12,16 +15,16 @@ With F = R S, F′ = R Ṡ + B S and F″ = Bᵀ S of a descendant column c, C(k
 
 from __future__ import annotations
 
-from kinetree.algorithms import tree_frame
+from kinetree.algorithms.linearized import columns
 from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
+from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.recursion.variation import Here, gyroscopic
 from kinetree.spatial.motion import Motion
 
 
-@algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",))
+@algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",), any_node=True)
 def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
-    """C(q, v) with C v = bias forces without gravity. [EW21] Algorithm 1.
+    """C(q, v) with C v = bias forces without gravity, springs and dampers.
 
     Args:
         tree: The mechanism.
@@ -29,29 +32,14 @@ def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
         v: Joint velocities, (nv,).
         C: Coriolis matrix, (nv, nv).
     """
-    F, F_rate, F_turn = tree.array("v"), tree.array("v"), tree.array("v")
-    tree_frame.start(tree)
-    tree.world.V = Motion.zero()
-    tree.world.R = RigidInertia.zero()
-    tree.world.B = CoriolisInertia.zero()
+    tree.world.V = tree.world.rest = Motion.zero()
+    columns.start(tree)
 
     for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.V = parent.V + k.S @ v[k]
-        k.S_rate = k.S.map(k.V.cross)
-        k.R = k.C.congruence(k.M)
-        k.B = CoriolisInertia.of(k.R, k.V)
+        k.X = k.weight(q[k])
+        V_p, rest_p = parent.V, parent.rest
+        k.V, k.rest = k.X @ V_p + k.H @ v[k], k.H @ Zeros()[k]
+        here = Here(k.X, k.V, k.rest, v[k], Zeros()[k], V_p, rest_p)
+        columns.vary_speed(tree, k, here, gyroscopic(k, k.V, v[k], scale=0.5), k.brackets(q[k], v[k]))
 
-    for k, parent in tree.gather():
-        R, B = k.R, k.B
-        momenta = k.S.map(lambda s, R=R: R @ s)
-        turning = k.S.map(lambda s, B=B: B.transposed(s))
-        rates = k.S_rate.map(lambda s, R=R: R @ s) + k.S.map(lambda s, B=B: B @ s)
-        for c in k.columns():
-            F[c], F_rate[c], F_turn[c] = c.of(momenta), c.of(rates), c.of(turning)
-        C[k, k] = k.S.matrix().T @ rates.matrix()
-        for c in tree.descendants(k):
-            C[k, c] = k.S.T @ F_rate[c]
-            C[c, k] = k.S_rate.T @ F[c] + k.S.T @ F_turn[c]
-        parent.R += R
-        parent.B += B
+    columns.gather(tree, C)

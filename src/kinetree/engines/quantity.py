@@ -112,6 +112,7 @@ def forced_quantity(
     bundle: type[tuple[Any, ...]] = tuple,
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
     by_weights: Algorithm | None = None,
+    view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
     """Declare a function with external wrenches.
 
@@ -121,11 +122,14 @@ def forced_quantity(
         bundle: Named tuple for several results.
         kind: Class of the function.
         by_weights: The recursion used where there are nodes that are not rigid bodies.
+        view: In which coordinates the recursion runs.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         def make(o: Any) -> ForcedFunction[P, R]:
-            chosen = algorithm if by_weights is None or o.mechanism.first_general is None else by_weights
+            chosen = in_view(algorithm, o.mechanism, view)
+            if by_weights is not None and o.mechanism.first_general is not None:
+                chosen = by_weights
             given = {"site": o.site, "guard": guard, "bundle": bundle, **_described(declared)}
             made: Any = kind(declared.__name__, o.mechanism, chosen, **given)
             return cast("ForcedFunction[P, R]", made)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
-from kinetree.algorithms.linearized.by_weights.inverse_dynamics import inverse_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives, step_derivatives_by_weights
@@ -62,9 +61,7 @@ class Derivatives:
 
         def site(self, frame: str) -> Site: ...
 
-    @forced_quantity(
-        inverse_dynamics_derivatives, bundle=LinearizedInverse, by_weights=inverse_dynamics_derivatives_by_weights
-    )
+    @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse, view="common")
     def inverse_dynamics_derivatives(
         self,
         q: ArrayLike,

@@ -20,7 +20,6 @@ from kinetree.algorithms.center_of_mass_by_weights import (
     centroidal_momentum_matrix_by_weights,
 )
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
@@ -221,7 +220,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(coriolis_matrix, any_node=coriolis_matrix_by_weights)
+    @quantity(coriolis_matrix, view="common")
     def coriolis_matrix(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
         """C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv).
 

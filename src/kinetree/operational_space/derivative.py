@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.coriolis_matrix_by_weights import coriolis_matrix_by_weights
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES
 from kinetree.engines import arguments
 from kinetree.engines.function import Function
@@ -104,8 +103,9 @@ class InverseInertiaDerivative(PreparedFunction):
     @cached_property
     def _coriolis(self) -> Function[..., Array]:
         recursions = self.core.recursions
-        algorithm = coriolis_matrix_by_weights if recursions.by_weights else coriolis_matrix
-        return Function("coriolis_matrix", recursions.robot.mechanism, algorithm).engine(recursions.engine)
+        mechanism = recursions.robot.mechanism
+        algorithm = in_view(coriolis_matrix, mechanism, "common")
+        return Function("coriolis_matrix", mechanism, algorithm).engine(recursions.engine)
 
     def _kernels(self) -> Several[Any]:
         return (

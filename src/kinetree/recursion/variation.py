@@ -19,6 +19,7 @@ import numpy as np
 
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.forward_mode import joined, parts
+from kinetree.spatial.dense import DenseCoriolis
 from kinetree.spatial.dual import OF_NODE
 from kinetree.spatial.inertia import CoriolisInertia
 from kinetree.spatial.motion import Motion
@@ -34,10 +35,8 @@ class Variation(NamedTuple):
         zeta_v: ζ per velocity, (m, n).
         force_q: Change of the node's own inertial force per coordinate, besides that due to ϑ and ζ, (m, n).
         force_v: The same per velocity, (m, n).
-        M_hat: Its inertial force per unit ϑ at given ζ, (m, m).
         weights: Rates of the weight's numbers per coordinate, (n, …); empty where a motion of the node describes them.
         maps: The same for the joint map.
-        drag: ζ per unit ϑ of its parent, (m, m_p); zero if all of its velocities are those of bodies.
         spring_q: Change of the forces of its springs and dampers per coordinate, (n, n).
         spring_v: The same per velocity, (n, n).
     """
@@ -47,10 +46,8 @@ class Variation(NamedTuple):
     zeta_v: Array
     force_q: Array
     force_v: Array
-    M_hat: Array
     weights: Array
     maps: Array
-    drag: Array
     spring_q: Array
     spring_v: Array
 
@@ -95,12 +92,10 @@ def _rigid(k: Any, here: Here) -> Variation:
     theta = [V_plus.cross(h) for h in own]
     zeta_q = [alpha_plus.cross(h) + V_plus.cross(turned) for h, turned in zip(own, theta, strict=True)]
     zeta_v = [(here.V + V_plus).cross(h) for h in own]
-    M_hat = np.concatenate([CoriolisInertia.of(k.M, here.V).angular_columns() * 2.0, np.zeros((6, 3))], axis=1)
-    n, m_p = len(own), len(components(here.V_p))
-    none, still = np.zeros((6, n)), np.zeros((n, n))
-    fixed, drag = np.zeros((n, 0)), np.zeros((6, m_p))
+    n = len(own)
+    none, fixed, still = np.zeros((6, n)), np.zeros((n, 0)), np.zeros((n, n))
     moved = columns(theta, 6), columns(zeta_q, 6), columns(zeta_v, 6)
-    return Variation(*moved, none, none, M_hat, fixed, fixed, drag, still, still)
+    return Variation(*moved, none, none, fixed, fixed, still, still)
 
 
 def _by_duals(k: Any, here: Here) -> Variation:
@@ -125,38 +120,73 @@ def _by_duals(k: Any, here: Here) -> Variation:
         zeta_v.append(pushed + cross(kind.twists, V, own))
         force_v.append(_rate(kind.gyroscopic(c, q, faster, V)))
         spring_v.append(_rate(kind.resistance(c, q, faster)))
-    if kind.rigid_multibody:
-        M_hat, drag = kind.coriolis_inertia(c, q, v, V), np.zeros((m, len(components(here.V_p))))
-    else:
-        M_hat, drag = _coriolis_inertia(k, here), _drag(k, here)
     moved = columns(theta, m), columns(zeta_q, m), columns(zeta_v, m)
-    forces = columns(force_q, m), columns(force_v, m), M_hat
-    springs = columns(spring_q, n), columns(spring_v, n)
-    return Variation(*moved, *forces, _rows(weights), _rows(maps), drag, *springs)
+    forces, springs = (columns(force_q, m), columns(force_v, m)), (columns(spring_q, n), columns(spring_v, n))
+    return Variation(*moved, *forces, _rows(weights), _rows(maps), *springs)
 
 
-def _coriolis_inertia(k: Any, here: Here) -> Array:
+class Gyroscopic(NamedTuple):
+    """The inertial force of a node at zero acceleration, and how it changes with velocities.
+
+    Attributes:
+        force: b, the force.
+        M_hat: The inertial force per unit ϑ at given ζ; has `@` and `transposed`.
+    """
+
+    force: Any
+    M_hat: CoriolisInertia | DenseCoriolis
+
+
+def gyroscopic(k: Any, V: Any, v: Array, scale: float = 1.0) -> Gyroscopic:
+    """For a node with velocity V and joint velocities v. For rigid bodies, b = ½ M̂ V ([JR] Eqs. 2.7, 2.8).
+
+    Args:
+        k: The node.
+        V: Its velocity.
+        v: Its joint velocities.
+        scale: Factor of M̂.
+    """
+    kind, c = k.formulas()
+    if not kind.moving:
+        B = CoriolisInertia.of(k.M, V)
+        return Gyroscopic(B @ V, B * (2.0 * scale))
+    M_hat = kind.coriolis_inertia(c, k.kept("q"), v, V) if kind.rigid_multibody else _coriolis_inertia(k, V, v)
+    return Gyroscopic(k.gyroscopic(V, v), DenseCoriolis.of(M_hat * scale))
+
+
+def _coriolis_inertia(k: Any, V: Any, v: Array) -> Array:
     """Force per unit ϑ at given ζ, column by column."""
     kind, c = k.formulas()
     found = []
     for unit in np.eye(kind.dimension):
-        turned = rebuild(describe(here.V), unit)
-        force = _rate(kind.gyroscopic(c, k.kept("q"), here.v, joined(here.V, turned, OF_NODE)))
-        found.append(force - k.M @ cross(kind.twists, here.V, turned))
+        turned = rebuild(describe(V), unit)
+        force = _rate(kind.gyroscopic(c, k.kept("q"), v, joined(V, turned, OF_NODE)))
+        found.append(force - k.M @ cross(kind.twists, V, turned))
     return columns(found, kind.dimension)
 
 
-def _drag(k: Any, here: Here) -> Array:
-    """∂ζ/∂ϑ_p, column by column."""
+def drag(k: Any, X: Any, V: Any, v: Array, V_p: Any) -> Array:
+    """T: ζ of a node per unit ϑ of its parent, (m, m_p). Zero if all of its velocities are those of bodies.
+
+    Args:
+        k: The node.
+        X: Its weight.
+        V: Its velocity.
+        v: Its joint velocities.
+        V_p: Velocity of the parent.
+    """
     kind, c = k.formulas()
+    size = len(components(V_p))
+    if not kind.moving or kind.rigid_multibody:
+        return np.zeros((kind.dimension, size))
     q, found = k.kept("q"), []
-    for unit in np.eye(len(components(here.V_p))):
-        given = rebuild(describe(here.V_p), unit)
-        turned = here.X @ given
-        moving = joined(here.V, turned, OF_NODE), joined(here.V_p, given, OF_NODE)
-        change = _rate(kind.coriolis(c, q, here.v, *moving)) + cross(kind.twists, here.V, turned)
-        if isinstance(here.V_p, Motion):
-            change = change - here.X @ here.V_p.cross(given)
+    for unit in np.eye(size):
+        given = rebuild(describe(V_p), unit)
+        turned = X @ given
+        change = _rate(kind.coriolis(c, q, v, joined(V, turned, OF_NODE), joined(V_p, given, OF_NODE)))
+        change = change + cross(kind.twists, V, turned)
+        if isinstance(V_p, Motion):
+            change = change - X @ V_p.cross(given)
         found.append(change)
     return columns(found, kind.dimension)
 

@@ -18,9 +18,15 @@ from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.transform import RigidTransform, Transform, shifted_articulated, shifted_rigid
+from kinetree.spatial.transform import (
+    RigidTransform,
+    Transform,
+    shifted_articulated,
+    shifted_coriolis,
+    shifted_rigid,
+)
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross, pack3, stack
 
@@ -164,6 +170,15 @@ class AxialTransform(RigidTransform):
         for turn in reversed(turns):
             angular, coupling, linear = turn.matrix(angular), turn.matrix(coupling), turn.matrix(linear)
         return shifted_articulated(ArticulatedInertia.of(angular, coupling, linear), r)
+
+    def _coriolis_congruence(self, inertia: CoriolisInertia) -> CoriolisInertia:
+        slide, r, turns = self._steps()
+        if self.form.slides:
+            inertia = shifted_coriolis(inertia, _along_z(slide))
+        block, lever = inertia.block, inertia.lever
+        for turn in reversed(turns):
+            block, lever = turn.matrix(block), turn.back(lever)
+        return shifted_coriolis(CoriolisInertia(stack(block, lever)), r)
 
     def moment_of(self, inertia: RigidInertia) -> Array:
         """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""

@@ -135,6 +135,23 @@ class DenseInertia(Triangular, Linear):
         return self
 
 
+class DenseCoriolis(Matrix):
+    """Forces on a node per unit change of its velocities; of rigid bodies, too, where other nodes are in the tree."""
+
+    __slots__ = ()
+
+    def __matmul__(self, motion: Any) -> Any:
+        return self._force(self.matrix(), motion)
+
+    def transposed(self, motion: Any) -> Any:
+        """Bᵀ m."""
+        return self._force(self.matrix().T, motion)
+
+    @staticmethod
+    def _force(matrix: Array, motion: Any) -> Any:
+        return Force(matrix @ motion.data) if isinstance(motion, Motion) else matrix @ motion
+
+
 class DenseMap(Matrix):
     """H, mapping joint velocities to a node's velocity; also G, mapping joint forces to a node's force."""
 

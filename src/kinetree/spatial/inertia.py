@@ -158,6 +158,10 @@ class CoriolisInertia(Linear):
         """Bᵀ m."""
         return Force.of(self.block.T @ motion.angular + cross(self.lever, motion.linear), np.zeros(3))
 
+    def matrix(self) -> Array:
+        """The dense 6×6 matrix."""
+        return np.concatenate([self.angular_columns(), np.zeros((6, 3))], axis=1)
+
 
 class Compliance(Linear):
     """A symmetric 6×6 inverse inertia, accelerations per unit of force, as the 21 numbers of its upper triangle."""

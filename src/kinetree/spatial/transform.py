@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array, Transposed, Value
 from kinetree.spatial.vector3 import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
@@ -27,10 +27,16 @@ class RigidTransform(Value):
     def congruence(self, inertia: RigidInertia) -> RigidInertia: ...
     @overload
     def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
-    def congruence(self, inertia: RigidInertia | ArticulatedInertia) -> RigidInertia | ArticulatedInertia:
+    @overload
+    def congruence(self, inertia: CoriolisInertia) -> CoriolisInertia: ...
+    def congruence(
+        self, inertia: RigidInertia | ArticulatedInertia | CoriolisInertia
+    ) -> RigidInertia | ArticulatedInertia | CoriolisInertia:
         """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
         if isinstance(inertia, RigidInertia):
             return self._rigid_congruence(inertia)
+        if isinstance(inertia, CoriolisInertia):
+            return self._coriolis_congruence(inertia)
         return self._articulated_congruence(inertia)
 
     @abstractmethod
@@ -41,6 +47,9 @@ class RigidTransform(Value):
 
     @abstractmethod
     def _articulated_congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
+
+    @abstractmethod
+    def _coriolis_congruence(self, inertia: CoriolisInertia) -> CoriolisInertia: ...
 
 
 class Transform(RigidTransform):
@@ -115,6 +124,10 @@ class Transform(RigidTransform):
         coupling = E.T @ (inertia.coupling @ E)
         return shifted_articulated(ArticulatedInertia.of(angular, coupling, linear), self.r)
 
+    def _coriolis_congruence(self, inertia: CoriolisInertia) -> CoriolisInertia:
+        turned = stack(self.E.T @ (inertia.block @ self.E), self.E.T @ inertia.lever)
+        return shifted_coriolis(CoriolisInertia(turned), self.r)
+
     def moment_of(self, inertia: RigidInertia) -> Array:
         """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""
         moment: Array = self.E.T @ inertia.first_moment + self.r * inertia.mass
@@ -142,3 +155,8 @@ def shifted_articulated(inertia: ArticulatedInertia, r: Array) -> ArticulatedIne
     # J + K Cᵀ + C Kᵀ + K L Kᵀ, in which the second and the last term have a common factor
     angular = pack3(inertia.angular) + symmetric_product(K, moved.T) + symmetric_product(coupling, K.T)
     return ArticulatedInertia.of(unpack3(angular), moved, inertia.linear)
+
+
+def shifted_coriolis(inertia: CoriolisInertia, r: Array) -> CoriolisInertia:
+    """Forces per unit angular velocity with moments about the point r, with moments about the origin instead."""
+    return CoriolisInertia(stack(inertia.block - skew(r) @ skew(inertia.lever), inertia.lever))

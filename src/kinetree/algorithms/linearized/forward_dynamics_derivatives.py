@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import tree_frame
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import rates
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.hinge import ForceColumns, MotionColumns
@@ -176,3 +175,16 @@ def _responses(
     motion = zeta.matrix() + J_hat @ doubled
     taken = k.G.matrix().T @ motion
     return MotionColumns(k.S.without(motion, taken).T.reshape(-1), zeta.count), -(taken + half_Q @ doubled)
+
+
+def rates(k: Any, V: Motion, alpha: Motion) -> None:
+    """Set Ψ̇, Ψ̈ and Ṡ + Ψ̇ at a node that has S and V.
+
+    Args:
+        k: The node.
+        V: Its parent's velocity.
+        alpha: Its parent's acceleration.
+    """
+    k.psi_rate = k.S.map(V.cross)
+    k.psi_rate_rate = k.S.map(alpha.cross) + k.psi_rate.map(V.cross)
+    k.both_rates = k.S.map((k.V + V).cross)

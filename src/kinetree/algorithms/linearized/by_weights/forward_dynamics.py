@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import articulated_inertia
-from kinetree.algorithms.linearized.by_weights import columns
+from kinetree.algorithms.linearized import columns
 from kinetree.algorithms.mass_matrix_inverse import inverse_rows_inward, inverse_rows_outward
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.recursion.variation import Here
+from kinetree.recursion.variation import Here, gyroscopic
 from kinetree.spatial.motion import Force, Motion
 
 
@@ -90,7 +90,8 @@ def forward_dynamics_derivatives_by_weights(
         inverse_rows_outward(tree, k, parent, A, Minv)
         for c in tree.onward(k):
             Minv[c, k] = Minv[k, c]
-        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p))
+        here = Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p)
+        columns.vary(tree, k, here, gyroscopic(k, k.V, v[k]))
 
     columns.gather(tree, _Entries(tau_v), dq=_Entries(tau_q))
 

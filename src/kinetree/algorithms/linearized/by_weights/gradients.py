@@ -19,7 +19,7 @@ from kinetree.algorithms import articulated_inertia
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.recursion.variation import Here, columns, turned_velocities, variation
+from kinetree.recursion.variation import Here, columns, drag, gyroscopic, turned_velocities, variation
 from kinetree.spatial.motion import Force, Motion
 
 
@@ -136,12 +136,13 @@ def _start(tree: Tree) -> None:
 
 def _vary(k: Any, here: Here, omega_p: Any, w: Any) -> None:
     """Set ω, its momenta, and what the gradients need of the node; `w` are its virtual joint velocities."""
-    change = variation(k, here)
+    change, turning = variation(k, here), gyroscopic(k, here.V, here.v)
     k.omega = here.X @ omega_p + k.H @ w
     k.g = k.M @ k.omega
     omega = components(k.omega)
-    k.g_hat = rebuild(describe(k.g), change.M_hat.T @ omega)
-    k.theta, k.zeta_q, k.zeta_v, k.drag = change.theta, change.zeta_q, change.zeta_v, change.drag
+    k.g_hat = turning.M_hat.transposed(k.omega)
+    k.theta, k.zeta_q, k.zeta_v = change.theta, change.zeta_q, change.zeta_v
+    k.drag = drag(k, here.X, here.V, here.v, here.V_p)
     k.omega_q = columns(turned_velocities(k, here.X, omega_p, w), k.dimension)
     k.own_q = change.force_q.T @ omega + change.spring_q.T @ w
     k.own_v = change.force_v.T @ omega + change.spring_v.T @ w
