@@ -13,7 +13,6 @@ from kinetree.algorithms.linearized.by_weights.gradients import (
     forward_dynamics_vjp_by_weights,
     inverse_dynamics_vjp_by_weights,
 )
-from kinetree.algorithms.regressor_by_weights import regressor_by_weights
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.reference import run
 from tests.laws.test_tasks_with_loops import robot
@@ -66,7 +65,6 @@ def test_rigid_bodies(seed: int) -> None:
     check(forward_dynamics_derivatives_by_weights, (q, v, x, push), linearized(q, v, x, f_ext))
     check(inverse_dynamics_vjp_by_weights, (q, v, x, w, push), inverse.vjp(q, v, x, w, f_ext))
     check(forward_dynamics_vjp_by_weights, (q, v, x, w, push), forward.vjp(q, v, x, w, f_ext))
-    check(regressor_by_weights, (q, v, x), [of.regressor.engine("reference")(q, v, x, [frame])])
 
 
 @pytest.mark.parametrize("name", ROBOTS)

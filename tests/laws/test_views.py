@@ -20,6 +20,7 @@ from kinetree.algorithms.kinematics import (
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.algorithms.regressor import regressor
 from kinetree.engines.count import count
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
@@ -43,6 +44,7 @@ TEXTS: dict[str, Algorithm] = {
         mass_matrix_inverse,
         coriolis_matrix,
         inverse_dynamics_derivatives,
+        regressor,
         *(text for by_reference in FRAMES for text in by_reference.values()),
     )
 }

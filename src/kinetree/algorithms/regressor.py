@@ -1,7 +1,8 @@
 """Inverse dynamics as a linear function of inertial parameters: τ = Y(q, v, a) θ. Cost O(d) per body.
 
 The force on a body, I α + V ×* I V, is linear in the ten parameters of I. By virtual work, its ten columns, in the
-body's own coordinates, are projected onto the joints that move the body.
+body's own coordinates, are projected onto the joints that move the body. Bodies are at frames, which sit on rigid
+bodies or on outlets of other nodes.
 
 [AAH86] C. Atkeson, C. An, J. Hollerbach, "Estimation of inertial parameters of manipulator loads and links",
         International Journal of Robotics Research 5, 1986.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
+from kinetree.algorithms.kinematics import propagate_columns
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import RigidInertia
@@ -19,7 +20,7 @@ from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
 
 
-@algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",))
+@algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",), any_node=True)
 def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> None:
     """Joint forces per unit of each inertial parameter of a body at each frame. [AAH86] Eq. 12.
 
@@ -30,24 +31,20 @@ def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> Non
         a: Joint accelerations, (nv,).
         Y: Regressor, (nv, m, 10).
     """
-    S = tree.array("v")
-    tree_frame.start(tree)
-    tree.world.V = Motion.zero()
+    S = tree.travelling("v", like="still")
+    tree.world.V = tree.world.still = Motion.zero()
     tree.world.alpha = -tree.gravity
 
     for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        own = k.S @ v[k]
-        k.V = parent.V + own
-        k.alpha = parent.alpha + k.S @ a[k] + k.V.cross(own)
-        for c in k.columns():
-            S[c] = c.of(k.S)
+        X, V_p = k.weight(q[k]), parent.V
+        k.V = X @ V_p + k.H @ v[k]
+        k.alpha = X @ parent.alpha + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
+        propagate_columns(tree, k, parent, X, S)
 
     for frame, carrier in tree.frames():
-        seen = frame.X @ carrier.C
-        forces = forces_per_parameter(seen @ carrier.V, seen @ carrier.alpha)
-        for c in tree.support(frame):
-            Y[c, frame] = forces.T @ (seen @ S[c]).data
+        forces = forces_per_parameter(frame.X @ carrier.V, frame.X @ carrier.alpha)
+        for c in tree.path(frame):
+            Y[c, frame] = forces.T @ (frame.X @ S[carrier, c]).data
 
 
 def forces_per_parameter(V: Motion, alpha: Motion) -> Array:

@@ -17,7 +17,6 @@ from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives, step_derivatives_by_weights
 from kinetree.algorithms.regressor import regressor
-from kinetree.algorithms.regressor_by_weights import regressor_by_weights
 from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.forced_function import ForcedFunction
 from kinetree.engines.frame_function import FrameFunction
@@ -109,7 +108,7 @@ class Derivatives:
     @frame_quantity(
         regressor,
         lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames),
-        any_node={"local": regressor_by_weights},
+        view="common",
     )
     def regressor(
         self,
