@@ -18,7 +18,7 @@ from kinetree.engines.quantity import Quantity
 from kinetree.operational_space.lazy import lazy
 
 #: A function of `Tasks` that is another one, `at`, under the name of its caller; how `load` makes a `Model`.
-_INTERNAL = {"state", "deferred"}
+_INTERNAL = {"state"}
 #: Attributes of a model that are made when they are first read, and are no functions.
 _VALUES = {"mechanism", "sites"}
 

@@ -26,14 +26,6 @@ _LONGEST = 1000
 # parts of the parser's messages: positions, which are reported separately, and advice to programmers
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
 
-# vectors and unit axes as most files write them
-_ZEROS = {"0 0 0": (0.0, 0.0, 0.0), "0.0 0.0 0.0": (0.0, 0.0, 0.0)}
-_AXES: dict[str | None, tuple[float, ...]] = {
-    "1 0 0": (1.0, 0.0, 0.0),
-    "0 1 0": (0.0, 1.0, 0.0),
-    "0 0 1": (0.0, 0.0, 1.0),
-}
-
 
 class _Own(threading.local):
     """A parser for each thread, which is used again: making one takes half as long as parsing a small file."""
@@ -75,10 +67,8 @@ class Document:
         self.snap_angles = snap_angles
         #: By how much angles were changed [rad].
         self.snapped: list[float] = []
-        #: Vectors, rotations and unit axes by the strings that they were read from.
-        self.vectors = _Vectors(_ZEROS)
-        self.rotations: dict[str, Any] = dict.fromkeys(_ZEROS)
-        self.axes = dict(_AXES)
+        #: Numbers by the strings that they were read from.
+        self.vectors = _Vectors()
         self.file = source.file
         self.findings = findings
         self.root = self._parsed(source.xml)
@@ -142,15 +132,14 @@ class Document:
             tag = f"{element.prefix}:{tag}" if element.prefix else tag
         self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
 
-    def known(self, element: Element) -> list[str]:
-        """The names of an element's attributes; those that are not read are reported, since they may be misspelt."""
+    def known(self, element: Element) -> None:
+        """Report attributes of an element that are not read, since they may be misspelt."""
         given: list[str] = element.keys()
         names = self.attributes[element.tag]
         if not names.issuperset(given):
             for name in given:
                 if name not in names:
                     self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
-        return given
 
     def text(self, element: Element, name: str) -> str:
         """A required attribute, which must not be empty."""
@@ -160,16 +149,6 @@ class Document:
         if not value.strip():
             raise self.error(element, f"{name}= of <{element.tag}> is empty; fill it in")
         return value
-
-    def only_text(self, element: Element, name: str) -> str:
-        """A required attribute of an element that is to have no other."""
-        given: list[tuple[str, str]] = element.items()
-        if len(given) == 1:
-            key, value = given[0]
-            if key == name and value.strip():
-                return value
-        self.known(element)
-        return self.text(element, name)
 
     def number(self, element: Element, name: str, default: float | None = None, infinite: bool = False) -> float:
         """A number. The attribute is required unless there is a default."""
@@ -203,18 +182,6 @@ class Document:
         """The numbers of all attributes that an element may have, with their defaults; None for required ones."""
         self.known(element)
         return [self.number(element, name, default) for name, default in defaults.items()]
-
-    def usual_numbers(self, element: Element, names: list[str]) -> tuple[float, ...]:
-        """Finite numbers of an element with exactly these attributes, best in this order; empty for any other element.
-
-        What it returns nothing for has to be read number by number, with errors that tell why.
-        """
-        given = element.keys()
-        words = element.values() if given == names else list(map(element.get, names))
-        if len(given) != len(words) or None in words:
-            return ()
-        numbers = _converted("".join(words), words)
-        return numbers if math.hypot(*numbers) <= _HUGE else ()
 
     def vector(self, element: Element, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """A vector of the same length as the default."""
@@ -269,25 +236,14 @@ class _Vectors(dict[str, tuple[float, ...]]):
         return found
 
 
-class _Words(dict[str, float]):
-    """Numbers by how they are written: more than half of a file's are among a few, which are looked up faster."""
+def _converted(text: str) -> tuple[float, ...]:
+    """Numbers separated by whitespace, or nothing if one of them is none.
 
-    __missing__ = float
-
-
-_number = _Words({word: float(word) for word in ("0", "0.0", "-0", "-0.0", "1", "1.0", "-1", "-1.0")}).__getitem__
-
-
-def _converted(text: str, words: list[str] | None = None) -> tuple[float, ...]:
-    """Numbers, or nothing if one of them is none.
-
-    Args:
-        text: The characters: not many, no digits of other scripts and no underscores, which `float` would accept.
-        words: The numbers that they form, if these are not separated by whitespace.
+    The text must be short, without digits of other scripts and underscores, which `float` would accept.
     """
     if len(text) > _LONGEST or "_" in text or not text.isascii():
         return ()
     try:
-        return tuple(map(_number, text.split() if words is None else words))
+        return tuple(map(float, text.split()))
     except ValueError:
         return ()

@@ -12,7 +12,6 @@ from kinetree.loading.description import Hinge, Mimic
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
-from kinetree.model.aggregation import MOST_BODIES
 from kinetree.model.coupling import LinearCoupling
 from kinetree.model.record import frozen
 
@@ -70,20 +69,6 @@ def couplings(followers: Sequence[Hinge]) -> list[LinearCoupling]:
             ends, slopes = (hinge.name, hinge.mimic.joint), frozen((1.0, -hinge.mimic.multiplier), (2,))
             made.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=hinge.mimic.offset))
     return made
-
-
-def clearly_embeddable(followers: Sequence[Hinge], moving: int) -> bool:
-    """Whether no coupling can be refused: too few joints for large clusters, no chains, and no extreme multipliers.
-
-    Args:
-        followers: The joints that follow others.
-        moving: Number of moving joints.
-    """
-    rules = [hinge.mimic for hinge in followers if hinge.mimic is not None]
-    names = {hinge.name for hinge in followers}
-    return moving <= MOST_BODIES and all(
-        1e-6 < abs(mimic.multiplier) < 1e6 and mimic.joint not in names for mimic in rules
-    )
 
 
 def _rule(name: str, mimic: Mimic) -> str:

@@ -20,47 +20,20 @@ HERE: Pose = (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 _UNTURNED: Rotation = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _ZERO: tuple[float, ...] = (0.0, 0.0, 0.0)
 _X: tuple[float, ...] = (1.0, 0.0, 0.0)
-_XYZ = ["xyz"]
-_XYZ_RPY, _RPY_XYZ = ["xyz", "rpy"], ["rpy", "xyz"]
 
 
 def origin(document: Document, element: Element | None) -> Placement:
     """The placement of an <origin>."""
     if element is None:
         return None, _ZERO
-    given = element.keys()
-    if given == _XYZ_RPY:
-        xyz, rpy = element.values()
-    elif given == _RPY_XYZ:
-        rpy, xyz = element.values()
-    else:
-        return _unusual_origin(document, element)
-    p = document.vectors[xyz]
-    if len(p) != 3:
-        p = document.vector(element, "xyz", _ZERO)  # raises
-    return document.rotations[rpy] if rpy in document.rotations else _rotation(document, element, rpy), p
-
-
-def _unusual_origin(document: Document, element: Element) -> Placement:
-    """The same for an <origin> with other attributes than xyz= and rpy=, or without one of them."""
     document.known(element)
     p, rpy = document.vector(element, "xyz", _ZERO), element.get("rpy")
     if element.get("quat_xyzw") is not None:
         if rpy is not None:
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
         return _quaternion_rotation(document, element), p
-    return None if rpy is None else _rotation(document, element, rpy), p
-
-
-def _rotation(document: Document, element: Element, rpy: str) -> Rotation | None:
-    """The rotation of an <origin>; None if its angles are zero."""
-    angles = document.vectors[rpy]
-    if len(angles) != 3:
-        angles = document.vector(element, "rpy", _ZERO)  # raises
-    R = angles_rotation(document, element, rpy, angles) if any(angles) else None
-    if not document.snap_angles:  # angles that are changed are counted
-        document.rotations[rpy] = R
-    return R
+    angles = document.vector(element, "rpy", _ZERO)
+    return angles_rotation(document, element, rpy or "", angles) if any(angles) else None, p
 
 
 def angles_rotation(document: Document, element: Element, written: str, angles: Sequence[float]) -> Rotation:
@@ -149,16 +122,11 @@ def unit_axis(document: Document, element: Element | None, joint: str) -> tuple[
     """The unit axis of a joint; x if the file has none."""
     if element is None:
         return _X
-    if element.keys() != _XYZ:
-        document.known(element)
-    written = element.get("xyz")
-    if written in document.axes:
-        return document.axes[written]
+    document.known(element)
     axis = document.vector(element, "xyz", _X)
     if not any(axis):
         raise document.error(element, f"the axis of joint {clipped(joint)} is zero; give a direction, such as 0 0 1")
-    document.axes[written] = found = _unit(*axis)
-    return found
+    return _unit(*axis)
 
 
 @lru_cache(maxsize=4096)  # most are those of coordinates

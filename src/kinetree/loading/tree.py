@@ -8,11 +8,10 @@ from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
 from kinetree.loading.description import UNLIMITED, Hinge, Link
 from kinetree.loading.findings import Findings
 from kinetree.loading.inertias import note_inertias
-from kinetree.loading.mimic import clearly_embeddable, couplings, mimicked
+from kinetree.loading.mimic import couplings, mimicked
 from kinetree.loading.options import Options
 from kinetree.loading.records import records
 from kinetree.loading.source import clipped
-from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
 from kinetree.model.parts import WORLD_NAME
 from kinetree.model.record import frozen
@@ -20,7 +19,6 @@ from kinetree.recursion.topology import depth_first
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
-_SIZES = {kind.name: (kind.nq, kind.nv) for kind in KINDS.values()}
 _HERE = None, (0.0, 0.0, 0.0)
 
 
@@ -47,18 +45,10 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     if len(names) < len(order):
         hinges = [hinge for hinge, link in zip(hinges, order) if link in names]
 
-    def made() -> Model:
-        return Model(name, gravity, *records(names, links, hinges), constraints=couplings(followers))
-
-    if not followers or clearly_embeddable(followers, sum([hinge.kind != "fixed" for hinge in hinges])):
-        nq = sum([_SIZES[hinge.kind][0] for hinge in hinges]) - len(followers)
-        nv = sum([_SIZES[hinge.kind][1] for hinge in hinges]) - len(followers)
-        model = Model.deferred(name, gravity, (nq, nv), made)
-    else:
-        try:
-            model = made()
-        except ModelError as error:
-            raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
+    try:
+        model = Model(name, gravity, *records(names, links, hinges), constraints=couplings(followers))
+    except ModelError as error:
+        raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model

@@ -68,8 +68,6 @@ _JOINT_PARTS = frozenset(("origin", "parent", "child", "axis", "limit", "dynamic
 _LINK_PARTS = frozenset(("inertial",))
 _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
-_SIX, _LIMITS, _LOSSES = list(_MOMENTS), ["effort", "lower", "upper", "velocity"], ["damping", "friction"]
-_NAME, _NAME_AND_TYPE, _VALUE = ["name"], ["name", "type"], ["value"]
 
 
 def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
@@ -91,9 +89,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
     for element in elements:
         tag = element.tag
         if tag == "link" or tag == "joint":
-            name = element.get("name", "")
-            if not name.strip():
-                name = document.text(element, "name")  # raises
+            name = document.text(element, "name")
             if tag == "link":
                 if name in links:
                     raise _twice(document, element, name)
@@ -138,8 +134,7 @@ def _turned(links: dict[str, Link], turns: Mapping[str, Rotation]) -> None:
 
 def _link(document: Document, element: Element, name: str, turns: dict[str, Rotation]) -> Link:
     """A link. If its inertia is written in other axes than its own, these are added to `turns`."""
-    if element.keys() != _NAME:
-        document.known(element)
+    document.known(element)
     inertial = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"]).get("inertial")
     if inertial is None:
         return Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
@@ -150,31 +145,25 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
         raise document.error(
             inertial, f"<inertial> of link {clipped(name)} has no <{error.args[0]}>; add it, or delete <inertial>"
         ) from None
-    xx, xy, xz, yy, yz, zz = document.usual_numbers(inertia, _SIX) or document.numbers(inertia, _MOMENTS)
+    xx, xy, xz, yy, yz, zz = document.numbers(inertia, _MOMENTS)
     R, com = origin(document, parts.get("origin"))
-    (mass,) = document.usual_numbers(weight, _VALUE) or document.numbers(weight, {"value": None})
+    (mass,) = document.numbers(weight, {"value": None})
     if R is not None:
         turns[name] = R
     return Link(name, inertial.sourceline, mass, com, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
 
 
 def _joint(document: Document, element: Element, name: str) -> Hinge:
-    if element.keys() != _NAME_AND_TYPE:
-        document.known(element)
-    given = element.get("type")
+    document.known(element)
+    given = document.text(element, "type")
     kind = TYPES.get(given)
     if kind is None:
-        given = document.text(element, "type")
         choices = ", ".join(TYPES)
         raise document.error(
             element, f"joint {clipped(name)} is of unknown type {clipped(given)}; write one of {choices}"
         )
     parts = document.parts(element, _JOINT_PARTS, _PASSED_OVER["joint"])
-    try:
-        parent = document.only_text(parts["parent"], "link")
-        child = document.only_text(parts["child"], "link")
-    except KeyError as error:
-        raise document.error(element, f"joint {clipped(name)} has no <{error.args[0]} link=…/>; add it") from None
+    parent, child = (_end(document, element, parts, which) for which in ("parent", "child"))
     placement, line = origin(document, parts.get("origin")), element.sourceline
     if kind == "fixed":
         return Hinge(name, line, kind, parent, child, placement, (), UNLIMITED[kind], 0.0, 0.0, None)
@@ -193,6 +182,14 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
     return Hinge(name, line, kind, parent, child, placement, axis, UNLIMITED[kind], damping, friction, None)
 
 
+def _end(document: Document, joint: Element, parts: Mapping[str, Element], which: str) -> str:
+    """The parent or child of a joint."""
+    if which not in parts:
+        raise document.error(joint, f"joint {clipped(joint.get('name'))} has no <{which} link=…/>; add it")
+    document.known(parts[which])
+    return document.text(parts[which], "link")
+
+
 def _limits(document: Document, element: Element | None, given: str, joint: Element) -> tuple[float, ...]:
     """Limits of a joint with one coordinate. Missing lower and upper limits are zero [URDF]."""
     if element is None:
@@ -201,12 +198,6 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
         return UNLIMITED["revolute"]
-    if usual := document.usual_numbers(element, _LIMITS):
-        effort, lower, upper, velocity = usual
-        if 0.0 <= velocity < _NO_LIMIT and 0.0 <= effort < _NO_LIMIT and -_NO_LIMIT < lower <= upper < _NO_LIMIT:
-            if given == "continuous":
-                lower, upper = -math.inf, math.inf
-            return lower, upper, velocity, effort
     document.known(element)
     velocity = _magnitude(document, element, "velocity", math.inf)
     effort = _magnitude(document, element, "effort", math.inf)
@@ -221,9 +212,6 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
 
 def _losses(document: Document, element: Element) -> tuple[float, float]:
     """Damping and dry friction of a joint."""
-    damping, friction = document.usual_numbers(element, _LOSSES) or (-1.0, -1.0)
-    if 0.0 <= damping < _NO_LIMIT and 0.0 <= friction < _NO_LIMIT:
-        return damping, friction
     document.known(element)
     return _magnitude(document, element, "damping", 0.0), _magnitude(document, element, "friction", 0.0)
 

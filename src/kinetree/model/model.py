@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,6 @@ from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.general import node_mass
 from kinetree.model.joint import Joint
-from kinetree.model.later import later
 from kinetree.model.loop import Loop
 from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
@@ -54,17 +53,17 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
 
     name: str
     gravity: Array
-    bodies: tuple[Body, ...] = later()
-    joints: tuple[Joint, ...] = later()
-    fixed_joints: tuple[Joint, ...] = later()
-    extra_frames: tuple[Frame, ...] = later()
-    joint_constraints: tuple[Constraint, ...] = later()
-    independent: tuple[Rate, ...] = later()
-    near: tuple[tuple[str, tuple[float, ...]], ...] = later()
-    equalities: tuple[Constraint, ...] = later()
-    clusters: tuple[Cluster, ...] = later()
-    _every_joint: tuple[Joint, ...] = later()
-    _clustering: Clustering = later()
+    bodies: tuple[Body, ...]
+    joints: tuple[Joint, ...]
+    fixed_joints: tuple[Joint, ...]
+    extra_frames: tuple[Frame, ...]
+    joint_constraints: tuple[Constraint, ...]
+    independent: tuple[Rate, ...]
+    near: tuple[tuple[str, tuple[float, ...]], ...]
+    equalities: tuple[Constraint, ...]
+    clusters: tuple[Cluster, ...]
+    _every_joint: tuple[Joint, ...]
+    _clustering: Clustering
     _sizes: tuple[int, int]
     _scalar: str
     _specialized_for: str
@@ -147,21 +146,6 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
         # rigid bodies can always be assembled, so this waits until a function needs it; errors do not wait
         if scalar is not FLOAT64 or any(joint.node is not None for joint in joints):
             require_representable(scalar, bodies, every, self.mechanism, self.sites)
-
-    @classmethod
-    def deferred(cls, name: str, gravity: Array, sizes: tuple[int, int], make: Callable[[], Model]) -> Model:
-        """Internal. A model whose bodies and joints are made when they are first needed.
-
-        Args:
-            name: Name of the model.
-            gravity: (3,) [m/s²], frozen.
-            sizes: nq and nv.
-            make: Returns the same model with all of its parts; cannot fail.
-        """
-        model = object.__new__(cls)
-        own = {"name": name, "gravity": gravity, "_sizes": sizes, "_scalar": FLOAT64.name, "_specialized_for": ""}
-        model.__dict__.update(own, _make=make)
-        return model
 
     # -- what functions need, computed when it is first used ----------------------------------------------------------
 

@@ -1,13 +1,9 @@
-"""Shortcuts of loading: numbers that are recognised at once, and models whose parts are made on first use."""
+"""Loading: numbers that are remembered by how they are written, and couplings that are refused."""
 
 from __future__ import annotations
 
-import pickle
 import random
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,6 @@ import pytest
 import kinetree as kt
 from kinetree.errors import LoadError, ModelWarning
 from kinetree.loading import document
-from kinetree.model.later import later
 from kinetree.model.model import Model
 from tests.fuzz.mutations import ROBOT, mutated
 
@@ -32,17 +27,16 @@ def outcome(data: str | bytes, **options: Any) -> tuple[object, list[str]]:
     return result, [str(each.message) for each in caught]
 
 
-def without_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_memo(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every number to the code that explains what is wrong with it."""
-    monkeypatch.setattr(document.Document, "usual_numbers", lambda *_: ())
     monkeypatch.setattr(document._Vectors, "__missing__", lambda *_: ())
 
 
 @pytest.mark.parametrize("start", range(0, 600, 100))
-def test_shortcuts_neither_accept_nor_change_anything(monkeypatch: pytest.MonkeyPatch, start: int) -> None:
+def test_the_memo_neither_accepts_nor_changes_anything(monkeypatch: pytest.MonkeyPatch, start: int) -> None:
     files = [mutated(random.Random(seed)) for seed in range(start, start + 100)]
     quick = [outcome(file) for file in files]
-    without_shortcuts(monkeypatch)
+    without_memo(monkeypatch)
     for file, found in zip(files, quick, strict=True):
         assert outcome(file) == found
 
@@ -91,32 +85,24 @@ def test_shortcuts_neither_accept_nor_change_anything(monkeypatch: pytest.Monkey
         )
     ],
 )
-def test_shortcuts_and_unusual_numbers(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+def test_the_memo_and_unusual_numbers(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     assert old in ROBOT
     text = ROBOT.replace(old, new)
     quick = outcome(text)
-    without_shortcuts(monkeypatch)
+    without_memo(monkeypatch)
     assert outcome(text) == quick
 
 
-# -- parts on first use -----------------------------------------------------------------------------------------------
-
-
-def test_parts_are_made_on_first_use() -> None:
+def test_a_loaded_model_counts_its_coordinates() -> None:
     robot = kt.load(ROBOT)
     assert robot.nq == 1 + 1 + 1 + 4 + 3 + 7
     assert robot.nv == 1 + 1 + 1 + 3 + 3 + 6
-    assert "bodies" not in vars(robot)
     assert len(robot.bodies) == 9
     assert [joint.name for joint in robot.joints if joint.coupled] == ["thumb"]
-    assert "joints" in vars(robot)
-    assert vars(robot)["_make"] is None
-    assert sum(joint.nq for joint in robot.joints) == robot.nq
-    assert sum(joint.nv for joint in robot.joints) == robot.nv
 
 
 @pytest.mark.parametrize("mimic", ["couple", "independent", "lock"])
-def test_models_with_parts_to_be_made_are_models_like_any_other(mimic: str) -> None:
+def test_a_loaded_model_is_made_of_its_parts(mimic: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
         fresh, other = (kt.load(ROBOT, mimic=mimic) for _ in range(2))
@@ -124,52 +110,6 @@ def test_models_with_parts_to_be_made_are_models_like_any_other(mimic: str) -> N
     assert fresh == whole
     assert hash(fresh) == hash(whole)
     assert (fresh.nq, fresh.nv) == (whole.nq, whole.nv)
-    assert set(Model.__annotations__) <= set(vars(fresh))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ModelWarning)
-        assert pickle.loads(pickle.dumps(kt.load(ROBOT, mimic=mimic))) == whole
-        assert kt.load(ROBOT, mimic=mimic).astype("float32").astype("float64") == whole
-        assert str(kt.load(ROBOT, mimic=mimic)) == str(whole)
-        assert kt.load(ROBOT, mimic=mimic).frames == whole.frames
-
-
-def test_threads_that_need_parts_at_once_get_the_same() -> None:
-    with ThreadPoolExecutor(8) as pool:
-        for _ in range(20):
-            robot = kt.load(ROBOT)
-            found = list(pool.map(partial(getattr, robot), ["bodies", "joints", "clusters", "near"] * 4))
-            assert all(one is other for one, other in zip(found, found[4:]))
-
-
-def test_parts_that_another_thread_made_first_are_kept() -> None:
-    class Owner:
-        part = later()
-
-    owner, first, second = Owner(), object(), object()
-
-    def make() -> Any:
-        vars(owner)["part"] = first  # by another thread, in the meantime
-        return SimpleNamespace(part=second)
-
-    vars(owner)["_make"] = make
-    assert owner.part is first
-    assert owner.part is first
-
-
-def test_chains_of_mimic_joints_are_checked_when_the_file_is_loaded() -> None:
-    joints = "".join(
-        f'<link name="l{i}"/><joint name="j{i}" type="continuous"><parent link="base"/><child link="l{i}"/>'
-        f"{rule}</joint>"
-        for i, rule in enumerate(["", '<mimic joint="j0" multiplier="2"/>', '<mimic joint="j1" multiplier="3"/>'])
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ModelWarning)
-        assert "bodies" in vars(kt.load(f'<robot name="chain"><link name="base"/>{joints}</robot>'))
-
-
-def test_a_class_has_no_parts() -> None:
-    with pytest.raises(AttributeError, match="Model has no attribute 'bodies'"):
-        _ = Model.bodies
 
 
 @pytest.mark.parametrize(
@@ -195,7 +135,6 @@ def test_extreme_multipliers_and_chains_are_checked_when_the_file_is_loaded() ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
         robot = kt.load(f'<robot name="chain"><link name="base"/>{joints}</robot>')
-    assert "bodies" in vars(robot)
     np.testing.assert_array_equal(robot.neutral(), [0.0])
     assert robot.nv == 1
 
