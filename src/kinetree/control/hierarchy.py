@@ -30,14 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.eigen import compose
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native import sequence as native
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
+from kinetree.kernels.eigen import compose
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.priorities import add_level, blended_reciprocals, eliminate, truncated_reciprocals
-from kinetree.operational_space.singular import CUT, decomposition, over_rows
+from kinetree.operational_space.singular import CUT, decomposition
 from kinetree.spatial.value import Array
 
 #: G by the values of a controller's `singular=`.
@@ -87,7 +87,7 @@ def solver(levels: Sequence[Level]) -> Compiled:
         given = block, own.part(start, count), level.mean, level.reach, CUT
         _, vectors, roots, *_ = steps.call(decomposition(count), *given, into=(mine, None, None, None, None, None))
         inverse = steps.call(compiled(_RECIPROCALS[level.policy], n=count), mine, level.cut)
-        found = steps.call(over_rows(compose, count), vectors, roots, inverse)  # (1)
+        found = steps.call(compiled(compose, n=count), vectors, roots, inverse)  # (1)
         G = steps.variable(steps.constant(np.zeros(rows * rows)))
         for i in range(count):
             steps.copy(found.part(i * count, count), G.part((start + i) * rows + start, count))

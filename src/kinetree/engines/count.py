@@ -160,7 +160,8 @@ class _Runs:
 
     def _number(self, index: Index, known: dict[Role, tuple[Entity, int]]) -> int:
         position, offset = index
-        return number_of(self.setup, *known[position.role], position.what) + int(offset)
+        start = position if isinstance(position, int) else number_of(self.setup, *known[position.role], position.what)
+        return start + int(offset)
 
 
 def _own(block: Block) -> Count:

@@ -225,8 +225,8 @@ def _independent(body: Block, index: Role) -> bool:
         return False  # a diagonal
     for place in stored:
         own = _along(place, index)
-        read = [p for p in loaded if type(p) is type(place) and p.number == place.number]
-        if not own or any(_along(p, index) != own for p in read):
+        same = [p for p in (*loaded, *stored) if type(p) is type(place) and p.number == place.number]
+        if not own or any(_along(p, index) != own for p in same):
             return False
     return True
 

@@ -7,9 +7,12 @@
 
     k.n                         0, 1, …, n − 1; reversed(k.n) begins with the last one, and so for all that follow
     k.n.since(i)                i, …, n − 1                 i may be an index, or a block for the indices
-    k.n.after(i)                i + 1, …, n − 1             from its first on, after its last, before its first
-    k.n.before(i)               0, …, i − 1
-    k.n.blocks(4)               (0, 1, 2, 3), (4, 5, 6, 7), …, then what is left one by one: a body for each of both
+    k.n.after(i)                i + 1, …, n − 1             from its first on, after its last, before its first,
+    k.n.before(i)               0, …, i − 1                 up to its last
+    k.n.through(i)              0, …, i
+    k.n.pairs()                 (0, 1), (1, 2), …, (n − 2, n − 1); k.n.pairs(through=i) ends with i
+    k.n.blocks(4)               (0, 1, 2, 3), (4, 5, 6, 7), …, then what is left one by one: a body for each of both;
+                                k.n.blocks(4, since=i) begins with the block of i
     range(3)                    a loop of Python: its rounds are written out
     k.array("m", "n")           memory, which is set before it is read; k.zeros starts at zero, k.copy as an argument
     k.scalar(0.0)               one number, read and set as s[...]
@@ -25,10 +28,10 @@ Texts that recursions need as well, on the rows of their tasks or on columns, ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from kinetree.errors import ContractError
@@ -62,19 +65,106 @@ class _Index(RowRole):
         return self.span(dimension)[0]
 
 
+class _Member(_Index):
+    """An index that is not a loop's own: of a block, before another, of a list."""
+
+
+class _Listed(_Member):
+    """An index of a list."""
+
+    def __init__(self, at: dict[str, Index], handle: Any, of: _List) -> None:
+        super().__init__(at)
+        self.handle, self.of = handle, of
+
+
 class Block(tuple[Any, ...]):
-    """Consecutive indices that a text treats together."""
+    """Consecutive indices that a text treats together.
 
-    __slots__ = ()
+    Attributes:
+        previous: The index before them; the first one of the first block. Blocks of tasks have none.
+    """
+
+    previous: Any = None
 
 
-@dataclass(frozen=True)
+class _Blocks:
+    """The loops over blocks of one length."""
+
+    def __init__(self, index: IndexEntity, length: int) -> None:
+        self._index, self._length, dimension = index, length, index.dimension
+        self._name = f"{dimension}:blocks {length}"
+        #: The block before it starts at the index before; the first block has its own first index there.
+        numbers = {dimension: self._start, _PREVIOUS: lambda setup, block: max(self._start(setup, block) - 1, 0)}
+        entity = Entity(f"{dimension}:block {length}", self._count, numbers)
+        self._group = Group("block", entity, {dimension: dimension}, self._size, lambda _: [length, 1])
+        self.all: Table[GroupRole] = Table(self._group, rows=self._rows, name=self._name)
+        self.since = self.part("since", index, lambda setup, i: range(self.of(setup, i), self._count(setup)))
+
+    def part(self, name: str, over: Entity, part: Callable[[Setup, int], range]) -> Table[GroupRole]:
+        """Some of the blocks, given an entity."""
+        return Table(self._group, of=self.all, over=over, part=part, name=f"{self._name} {name}")
+
+    def of(self, setup: Setup, i: int) -> int:
+        """The block of an index."""
+        whole = self._whole(setup)
+        return min(i // self._length, whole) + max(i - whole * self._length, 0)
+
+    def _whole(self, setup: Setup) -> int:
+        return self._index.count(setup) // self._length
+
+    def _count(self, setup: Setup) -> int:
+        return self._whole(setup) + self._index.count(setup) % self._length
+
+    def _start(self, setup: Setup, block: int) -> int:
+        return self._length * min(block, self._whole(setup)) + max(block - self._whole(setup), 0)
+
+    def _size(self, setup: Setup, block: int) -> int:
+        return self._length if block < self._whole(setup) else 1
+
+    def _rows(self, setup: Setup) -> list[tuple[int]]:
+        return [(block,) for block in range(self._count(setup))]
+
+
+_PREVIOUS = "previous"
+
+
 class _Loops:
-    """The loops over a dimension; blocks by their length."""
+    """The loops over a dimension."""
 
-    forwards: Range[Any]
-    backwards: Range[Any]
-    blocks: Mapping[int, Table[GroupRole]]
+    def __init__(self, index: IndexEntity) -> None:
+        self.index, dimension = index, index.dimension
+        self.forwards: Range[Any] = Range(index, name=f"{dimension}:all")
+        self.backwards: Range[Any] = Range(index, backwards=True, name=f"{dimension}:reversed")
+        self.blocks = {length: _Blocks(index, length) for length in BLOCKS}
+
+
+class _List:
+    """Some indices of a size, chosen before the kernel runs, from the size alone."""
+
+    def __init__(self, name: str, dimension: str, chosen: Callable[[int], Sequence[int]]) -> None:
+        self._size, self._chosen = _loops(dimension).index.count, chosen
+        self.entity = Entity(name, lambda setup: len(self._values(setup)), {dimension: self._at})
+        group = Group("listed", self.entity, {dimension: dimension}, lambda *_: 1, lambda _: [1])
+        self.all: Table[GroupRole] = Table(group, rows=self._rows, name=name)
+        self.through = {
+            length: blocks.part(name, self.entity, self._part(blocks))
+            for length, blocks in _loops(dimension).blocks.items()
+        }
+
+    def _values(self, setup: Setup) -> Sequence[int]:
+        return setup.derived(self._made)
+
+    def _made(self, setup: Setup) -> Sequence[int]:
+        return self._chosen(self._size(setup))
+
+    def _at(self, setup: Setup, place: int) -> int:
+        return self._values(setup)[place]
+
+    def _rows(self, setup: Setup) -> list[tuple[int]]:
+        return [(place,) for place in range(len(self._values(setup)))]
+
+    def _part(self, blocks: _Blocks) -> Callable[[Setup, int], range]:
+        return lambda setup, place: range(blocks.of(setup, self._at(setup, place)) + 1)
 
 
 #: Dimensions of trees that kernels may run over.
@@ -84,12 +174,13 @@ _OF_TREES = {"rows": PLACE, "v": COLUMN}
 @cache
 def _loops(dimension: str) -> _Loops:
     """The loops over a dimension, made when it is first named: code from the cache needs them before any trace."""
-    index = _OF_TREES.get(dimension) or _index(dimension)
-    return _Loops(
-        Range(index, name=f"{dimension}:all"),
-        Range(index, backwards=True, name=f"{dimension}:reversed"),
-        {length: _blocks(index, length) for length in BLOCKS},
-    )
+    return _Loops(_OF_TREES.get(dimension) or _index(dimension))
+
+
+@cache
+def _list(dimension: str, chosen: Callable[[int], Sequence[int]]) -> _List:
+    """A list of indices, named by what chooses them."""
+    return _List(f"{dimension}:{chosen.__module__}.{chosen.__qualname__}", dimension, chosen)
 
 
 def _index(dimension: str) -> IndexEntity:
@@ -98,25 +189,6 @@ def _index(dimension: str) -> IndexEntity:
 
     Dimension(dimension, size)
     return IndexEntity(dimension, size, {"index": lambda _, i: i}, dimension=dimension, role=_Index)
-
-
-def _blocks(index: IndexEntity, length: int) -> Table[GroupRole]:
-    def whole(setup: Setup) -> int:
-        return index.count(setup) // length
-
-    def count(setup: Setup) -> int:
-        return whole(setup) + index.count(setup) % length
-
-    def start(setup: Setup, block: int) -> int:
-        return length * min(block, whole(setup)) + max(block - whole(setup), 0)
-
-    def size(setup: Setup, block: int) -> int:
-        return length if block < whole(setup) else 1
-
-    dimension = index.dimension
-    entity = Entity(f"{dimension}:block", count, {dimension: start})
-    group = Group("block", entity, {dimension: dimension}, size, lambda _: [length, 1])
-    return Table(group, rows=lambda setup: [(i,) for i in range(count(setup))], name=f"{dimension}:blocks {length}")
 
 
 def _inner(name: str) -> str:
@@ -172,15 +244,48 @@ class Size(_Part):
         """Before an index, or before the first one of a block."""
         return _Part(self._tree, self._dimension, None, self._at(_first(i)))
 
-    def blocks(self, length: int) -> Iterator[Block]:
-        """All indices, several at a time, and those that are left one at a time."""
+    def through(self, i: Any) -> _Part:
+        """Up to an index, or up to the last one of a block."""
+        base, offset = self._at(_last(i))
+        return _Part(self._tree, self._dimension, None, (base, offset + 1))
+
+    def pairs(self, through: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Each index but the last with the next one; up to a given one."""
+        stop = self.through(through)._bounds[1] if through is not None else None
+        for j in _Part(self._tree, self._dimension, (0, 1), stop):
+            base, offset = j.start(self._dimension)
+            yield _Member({self._dimension: (base, offset - 1)}), j
+
+    def blocks(self, length: int, since: Any = None, through: Any = None) -> Iterator[Block]:
+        """All indices, several at a time, and those that are left one at a time.
+
+        Args:
+            length: One of `BLOCKS`.
+            since: An index of a loop: its block is the first.
+            through: An index of a list: its block is the last.
+        """
         if length not in BLOCKS:
             refuse(f"blocks have {', '.join(map(str, BLOCKS[:-1]))} or {BLOCKS[-1]} indices, not {length!r}")
-        return self._grouped(_loops(self._dimension).blocks[length])
+        blocks, over = _loops(self._dimension).blocks[length], None
+        loop = blocks.all
+        if since is not None:
+            base, _ = self._at(since)
+            if isinstance(since, _Member):
+                refuse("blocks begin with that of an index of a loop over the size, not of a block or a list")
+            loop, over = blocks.since, getattr(base, "role", base)
+        elif through is not None:
+            if not isinstance(through, _Listed):
+                refuse("blocks end with that of an index of a list")
+            loop, over = through.of.through[length], through.handle
+        return self._grouped(loop, over)
 
-    def _grouped(self, loop: Table[Any]) -> Iterator[Block]:
-        for group in loop(self._tree):
-            yield Block(group.rows if self._dimension in _OF_TREES else [_Index(row.at) for row in group.rows])
+    def _grouped(self, loop: Table[GroupRole], over: Any) -> Iterator[Block]:
+        tree, dimension = self._tree, self._dimension
+        for group in tree.visit(loop, over, None):
+            block = Block(_Member(row.at) for row in group.rows)
+            before = tree.number(loop.roles[0].entity, group.handle, _PREVIOUS), 0
+            block.previous = _Member({dimension: before})
+            yield block
 
     def _at(self, i: Any) -> Index:
         if not hasattr(i, "start"):
@@ -192,8 +297,8 @@ class Size(_Part):
 class _TaskRows(Size):
     """The rows of all tasks of a recursion. Their blocks are the tasks, of up to six rows."""
 
-    def blocks(self, length: int) -> Iterator[Block]:  # noqa: ARG002 - a task has as many rows as it has
-        for task, _, _ in self._tree.tasks():
+    def blocks(self, *_: Any, **__: Any) -> Iterator[Block]:
+        for task, _before, _after in self._tree.tasks():
             yield Block(task.rows)
 
 
@@ -231,11 +336,15 @@ _ONE = _One()
 class Workspace:
     """What a text sees: sizes by name, and memory."""
 
-    def __init__(self, tree: Tree, sizes: Mapping[str, Size]) -> None:
-        self._tree, self._sizes = tree, sizes
+    def __init__(self, tree: Tree, sizes: Mapping[str, Size], lists: Mapping[str, _List]) -> None:
+        self._tree, self._sizes, self._lists = tree, sizes, lists
 
-    def __getattr__(self, name: str) -> Size:
-        return self.size(name)
+    def __getattr__(self, name: str) -> Any:
+        return self._listed(self._lists[name]) if name in self._lists else self.size(name)
+
+    def _listed(self, found: _List) -> Iterator[_Listed]:
+        for group in found.all(self._tree):
+            yield _Listed(group.rows[0].at, group.handle, found)
 
     def size(self, name: str) -> Size:
         """A size, by name."""
@@ -303,6 +412,8 @@ class Kernel(Algorithm):
 
     #: Names of its sizes, in the order in which its arguments mention them.
     sizes_named: tuple[str, ...] = ()
+    #: The size of each list of indices, and what chooses them.
+    lists: tuple[tuple[str, str, Callable[[int], Sequence[int]]], ...] = ()
 
     def at(self, sizes: Mapping[str, int], scalar: str = "float64") -> Sizes:
         """What engines run it on.
@@ -313,7 +424,12 @@ class Kernel(Algorithm):
         """
         for name in self.sizes_named:
             _loops(_inner(name))
+        self.listed()
         return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar)
+
+    def listed(self) -> dict[str, _List]:
+        """Its lists of indices."""
+        return {name: _list(_inner(size), chosen) for name, size, chosen in self.lists}
 
 
 def kernel(
@@ -321,6 +437,7 @@ def kernel(
     outputs: tuple[str, ...],
     symmetric: tuple[str, ...] = (),
     sparse: tuple[str, ...] = (),
+    lists: Mapping[str, tuple[str, Callable[[int], Sequence[int]]]] = MappingProxyType({}),
     **axes: tuple[str | int, ...],
 ) -> Callable[[Any], Kernel]:
     """Declare the axes of a kernel's arguments.
@@ -329,6 +446,7 @@ def kernel(
         outputs: Names of the arguments that are filled; they come last.
         symmetric: Outputs of which only the upper triangle is filled.
         sparse: Outputs whose entries are zero until they are set, so that they may be read, too.
+        lists: Lists of indices, each with its size and a function from that to the indices: `for i in k.name`.
         **axes: For each argument after `k`, the name of the size that each axis runs over, or a number.
 
     Raises:
@@ -353,15 +471,18 @@ def kernel(
             raise ContractError(f"{where}: {run.__name__} has {len(outputs)} outputs; a kernel has inputs and outputs")
         sizes = tuple(dict.fromkeys(d for name in names for d in axes[name] if isinstance(d, str)))
 
+        chosen = tuple((name, size, function) for name, (size, function) in lists.items())
+
         def text(tree: Tree, *arguments: Any) -> None:
-            run(Workspace(tree, {name: Size(tree, _inner(name)) for name in sizes}), *arguments)
+            own = {name: Size(tree, _inner(name)) for name in sizes}
+            run(Workspace(tree, own, {name: _list(_inner(size), each) for name, size, each in chosen}), *arguments)
 
         text.__module__, text.__doc__ = run.__module__, run.__doc__
         inner: dict[str, Any] = {
             name: tuple(_inner(d) if isinstance(d, str) else d for d in axes[name]) for name in names
         }
         made = algorithm(outputs=outputs, symmetric=symmetric, sparse=sparse, any_node=True, **inner)(run)
-        return Kernel(run.__name__, text, made.inputs, made.outputs, any_node=True, sizes_named=sizes)
+        return Kernel(run.__name__, text, made.inputs, made.outputs, any_node=True, sizes_named=sizes, lists=chosen)
 
     return declare
 

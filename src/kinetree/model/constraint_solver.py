@@ -14,12 +14,13 @@ import numpy as np
 
 from kinetree.algorithms.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.algorithms.manifold import integrate
-from kinetree.algorithms.operational_space.eigen import invert
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native import sequence as native
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place
+from kinetree.kernels.eigen import regularized_inverse
 from kinetree.model.constraint_rows import Rows, RowSet
 from kinetree.operational_space import singular
 from kinetree.recursion.algorithm import Algorithm
@@ -120,7 +121,7 @@ class RowSolver:
         values, vectors, roots, edge, _, _ = steps.call(
             singular.decomposition(count), A, own, *self._weights, REDUNDANT
         )
-        inertia = steps.call(singular.over_rows(invert, count), values, vectors, roots, edge, 0.0)
+        inertia = steps.call(compiled(regularized_inverse, n=count), values, vectors, roots, edge, 0.0)
         moved, force = into
         force, moved = steps.call(self._over_rows(row_forces), response, inertia, lacking, a, into=(force, moved))
         return moved, force

@@ -23,14 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.eigen import compose, diagonalize, invert, settle, weigh
-from kinetree.algorithms.operational_space.jacobi import jacobi_sweep
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
+from kinetree.kernels.eigen import compose, diagonalize, jacobi_sweep, regularized_inverse, settle, weigh
 from kinetree.kernels.solve import solve_symmetric
 from kinetree.operational_space.products import times
 from kinetree.recursion.algorithm import Algorithm
@@ -111,7 +110,7 @@ def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) 
 @lru_cache(maxsize=64)
 def decomposition(rows: int) -> Compiled:
     """All steps of `spectrum` as one compiled function of A, own, mean, reach and cut."""
-    weighing, diagonalizing, settling = (over_rows(algorithm, rows) for algorithm in (weigh, diagonalize, settle))
+    weighing, diagonalizing, settling = (compiled(each, n=rows).bound() for each in (weigh, diagonalize, settle))
     inputs = [*weighing.binding.inputs, Operand("cut", ())]
     outputs = [*diagonalizing.binding.outputs, *weighing.binding.outputs[1:2], *settling.binding.outputs[1:]]
     sequence = Sequence("spectrum", inputs, outputs)
@@ -143,7 +142,7 @@ class Eigenvalues:
         """Λ under a policy other than "raise", (r, r)."""
         steps, (values, vectors, roots, edge, *_) = self._begun(Operand("inertia", (self._rows, self._rows)))
         given = values, vectors, roots, edge, softness(self._policy)
-        steps.call(over_rows(invert, self._rows), *given, into=steps.outputs)
+        steps.call(compiled(regularized_inverse, n=self._rows), *given, into=steps.outputs)
         return steps.finish()
 
     @cached_property
@@ -172,25 +171,25 @@ def jacobi(A: Array) -> tuple[Array, Array]:
         Eigenvalues, in no particular order, (…, r), and eigenvectors, one in each row, (…, r, r).
     """
     rows = A.shape[-1]
-    A, vectors = over_rows(jacobi_sweep, rows)(A, np.eye(rows), np.triu(np.ones((rows, rows)), 1))
+    A, vectors = compiled(jacobi_sweep, n=rows)(A)
     return np.diagonal(A, axis1=-2, axis2=-1), vectors
 
 
 def inverted(of: Spectrum, policy: str) -> Array:
     """Λ from the eigendecomposition of Λ⁻¹, (…, r, r); `refuse_singular` handles the policy "raise"."""
     rows = of.values.shape[-1]
-    result: Array = over_rows(invert, rows)(of.values, of.vectors, of.roots, of.edge, softness(policy))
+    result: Array = compiled(regularized_inverse, n=rows)(of.values, of.vectors, of.roots, of.edge, softness(policy))
     return result
 
 
 def softness(policy: str) -> float:
-    """What `invert` makes of singular directions."""
+    """What `regularized_inverse` makes of singular directions."""
     return 0.0 if policy == "truncated" else 1.0
 
 
 def composed(of: Spectrum, reciprocals: Array) -> Array:
     """The regularised inverse, (…, r, r), from regularised reciprocals of the eigenvalues, (…, r)."""
-    result: Array = over_rows(compose, reciprocals.shape[-1])(of.vectors, of.roots, reciprocals)
+    result: Array = compiled(compose, n=reciprocals.shape[-1])(of.vectors, of.roots, reciprocals)
     return result
 
 

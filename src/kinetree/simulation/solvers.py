@@ -16,11 +16,12 @@ from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weight
 from kinetree.algorithms.contact_problem import contact_forces, contact_problem
 from kinetree.algorithms.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
 from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
-from kinetree.algorithms.operational_space.eigen import diagonalize
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Sequence
+from kinetree.kernels.eigen import diagonalize
 from kinetree.model.model import Model
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.shapes import contact_sites, touching_bodies
@@ -68,16 +69,16 @@ def sweeps_solver(bodies: tuple[int, ...], sweeps: int, frictions: bytes) -> Com
 def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: bytes) -> Compiled:
     """The same as `sweeps_solver`, by rounds of ADMM."""
     mechanism, sites = contact_sites(len(bodies))
-    decompose, weigh, one_round, adapt, velocities, finish = (
+    weigh, one_round, adapt, velocities, finish = (
         bind(one, mechanism, sites, one.name)
-        for one in (diagonalize, admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
+        for one in (admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
     )
     prepare, inputs = _problem(bodies)
     r, friction = 3 * len(bodies), np.frombuffer(frictions)
     sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
     *problem, start = sequence.inputs
     G, weight, free, axes = sequence.call(prepare, *problem, np.zeros(r))
-    values, vectors = sequence.call(decompose, G)
+    values, vectors = sequence.call(compiled(diagonalize, n=r), G)
     rho, gain = sequence.call(weigh, values)
     mu, still = sequence.constant(friction), sequence.constant(np.zeros(r))
     rounded = sequence.prepare(one_round)

@@ -72,6 +72,8 @@ RANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], Any]]] =
     "since": (lambda n, i: n.since(i), lambda n, i: range(i, n)),
     "after": (lambda n, i: n.after(i), lambda n, i: range(i + 1, n)),
     "before": (lambda n, i: n.before(i), lambda _, i: range(i)),
+    "through": (lambda n, i: n.through(i), lambda _, i: range(i + 1)),
+    "through, reversed": (lambda n, i: reversed(n.through(i)), lambda _, i: reversed(range(i + 1))),
     "since, reversed": (lambda n, i: reversed(n.since(i)), lambda n, i: reversed(range(i, n))),
     "after, reversed": (lambda n, i: reversed(n.after(i)), lambda n, i: reversed(range(i + 1, n))),
     "before, reversed": (lambda n, i: reversed(n.before(i)), lambda _, i: reversed(range(i))),
@@ -119,6 +121,70 @@ def test_blocks_and_what_lies_around_them(length: int) -> None:
         np.testing.assert_array_equal(after, np.arange(n) >= ends[:, None])
         for one, other in zip(f(1.0), f.engine("reference")(1.0), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def backwards_by_threes(n: int) -> list[int]:
+    """Every third index, last first, and the first one twice."""
+    return [*range(n - 1, -1, -3), 0, 0]
+
+
+def test_pairs_lists_and_blocks_up_to_an_index() -> None:
+    def visited(k: Any, one: Any, pairs: Any, up_to: Any, listed: Any, covered: Any, since: Any, previous: Any) -> None:
+        count = k.scalar(0.0)
+        for i, j in k.n.pairs():
+            count[...] = count[...] + one[...]
+            pairs[i, j] = count[...]
+        for last in k.some:
+            listed[last] = listed[last] + one[...]
+            for i, j in k.n.pairs(through=last):
+                up_to[last, i] = up_to[last, i] + one[...]
+                up_to[last, j] = up_to[last, j] + one[...]
+            for block in k.n.blocks(4, through=last):
+                for i in block:
+                    covered[last, i] = covered[last, i] + one[...]
+        for first in k.n:
+            for block in k.n.blocks(4, since=first):
+                for i in block:
+                    since[first, i] = one[...]
+        for block in k.n.blocks(4):
+            for i in block:
+                previous[i, block.previous] = one[...]
+
+    names = ("pairs", "up_to", "covered", "since", "previous")
+    axes: Any = {"one": (), "listed": ("n",)} | dict.fromkeys(names, ("n", "n"))
+    outputs = ("pairs", "up_to", "listed", "covered", "since", "previous")
+    lists = {"some": ("n", backwards_by_threes)}
+    text = kt.kernel(**axes, outputs=outputs, sparse=outputs, lists=lists)(visited)
+    for n in (1, 2, 4, 9, 11):
+        f, whole = kt.compiled(text, n=n), n - n % 4
+        pairs, up_to, listed, covered, since, previous = f(1.0)
+        np.testing.assert_array_equal(pairs, np.diag(np.arange(1.0, n), 1))
+        times = np.bincount(backwards_by_threes(n), minlength=n)
+        np.testing.assert_array_equal(listed, times)
+        starts = np.array([i - i % 4 if i < whole else i for i in range(n)])
+        ends = np.array([i - i % 4 + 4 if i < whole else i + 1 for i in range(n)])
+        at = np.arange(n)
+        np.testing.assert_array_equal(covered, times[:, None] * (at < ends[:, None]))
+        np.testing.assert_array_equal(since, at >= starts[:, None])
+        np.testing.assert_array_equal(previous, at == np.maximum(starts - 1, 0)[:, None])
+        twice = (at <= at[:, None]) * 2.0 - (at == 0) - (at == at[:, None])
+        np.testing.assert_array_equal(up_to, times[:, None] * np.maximum(twice, 0.0))
+        for one, other in zip(f(1.0), f.engine("reference")(1.0), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert f.count().additions == n - 1 + times.sum() + up_to.sum() + covered.sum()
+
+
+def test_neighbours_that_both_store_run_one_after_another() -> None:
+    """Lanes would store the second one of each pair after the first one of the next."""
+
+    @kt.kernel(x=("n",), y=("n",), outputs=("y",))
+    def last_wins(k: Any, x: Any, y: Any) -> None:
+        for i, j in k.n.pairs():
+            y[i] = x[i]
+            y[j] = -x[j]
+
+    x = np.arange(1.0, 20.0)
+    np.testing.assert_array_equal(kt.compiled(last_wins, n=19)(x), [*x[:-1], -x[-1]])
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 4), (16, 33)])
@@ -271,6 +337,18 @@ def odd_blocks(k: Any, A: Any, x: Any) -> None:
         x[block[0]] = A[block[0], block[0]]
 
 
+def blocks_since_a_block(k: Any, A: Any, x: Any) -> None:
+    for block in k.m.blocks(2):
+        for other in k.m.blocks(2, since=block[0]):  # here
+            x[other[0]] = A[other[0], other[0]]
+
+
+def blocks_through_an_index(k: Any, A: Any, x: Any) -> None:
+    for i in k.m:
+        for block in k.m.blocks(2, through=i):  # here
+            x[block[0]] = A[i, i]
+
+
 def left_early(k: Any, A: Any, x: Any) -> None:
     for i in k.m:
         for j in k.n:  # here
@@ -290,6 +368,8 @@ MISTAKES = {
     number_as_index: "0 is no index over n; take one from a loop",
     size_of_another: "an axis over n is indexed by an index over m",
     odd_blocks: "blocks have 2, 3, 4, 6 or 8 indices, not 5",
+    blocks_since_a_block: "blocks begin with that of an index of a loop over the size, not of a block or a list",
+    blocks_through_an_index: "blocks end with that of an index of a list",
     left_early: "left before its end",
 }
 

@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.algorithms.operational_space.eigen import diagonalize
-from kinetree.algorithms.operational_space.qr_iteration import schedule
-from kinetree.engines import reference
-from kinetree.operational_space.singular import over_rows, row_sites
-from kinetree.recursion.mechanism import Mechanism
+import kinetree as kt
+from kinetree.kernels.eigen import diagonalize, schedule
 from tests.tolerance import assert_close, bound
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SIZES = (1, 2, 3, 6, 12, 24)
+SIZES = (1, 2, 3, 6, 8, 12, 24)
 COUNT = 12
 
 
@@ -56,7 +53,7 @@ def _matrices(n: int) -> dict[str, Array]:
 @pytest.mark.parametrize("n", SIZES)
 def test_matrices_of_all_kinds_are_diagonalized(n: int) -> None:
     for A in _matrices(n).values():
-        values, vectors = over_rows(diagonalize, n)(A)
+        values, vectors = kt.compiled(diagonalize, n=n)(A)
         size = float(np.abs(A).max()) or 1.0
         expected = np.linalg.eigvalsh(A / size)
         assert_close(np.sort(values / size, axis=-1), expected, bound(n))
@@ -70,30 +67,29 @@ def test_eigenvalues_that_converge_slowly_have_time_to(n: int) -> None:
     """One of 20,000 such matrices is not diagonal yet if steps leave out rows as soon as most have converged."""
     A = np.random.default_rng(3).normal(size=(20_000, n, n)) * (1.0 - np.eye(n))
     A = A + np.swapaxes(A, 1, 2)
-    values, vectors = over_rows(diagonalize, n)(A)
+    values, vectors = kt.compiled(diagonalize, n=n)(A)
     assert_close(vectors @ A, values[..., None] * vectors, bound(n))
 
 
-@pytest.mark.parametrize("n", [3, 6])
+@pytest.mark.parametrize("n", [3, 6, 8])
 def test_engines_agree(n: int) -> None:
     """On eigenvalues that are apart, so that their order is the same, and up to the signs of vectors."""
     (A,) = _with(np.arange(1.0, n + 1.0)[None] ** 2, np.random.default_rng(0))
-    found = over_rows(diagonalize, n)(A)
-    nothing = Mechanism((), (), (), (), np.zeros(3))
-    for one, other in zip(found, reference.run(diagonalize, nothing, row_sites(n), [A]), strict=True):
+    found = kt.compiled(diagonalize, n=n)(A)
+    for one, other in zip(found, kt.compiled(diagonalize, n=n).engine("reference")(A), strict=True):
         assert_close(np.abs(one), np.abs(other), bound(n) * n * n)
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_bits_do_not_depend_on_the_batch(n: int) -> None:
     for A in _matrices(n).values():
-        values, vectors = over_rows(diagonalize, n)(A)
+        values, vectors = kt.compiled(diagonalize, n=n)(A)
         for i, one in enumerate(A[:3]):
-            alone = over_rows(diagonalize, n)(one)
+            alone = kt.compiled(diagonalize, n=n)(one)
             assert np.array_equal(alone[0], values[i])
             assert np.array_equal(alone[1], vectors[i])
 
 
 def test_the_number_of_rotations() -> None:
     """About 2n² for n rows; a Jacobi sweep takes n²/2, and seven to nine sweeps are needed."""
-    assert [sum(schedule(n)) for n in SIZES] == [0, 1, 26, 94, 314, 1043]
+    assert [sum(schedule(n)) for n in SIZES] == [0, 1, 26, 94, 159, 314, 1043]
