@@ -413,6 +413,45 @@ def test_an_empty_world() -> None:
     assert robot.frames == ("world", "here")
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("<mujoco/>", 1, "there are no bodies"),
+        ("<mujoco>\n<worldbody/></mujoco>", 1, "there are no bodies"),
+        ('<mujoco><default><joint damping="1"/></default><asset/></mujoco>', 1, "there are no bodies"),
+        ('<mujoco>\n<actuator>\n<motor joint="a"/></actuator></mujoco>', 3, "<actuator> names parts of bodies"),
+        ('<mujoco>\n<keyframe>\n<key qpos="1 2"/></keyframe></mujoco>', 3, "<keyframe> names parts of bodies"),
+        ('<mujoco><sensor><jointpos joint="a"/></sensor></mujoco>', 1, "<sensor> names parts of bodies"),
+        ('<mujoco><contact><exclude body1="a" body2="b"/></contact></mujoco>', 1, "<contact> names parts of bodies"),
+        ('<mujoco><equality><joint joint1="a"/></equality></mujoco>', 1, "<equality> names parts of bodies"),
+        ('<mujoco><tendon><fixed><joint joint="a" coef="1"/></fixed></tendon></mujoco>', 1, "<tendon> names parts"),
+        (
+            '<mujoco><worldbody><geom size="1"/></worldbody><actuator><motor joint="a"/></actuator></mujoco>',
+            1,
+            "<actuator> names parts of bodies",
+        ),
+    ],
+)
+def test_parts_of_models_are_refused(text: str, line: int, problem: str) -> None:
+    """MuJoCo misses what they name; what has nothing in its world is no robot either."""
+    if "names" in problem:
+        with pytest.raises(ValueError, match="Error"):
+            mujoco.MjModel.from_xml_string(text)
+    with pytest.raises(LoadError, match=f"{problem}.*: this is part of a model, to be included by others") as caught:
+        kt.load(text)
+    assert caught.value.line == line
+
+
+def test_bodies_may_come_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "part.xml").write_text('<mujoco><actuator><motor joint="a"/></actuator></mujoco>')
+    whole = tmp_path / "whole.xml"
+    whole.write_text(file(body("link", '<joint name="a"/>'), '<include file="part.xml"/>'))
+    with pytest.warns(ModelWarning, match=r"actuators \(1\)"):
+        assert kt.load(whole).nv == 1
+    with pytest.raises(LoadError, match="to be included by others"):
+        kt.load(tmp_path / "part.xml")
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.engines.kernel_function import compiled
+from kinetree.kernels.eigen import diagonalize, regularized_inverse, settle, weigh
+from kinetree.kernels.products import opposing_force
 from kinetree.operational_space.freedom import most_independent_rows
 from kinetree.operational_space.singular import inverted, spectrum
 from tests.tolerance import assert_close, bound
-from tests.unit.test_eigen import _with
+from tests.unit.kernels.test_eigen import _with
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIZES = (1, 2, 3, 6, 7, 12, 24)
@@ -214,3 +217,35 @@ def test_always_singular_tasks_need_no_kernel_for_regular_samples() -> None:
     for one, other, alone in zip(found, tasks.dynamics(q, out=into), tasks.dynamics(q[1]), strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one[1], alone)
+
+
+def test_counts_of_singular_tasks_are_complete() -> None:
+    """All recursions that a sample takes: where every one is singular, eigenvalues are part of Λ."""
+    robot = kt.zoo.chain(7)
+    regular, always = robot.tasks(["tip"]), robot.tasks(["tip", kt.Task("body7", (3,))])
+    assert always.core.excessive
+    assert not regular.core.excessive
+
+    def total(*functions: Any) -> int:
+        return sum(function.count().total for function in functions)
+
+    def eigen(tasks: Any, inverts: bool) -> int:
+        steps = (weigh, diagonalize, settle, regularized_inverse)[: 4 if inverts else 3]
+        return total(*(compiled(step, n=tasks.rows) for step in steps))
+
+    assert eigen(always, inverts=True) > 9 * always.rows**3
+    known = always.core.recursions
+    decomposed = total(always.inverse_inertia) + eigen(always, inverts=False)
+    inertia = total(always.inverse_inertia) + eigen(always, inverts=True)
+    assert total(always.inertia) == inertia
+    assert total(always.dynamics) == inertia + total(known.response, known.jacobian, known.projections)
+    free = total(known.forward_dynamics, known.acceleration, compiled(opposing_force, r=always.rows))
+    assert total(always.bias) == inertia + free
+    assert total(always.rank) == decomposed
+    assert total(always.condition) == total(always.inverse_inertia)  # it is infinite
+    # regular samples need none for Λ, and condition numbers always do
+    assert total(regular.inertia) == total(regular.core.recursions.inertia) == total(regular.rank)
+    assert total(regular.condition) == total(regular.inverse_inertia) + eigen(regular, inverts=False)
+    for tasks in (regular, always):
+        for name in ("inertia", "dynamics", "bias", "rank", "condition"):
+            getattr(tasks, name).compile()

@@ -47,6 +47,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     reduction = Reduction(source, Directory(source, options.directory), findings, equalities=options.loops != "ignore")
     try:
         found = compiled(reduction, findings)
+        reduction.require_whole()
         model, notes = converted(found, reduction.unmodelled, loops=options.loops)
     except LoadError:
         raise

@@ -55,6 +55,8 @@ _SECTIONS = frozenset(
         "deformable", "contact", "tendon", "equality", "actuator", "sensor", "keyframe",
     )
 )  # fmt: skip
+# sections whose elements name joints, bodies and sites, or their coordinates
+_NAMING = ("contact", "deformable", "tendon", "equality", "actuator", "sensor", "keyframe")
 # attributes of equality constraints; those of the solver are left out
 _EQUALITIES = {
     "connect": frozenset(("name", "active", "body1", "body2", "anchor", "site1", "site2")),
@@ -124,6 +126,19 @@ class Reduction:
         self.unmodelled = self._counted()
         for model, _ in models.values():
             self.unmodelled = self.unmodelled + model.unmodelled
+
+    def require_whole(self) -> None:
+        """Refuse a part of a model, which others include: no bodies, and nothing in the world or names of bodies."""
+        worlds = list(self._file.sections("worldbody"))
+        if any(next(world.iter("body", "attach"), None) is not None for world in worlds):
+            return
+        naming = next((section for section in self._file.sections(*_NAMING) if len(section)), None)
+        if naming is None and any(map(len, worlds)):
+            return
+        place, what = self._root, "there are no bodies"
+        if naming is not None:
+            place, what = self._file.origin(naming[0]), f"<{naming.tag}> names parts of bodies, and there are none"
+        raise place.error(f"{what}: this is part of a model, to be included by others; load the file that does so")
 
     def _named_models(self) -> dict[str, Element]:
         """Attached models, by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from kinetree.operational_space import singular
 from kinetree.operational_space.freedom import most_independent_rows
@@ -50,6 +51,11 @@ class Core:
     def excessive(self) -> bool:
         """Whether there are more rows than can be independent, so that every sample is singular."""
         return self.rows > most_independent_rows(self.recursions.robot.mechanism, self.recursions.sites)
+
+    @property
+    def singular_kernels(self) -> tuple[Any, ...]:
+        """What Λ of a singular sample takes, without contacts."""
+        return self.recursions.inverse_inertia, *singular.eigen_steps(self.rows, inverts=True)
 
     @property
     def trusted(self) -> float:

@@ -77,12 +77,12 @@ class PreparedFunction(ABC):
             kernel.compile()
 
     def count(self) -> Count:
-        """Operations of the recursions in one evaluation, if no task is singular."""
+        """Operations of the recursions in one evaluation: those of regular samples, if any sample can be regular."""
         return sum((kernel.count() for kernel in self._kernels()), Count())
 
     @abstractmethod
     def _kernels(self) -> Sequence[Any]:
-        """The recursions that it calls if no task is singular."""
+        """The recursions that it calls for regular samples, or for all, if every one is singular."""
 
     def _lazily(self, out: Any, **given: Any) -> Any:
         """The lazy result for Dask arrays."""
@@ -184,7 +184,7 @@ class Inertia(Regular):
         return (self.core.inertia_of_doubtful(q, places),)
 
     def _kernels(self) -> Sequence[Any]:
-        return (self.core.recursions.inverse_inertia,) if self.core.excessive else super()._kernels()
+        return self.core.singular_kernels if self.core.excessive else super()._kernels()
 
 
 class Dynamics(Regular):
@@ -204,6 +204,12 @@ class Dynamics(Regular):
         if spread.ndim or not spread.item() < self._trusted:
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
+
+    def _kernels(self) -> Sequence[Any]:
+        if not self.core.excessive:
+            return super()._kernels()
+        recursions = self.core.recursions
+        return (*self.core.singular_kernels, recursions.response, recursions.jacobian, recursions.projections)
 
     def _again(self, q: Array, places: Array | None) -> Sequence[Array]:
         recursions = self.core.recursions
@@ -262,13 +268,17 @@ class Bias(Derived):
     """
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
-        super().__init__(tasks, core, name, ("q", "v"), ("inertia", "forward_dynamics", "acceleration"))
+        super().__init__(tasks, core, name, ("q", "v"), ("forward_dynamics", "acceleration"))
         self._still = np.zeros(core.recursions.robot.mechanism.nv)
+        self._opposing = compiled(opposing_force, r=core.rows)
+
+    def _kernels(self) -> Sequence[Any]:
+        return (*self.tasks.inertia._kernels(), *super()._kernels(), self._opposing)
 
     def _found(self, *inputs: Any) -> Any:
         recursions = self.core.recursions
         free = recursions.acceleration(*inputs, recursions.forward_dynamics(*inputs, self._still))
-        return compiled(opposing_force, r=self.core.rows)(self.tasks.inertia(inputs[0]), free)
+        return self._opposing(self.tasks.inertia(inputs[0]), free)
 
 
 class Rounded(PreparedFunction):

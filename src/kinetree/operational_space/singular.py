@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines.kernel_function import compiled
+from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
@@ -159,6 +159,12 @@ class Eigenvalues:
         for i in range(rows):
             steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
         return steps, steps.call(decomposition(rows), A, own, *self._weights)
+
+
+def eigen_steps(rows: int, inverts: bool) -> tuple[KernelFunction, ...]:
+    """What follows Λ⁻¹ where eigenvalues decide: their computation and, if wanted, Λ."""
+    kernels = (weigh, diagonalize, settle, *([regularized_inverse] if inverts else []))
+    return tuple(compiled(kernel, n=rows) for kernel in kernels)
 
 
 def jacobi(A: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from kinetree.operational_space.core import Core
 from kinetree.operational_space.functions import Derived
+from kinetree.operational_space.singular import eigen_steps
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.spatial.value import Array
 
@@ -23,14 +24,15 @@ class _Spectral(Derived):
         core: State shared by the functions of these tasks.
         name: Its name.
         kernel: The recursion that every sample needs.
+        decomposes: Whether every sample needs the eigenvalues.
     """
 
-    def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
+    def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction, decomposes: bool) -> None:
         super().__init__(tasks, core, name, ("q",), ())
-        self._kernel = kernel
+        self._kernel, self._decomposes = kernel, decomposes
 
     def _kernels(self) -> Sequence[Any]:
-        return (self._kernel,)
+        return (self._kernel, *(eigen_steps(self.core.rows, inverts=False) if self._decomposes else ()))
 
     @cached_property
     def _reach(self) -> Array:
@@ -41,7 +43,7 @@ class Condition(_Spectral):
     """Condition number of the weighted Λ⁻¹ of tasks without contacts, (…)."""
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
-        super().__init__(tasks, core, name, core.recursions.inverse_inertia_for(name))
+        super().__init__(tasks, core, name, core.recursions.inverse_inertia_for(name), not core.excessive)
         self._one = (core.recursions.robot.mechanism.nq,)
 
     def _found(self, *inputs: Any) -> Any:
@@ -66,7 +68,7 @@ class Rank(_Spectral):
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         kernel = core.recursions.inverse_inertia_for if core.excessive else core.recursions.inertia_for
-        super().__init__(tasks, core, name, kernel(name))
+        super().__init__(tasks, core, name, kernel(name), core.excessive)
         self._trusted = core.trusted
 
     def _found(self, *inputs: Any) -> Any:
