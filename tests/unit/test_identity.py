@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.constraint_rows import formula_value
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.manifold import integrate
 from kinetree.engines.identity import identity, is_own_kind
 from kinetree.engines.pipeline import is_own, variants_of
+from kinetree.kernels.constraint_rows import formula_value
 from kinetree.model.follower import FunctionFollower
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import JointedBody

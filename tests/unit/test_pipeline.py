@@ -14,7 +14,6 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
-from kinetree.algorithms.constraint_rows import formula_row, formula_value
 from kinetree.algorithms.operational_space import (
     control_step,
     differential_step,
@@ -35,6 +34,7 @@ from kinetree.engines.native import kernels, libraries
 from kinetree.engines.pipeline import is_own, lowered, variants_of
 from kinetree.engines.simplify import fuse, simplify
 from kinetree.engines.trace import trace
+from kinetree.kernels.constraint_rows import formula_row, formula_value
 from kinetree.model.follower import LinearFollower, PolynomialFollower
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
 from kinetree.recursion.algorithm import Algorithm, algorithm

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kinetree.algorithms.constraint_rows import constants_of, distance_row, formula_row, formula_value, hinge_error
 from kinetree.algorithms.kinematics import poses
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native import sequence as native
-from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.kernels.constraint_rows import constants_of, distance_row, formula_row, formula_value, hinge_error
 from kinetree.model.coupling import Coupling, LinearCoupling
 from kinetree.model.follower import Follower, LinearFollower
 from kinetree.model.loop import Loop
@@ -26,8 +25,6 @@ from kinetree.model.placement import alignment, pose
 from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.tasks import LoopTask, Task
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Mechanism
 from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"
@@ -161,7 +158,7 @@ class CouplingRow:
     def scale(self) -> tuple[Array, Array]:
         """See `RowSet`; the joints' mobilities add up."""
         # one by one, by functions that the rows need anyway
-        robot, row = self._robot, _shared(formula_row(self._equation, len(self._names)))
+        robot, row = self._robot, compiled(formula_row(self._equation, len(self._names)))
         found = []
         for q in robot._generic_configurations():
             positions = robot.q_to_dict(q)
@@ -179,7 +176,7 @@ class CouplingRow:
         rates = steps.call(robot.joint_rates.bound(), q, v)
         follow = steps.call(robot.joint_accelerations.bound(), q, v, np.zeros(robot.nv))
         moving = (_gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
-        row = _shared(formula_row(self._equation, x.size))
+        row = compiled(formula_row(self._equation, x.size))
         slopes, drift, error = steps.call(row, x, *moving, self._numbers)
         # J = Gᵀ slopes, as joint forces act
         of_all = steps.variable(steps.constant(np.zeros(rates.size)))
@@ -197,7 +194,7 @@ class CouplingRow:
         if how is None:
             return q.part(self._robot.joint(name).q_slice.start, 1)
         x = _gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
-        found: Place = steps.call(_shared(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants))
+        found: Place = steps.call(compiled(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants))
         return found
 
 
@@ -236,7 +233,7 @@ class DistanceRow:
         """See `RowSet`."""
         of = self._tasks.core.recursions
         J, drift = _motion(steps, of, q, v)
-        row = bind(distance_row, of.robot.mechanism, (), "constraints")
+        row = compiled(distance_row, n=of.robot.mechanism.nv)
         found = steps.call(row, v, J, drift, _frames(steps, of, q), self._length)
         return Rows(*found[:3])
 
@@ -266,7 +263,7 @@ class HingeRows:
         """See `RowSet`."""
         of = self._tasks.core.recursions
         J, drift = _motion(steps, of, q, v)
-        return Rows(J, drift, steps.call(_shared(hinge_error), _frames(steps, of, q)))
+        return Rows(J, drift, steps.call(compiled(hinge_error), _frames(steps, of, q)))
 
 
 def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
@@ -316,9 +313,3 @@ def _padded(formula: Any, constants: Sequence[float]) -> Array:
     found = np.zeros(constants_of(formula))
     found[: len(constants)] = constants
     return found
-
-
-@lru_cache(maxsize=64)
-def _shared(algorithm: Algorithm) -> Compiled:
-    """An algorithm that needs no robot."""
-    return bind(algorithm, Mechanism((), (), (), (), np.zeros(3)), (), algorithm.name)

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.algorithms.manifold import integrate
-from kinetree.engines.kernel_function import compiled
+from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native import sequence as native
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place
+from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
+from kinetree.kernels.language import Kernel
 from kinetree.model.constraint_rows import Rows, RowSet
 from kinetree.operational_space import singular
-from kinetree.recursion.algorithm import Algorithm
 from kinetree.spatial.value import Array
 
 #: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
@@ -126,8 +126,8 @@ class RowSolver:
         force, moved = steps.call(self._over_rows(row_forces), response, inertia, lacking, a, into=(force, moved))
         return moved, force
 
-    def _over_rows(self, algorithm: Algorithm) -> Compiled:
-        return bind(algorithm, self._robot.mechanism, singular.row_sites(self._count), "constraints")
+    def _over_rows(self, kernel: Kernel) -> KernelFunction:
+        return compiled(kernel, r=self._count, n=self._robot.nv)
 
     @cached_property
     def _weights(self) -> tuple[Array, Array]:

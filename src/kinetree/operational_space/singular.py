@@ -25,17 +25,12 @@ import numpy as np
 
 from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
 from kinetree.kernels.eigen import compose, diagonalize, jacobi_sweep, regularized_inverse, settle, weigh
 from kinetree.kernels.solve import solve_symmetric
 from kinetree.operational_space.products import times
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.recursion.topology import WORLD
-from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 POLICIES = ("damped", "truncated", "raise")
@@ -241,15 +236,3 @@ def require_policy(policy: object, cut: object) -> None:
         raise UnknownNameError("policy for singular tasks", policy, POLICIES)
     if not isinstance(cut, (int, float, np.floating)) or not 0.0 < cut < 1.0:
         raise InputError(f"cut is a fraction of the largest eigenvalue, between 0 and 1; got {cut!r}")
-
-
-@lru_cache(maxsize=64)
-def over_rows(algorithm: Algorithm, rows: int) -> Compiled:
-    """An algorithm that uses rows only. They belong to the world, so all robots share the compiled code."""
-    return bind(algorithm, Mechanism((), (), (), (), np.zeros(3)), row_sites(rows), algorithm.name)
-
-
-def row_sites(rows: int) -> tuple[Site, ...]:
-    """Sites in the world with as many rows, for algorithms that need nothing but their number."""
-    place = Transform.identity().data
-    return tuple(Site(str(i), WORLD, place, tuple(range(min(6, rows - i)))) for i in range(0, rows, 6))

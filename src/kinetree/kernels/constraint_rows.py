@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinetree.algorithms.choices import less
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.kernels.branchless import less
+from kinetree.kernels.language import Kernel, Workspace, kernel
+from kinetree.recursion.tree import Indexed
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array
@@ -56,25 +56,25 @@ def constants_of(formula: Formula) -> int:
 
 
 @lru_cache(maxsize=256)
-def formula_value(formula: Formula, arguments: int) -> Algorithm:
+def formula_value(formula: Formula, arguments: int) -> Kernel:
     """The value of a formula of `arguments` numbers x and constants c."""
 
-    def formula_value(_tree: Tree, x: Indexed, c: Indexed, value: Indexed) -> None:
+    def formula_value(_k: Workspace, x: Indexed, c: Indexed, value: Indexed) -> None:
         value[...] = formula.value(c[...][: formula.constants], x[...])
 
-    declare = algorithm(x=(arguments,), c=(constants_of(formula),), value=(), outputs=("value",))
+    declare = kernel(x=(arguments,), c=(constants_of(formula),), value=(), outputs=("value",))
     return replace(declare(formula_value), name=f"formula_value_{formula.name}")
 
 
 @lru_cache(maxsize=256)
-def formula_row(formula: Formula, arguments: int) -> Algorithm:
+def formula_row(formula: Formula, arguments: int) -> Kernel:
     """A formula of joint coordinates x as an error, with its slopes and its drift.
 
     `rate` and `follow` are velocities of these joints, and their accelerations where all independent ones are zero.
     """
 
     def formula_row(
-        _tree: Tree, x: Indexed, rate: Indexed, follow: Indexed, c: Indexed,
+        _k: Workspace, x: Indexed, rate: Indexed, follow: Indexed, c: Indexed,
         slopes: Indexed, drift: Indexed, error: Indexed,
     ) -> None:  # fmt: skip
         given, constants = x[...], c[...][: formula.constants]
@@ -84,31 +84,31 @@ def formula_row(formula: Formula, arguments: int) -> Algorithm:
         error[...] = formula.value(constants, given)
 
     own = (arguments,)
-    declare = algorithm(
+    declare = kernel(
         x=own, rate=own, follow=own, c=(constants_of(formula),), slopes=own, drift=(), error=(),
         outputs=("slopes", "drift", "error"),
     )  # fmt: skip
     return replace(declare(formula_row), name=f"formula_row_{formula.name}")
 
 
-@algorithm(
-    v=("v",), J=(6, "v"), drift=(6,), poses=(2, 4, 4), length=(), row=("v",), bent=(), error=(), velocity=(3,),
-    outputs=("row", "bent", "error", "velocity"), any_node=True, sparse=("velocity",),
+@kernel(
+    v=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), length=(), row=("n",), bent=(), error=(), velocity=(3,),
+    outputs=("row", "bent", "error", "velocity"), sparse=("velocity",),
 )  # fmt: skip
 def distance_row(
-    tree: Tree, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, length: Indexed,
+    k: Workspace, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, length: Indexed,
     row: Indexed, bent: Indexed, error: Indexed, velocity: Indexed,
 ) -> None:  # fmt: skip
     """The distance between two points.
 
     Args:
-        tree: The mechanism.
-        v: Joint velocities, (nv,).
-        J: Velocities of both points per joint velocity, in world axes, (6, nv).
+        k: Size n.
+        v: Joint velocities, (n,).
+        J: Velocities of both points per joint velocity, in world axes, (6, n).
         drift: J̇v of both, (6,).
         poses: Frames at the points, (2, 4, 4).
         length: The distance that is held.
-        row: Rate of the distance per joint velocity, (nv,).
+        row: Rate of the distance per joint velocity, (n,).
         bent: Its acceleration at zero joint accelerations.
         error: φ.
         velocity: Of the second point relative to the first, (3,).
@@ -117,7 +117,7 @@ def distance_row(
     apart = ends[1, :3, 3] - ends[0, :3, 3]
     distance = sqrt(dot(apart, apart))
     along = apart / distance
-    for c in tree.columns():
+    for c in k.n:
         each = J[c]
         relative = each[3:] - each[:3]
         velocity[...] = velocity[...] + relative * v[c]
@@ -129,12 +129,12 @@ def distance_row(
     error[...] = distance - length[...]
 
 
-@algorithm(poses=(2, 4, 4), error=(5,), outputs=("error",))
-def hinge_error(_tree: Tree, poses: Indexed, error: Indexed) -> None:
+@kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))
+def hinge_error(_k: Workspace, poses: Indexed, error: Indexed) -> None:
     """How far two frames are from a hinge about their z axes.
 
     Args:
-        _tree: Not needed.
+        _k: No sizes.
         poses: (2, 4, 4).
         error: Tilt about x and y, and displacement, in the axes of the first frame, (5,).
     """
@@ -146,88 +146,88 @@ def hinge_error(_tree: Tree, poses: Indexed, error: Indexed) -> None:
     error[...] = np.array([-axis[1] * sign, axis[0] * sign, *way])
 
 
-@algorithm(
-    J=("rows", "v"), response=("rows", "v"), A=("rows", "rows"), own=("rows",), outputs=("A", "own"),
-    symmetric=("A",), any_node=True,
+@kernel(
+    J=("r", "n"), response=("r", "n"), A=("r", "r"), own=("r",), outputs=("A", "own"),
+    symmetric=("A",),
 )  # fmt: skip
-def row_mobility(tree: Tree, J: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
+def row_mobility(k: Workspace, J: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
     """Λ⁻¹ of rows.
 
     Args:
-        tree: The mechanism, with the rows.
-        J: (r, nv).
-        response: J M⁻¹, (r, nv).
+        k: Sizes r and n.
+        J: (r, n).
+        response: J M⁻¹, (r, n).
         A: Λ⁻¹, (r, r).
         own: Its diagonal, (r,).
     """
-    total = tree.array("rows", "rows")
-    for one in tree.task_rows():
-        for other in tree.task_rows(one):
+    total = k.array("r", "r")
+    for one in k.r:
+        for other in k.r.since(one):
             total[one, other] = 0.0
-            for c in tree.columns():
+            for c in k.n:
                 total[one, other] = total[one, other] + J[one, c] * response[other, c]
             A[one, other] = total[one, other]
-    for one in tree.task_rows():
+    for one in k.r:
         own[one] = total[one, one]
 
 
-@algorithm(
-    J=("rows", "v"), drift=("rows",), error=("rows",), v=("v",), a=("v",), wanted=("rows",), gains=("rows", 2),
-    residual=("rows",), outputs=("residual",), any_node=True,
+@kernel(
+    J=("r", "n"), drift=("r",), error=("r",), v=("n",), a=("n",), wanted=("r",), gains=("r", 2),
+    residual=("r",), outputs=("residual",),
 )  # fmt: skip
 def row_residual(
-    tree: Tree, J: Indexed, drift: Indexed, error: Indexed, v: Indexed, a: Indexed, wanted: Indexed, gains: Indexed,
+    k: Workspace, J: Indexed, drift: Indexed, error: Indexed, v: Indexed, a: Indexed, wanted: Indexed, gains: Indexed,
     residual: Indexed,
 ) -> None:  # fmt: skip
     """What accelerations of rows lack.
 
     Args:
-        tree: The mechanism, with the rows.
-        J: (r, nv).
+        k: Sizes r and n.
+        J: (r, n).
         drift: J̇v, (r,).
         error: φ, (r,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
+        v: Joint velocities, (n,).
+        a: Joint accelerations, (n,).
         wanted: b, (r,).
         gains: kp and kd, (r, 2).
         residual: b − kp φ − kd J v − J̇v − J a, (r,).
     """
-    total = tree.array("rows")
-    for row in tree.task_rows():
+    total = k.array("r")
+    for row in k.r:
         stiffness, damping = gains[row]
         total[row] = wanted[row] - drift[row] - stiffness * error[row]
-        for c in tree.columns():
+        for c in k.n:
             total[row] = total[row] - J[row, c] * (a[c] + damping * v[c])
         residual[row] = total[row]
 
 
-@algorithm(
-    response=("rows", "v"), inertia=("rows", "rows"), residual=("rows",), a=("v",), force=("rows",), moved=("v",),
-    outputs=("force", "moved"), any_node=True,
+@kernel(
+    response=("r", "n"), inertia=("r", "r"), residual=("r",), a=("n",), force=("r",), moved=("n",),
+    outputs=("force", "moved"),
 )  # fmt: skip
 def row_forces(
-    tree: Tree, response: Indexed, inertia: Indexed, residual: Indexed, a: Indexed, force: Indexed, moved: Indexed
+    k: Workspace, response: Indexed, inertia: Indexed, residual: Indexed, a: Indexed, force: Indexed, moved: Indexed
 ) -> None:
     """Forces along rows, and joint accelerations with them.
 
     Args:
-        tree: The mechanism, with the rows.
-        response: J M⁻¹, (r, nv).
+        k: Sizes r and n.
+        response: J M⁻¹, (r, n).
         inertia: Λ, (r, r).
         residual: As of `row_residual`, (r,).
-        a: Joint accelerations without the forces, (nv,).
+        a: Joint accelerations without the forces, (n,).
         force: Λ residual, (r,).
-        moved: a + M⁻¹Jᵀ force, (nv,).
+        moved: a + M⁻¹Jᵀ force, (n,).
     """
-    along, total = tree.array("rows"), tree.array("v")
-    for c in tree.columns():
+    along, total = k.array("r"), k.array("n")
+    for c in k.n:
         total[c] = a[c]
-    for one in tree.task_rows():
+    for one in k.r:
         along[one] = 0.0
-        for other in tree.task_rows():
+        for other in k.r:
             along[one] = along[one] + inertia[one, other] * residual[other]
         force[one] = along[one]
-        for c in tree.columns():
+        for c in k.n:
             total[c] = total[c] + response[one, c] * along[one]
-    for c in tree.columns():
+    for c in k.n:
         moved[c] = total[c]
