@@ -352,7 +352,8 @@ def _type(function: Differentiable) -> Any:
 def _arrays(function: Differentiable, tensors: list[Any]) -> list[Any]:
     """Tensors as NumPy arrays of the type that a function computes in."""
     dtype = _type(function)
-    return [(tensor if tensor.dtype is dtype else tensor.to(dtype)).numpy() for tensor in tensors]
+    # by force: also if signs are flipped lazily, or if zeros are not stored
+    return [(tensor if tensor.dtype is dtype else tensor.to(dtype)).numpy(force=True) for tensor in tensors]
 
 
 def _tensor(array: Any, tensors: list[Any]) -> Any:

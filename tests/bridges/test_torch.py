@@ -277,3 +277,29 @@ def test_torch_compile_sees_one_graph() -> None:
     expected = torch.autograd.grad(energy_after(q, v, tau), (q, v, tau))
     for actual, exact in zip(torch.autograd.grad(compiled(q, v, tau), (q, v, tau)), expected, strict=True):
         torch.testing.assert_close(actual, exact, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_tensors_that_are_not_what_is_stored(name: str) -> None:
+    """Signs that are flipped lazily, and zeros that are not stored: as arguments, weights and directions."""
+    model = zoo.arm7()
+    function = bridge(name, model)
+    flipped = torch.imag(torch.conj(torch.complex(*torch.linspace(0.1, 1.4, 14, dtype=torch.float64).reshape(2, 7))))
+    assert flipped.is_neg()
+    plain = torch.tensor(flipped.tolist(), dtype=torch.float64)
+    zeros = torch._efficientzerotensor(7, dtype=torch.float64)
+    assert zeros._is_zerotensor()
+    expected = getattr(model, name)(plain.numpy(), plain.numpy(), np.zeros(7))
+    np.testing.assert_array_equal(function(flipped, flipped, zeros).numpy(), expected)
+
+    def gradient(point: Any, weights: Any) -> Any:
+        q = point.clone().requires_grad_()
+        function(q, q, q).backward(weights)
+        return q.grad.numpy()
+
+    np.testing.assert_array_equal(gradient(plain, flipped), gradient(plain, plain))
+
+    def change(point: Any, direction: Any) -> Any:
+        return torch.func.jvp(lambda q: function(q, point, point), (point,), (direction,))[1].numpy()
+
+    np.testing.assert_array_equal(change(flipped, flipped), change(plain, plain))

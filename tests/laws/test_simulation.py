@@ -222,6 +222,10 @@ def test_simulators_are_picklable() -> None:
     np.testing.assert_array_equal(copy.step(q, v)[0], world.step(q, v)[0])
 
 
+def _idle(*_: Any, **__: Any) -> Any:
+    return np.zeros(2)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -232,6 +236,20 @@ def test_simulators_are_picklable() -> None:
         (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=1.5), "steps=1.5 is not an integer of at least 0"),
         (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=5, every=0), "every=0 is not an integer of at least 1"),
         (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=5, out=np.zeros((6, 2))), "rollout: out"),
+        (
+            lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=10**12),
+            "GiB, do not fit into memory; choose a larger every=",
+        ),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=np.int64(10**18)), "do not fit into memory"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=10**30, every=10**30), "more than the .* can be counted"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=-1), "steps=-1 is not an integer of at least 0"),
+        (lambda w: w.rollout(np.zeros(2), np.zeros(2), steps=4, every=8), "every=8 does not divide the 4 steps"),
+        (
+            lambda w: w.run(np.zeros(2), _idle, seconds=1e15),
+            "run: results .* do not fit into memory; run fewer seconds",
+        ),
+        (lambda w: w.run(np.zeros(2), _idle, seconds="1"), "seconds='1' is not a positive number"),
+        (lambda w: w.run(np.zeros(2), _idle, seconds=1.0, servo=[1.0]), r"servo=\[1.0\] is not a positive number"),
     ],
 )
 def test_rollouts_refuse(call: Any, message: str) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import kinetree as kt
 from kinetree.cli import app
-from kinetree.errors import UnknownNameError
+from kinetree.errors import InputError, UnknownNameError
 
 URDF = """<robot name="two link arm">
   <link name="base"/>
@@ -75,3 +75,20 @@ def test_what_does_not_exist_is_named(arm: Path, tmp_path: Path) -> None:
     assert isinstance(result.exception, UnknownNameError)
     assert "gravity_forces" in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_names_that_no_file_has(tmp_path: Path) -> None:
+    robot = (
+        kt.Builder("a" * 300)
+        .add_body("x", joint="revolute", mass=1.0, inertia=[[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+        .build()
+    )
+    with pytest.raises(
+        InputError, match="export_c: .* cannot be written: File name too long, .* give it a shorter name"
+    ):
+        robot.export_c(["energy"], tmp_path)
+
+
+def test_directories_that_cannot_be(arm: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="export_c: .*arm.urdf.* cannot be written: (File exists|Not a directory)$"):
+        kt.load(arm).export_c(["energy"], arm)

@@ -298,3 +298,28 @@ def test_unknown_kind_of_joint() -> None:
     with pytest.raises(UnknownNameError, match="no kind of joint is called 'hinge'"):
         kt.Builder().add_body("b", joint="hinge")
     assert issubclass(UnknownNameError, KinetreeError)
+
+
+@pytest.mark.parametrize("shape", [10**12, 10**30, (10**9, 10**9)])
+def test_more_results_than_there_is_memory(shape: Any) -> None:
+    with pytest.raises(InputError, match="random_configuration: results .* GiB, do not fit into memory; draw fewer"):
+        kt.zoo.double_pendulum().random_configuration(0, shape)
+
+
+def test_more_samples_than_there_is_memory() -> None:
+    robot = kt.zoo.double_pendulum()
+    q = np.broadcast_to(np.zeros(2), (10**11, 2))
+    with pytest.raises(InputError, match="mass_matrix: results .* do not fit into memory; compute fewer samples"):
+        robot.mass_matrix(q)
+
+
+def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kinetree.engines import arguments
+
+    monkeypatch.setattr(arguments, "_memory", lambda: np.inf)
+
+    def full(_shape: Any) -> Any:
+        raise MemoryError
+
+    with pytest.raises(InputError, match=r"f: results \(3,\), 2.24e-08 GiB, do not fit into memory; pray"):
+        arguments.empty("f", [(3,)], full, "pray")

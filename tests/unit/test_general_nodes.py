@@ -306,6 +306,46 @@ class Idle(Bead):
         return np.diag([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]) * c[0]
 
 
+class Diagonal(kt.Node):
+    """Moments and masses along three axes; `tilt` couples a turn with a shift along it, `lever` across it."""
+
+    def __init__(self, *diagonal: float, tilt: float = 0.0, lever: float = 0.0) -> None:
+        self.constants = (*diagonal, tilt, lever)
+
+    def inertia(self, c: Any, q: Any) -> Any:
+        M = np.diag([*c[:6], c[3]]) + 0.0 * q[0]
+        M[0, 3] = M[3, 0] = c[6]
+        M[1, 5] = M[5, 1] = -c[7]
+        M[2, 4] = M[4, 2] = c[7]
+        return M
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Diagonal(1.0, 1.0, 2.0, 1.0, 1.0, 1.0),
+        Diagonal(*[0.0] * 3, *[1.0] * 3),
+        Diagonal(*[3.0] * 3, *[1.0] * 3, lever=1.0),
+    ],
+)
+def test_plates_points_and_bodies_off_centre_obey_the_laws(node: kt.Node) -> None:
+    assert max(kt.check_node(node).values()) < 1e-13
+
+
+@pytest.mark.parametrize(
+    "formula", ["weight", "joint_map", "inertia", "coriolis", "gyroscopic", "potential", "rayleigh"]
+)
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_formulas_without_a_value_are_named(formula: str, number: float) -> None:
+    def spoilt(self: Any, *arguments: Any) -> Any:
+        return number * np.asarray(getattr(Cart, formula)(self, *arguments))
+
+    made = type("Spoilt", (Cart,), {formula: spoilt, "outlets": {}})
+    wanted = f"node Spoilt: `{formula}` has NaN or infinite entries at q ="
+    with np.errstate(all="ignore"), pytest.raises(kt.errors.ModelError, match=wanted):
+        kt.check_node(made(K, **CART))
+
+
 @pytest.mark.parametrize(
     ("node", "law"),
     [
@@ -315,6 +355,11 @@ class Idle(Bead):
         (Lopsided(0.5, 2.0), "symmetry"),
         (Cubic(0.5, 2.0, 0.0, 1.0), "dampers"),
         (Idle(0.5, 2.0), "freedom"),
+        (Diagonal(1.0, 1.0, 2.1, 1.0, 1.0, 1.0), "body"),
+        (Diagonal(1.0, 1.0, 1.0, 1.0, 1.0, 1.1), "body"),
+        (Diagonal(0.0, 0.0, 1.0, 1.0, 1.0, 1.0), "body"),
+        (Diagonal(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, tilt=0.1), "body"),
+        (Diagonal(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, lever=1.0), "body"),
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, kt.Node) else "",
 )

@@ -7,9 +7,13 @@ memory; they may share it with inputs.
 
 from __future__ import annotations
 
+import math
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -140,6 +144,32 @@ def common_batch(function: str, names: Sequence[str], batches: Sequence[tuple[in
     except ValueError:
         shapes = ", ".join(f"{name} {batch}" for name, batch in zip(names, batches, strict=True))
         raise InputError(f"{function}: batch shapes do not broadcast: {shapes}") from None
+
+
+def empty(function: str, shapes: Sequence[tuple[int, ...]], make: Callable[..., Array], fix: str) -> list[Array]:
+    """New arrays for results.
+
+    Args:
+        function: Name of the function, for messages.
+        shapes: Their shapes.
+        make: Makes one of a shape.
+        fix: What to do if they do not fit into memory.
+    """
+    needed = 8 * sum(map(math.prod, shapes))
+    with suppress(MemoryError):
+        if needed <= _memory():  # systems promise more than they have
+            return [make(shape) for shape in shapes]
+    listed = ", ".join(map(str, shapes))
+    raise InputError(f"{function}: results {listed}, {needed / 2**30:.3g} GiB, do not fit into memory; {fix}")
+
+
+@lru_cache(maxsize=1)
+def _memory() -> float:
+    """Bytes of this machine's memory; infinite if it does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return math.inf
 
 
 def results(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines.arguments import refuse_lazy, require_shape
+from kinetree.engines.arguments import empty, refuse_lazy, require_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.coupling import Follows
 from kinetree.model.every_joint import EveryJoint
@@ -142,7 +142,7 @@ class Coordinates:
     def random(self, rng: Any, shape: Any) -> Array:
         generator = self.generator(rng)
         shape = _leading_axes(shape)
-        q = np.empty((*shape, self.nq))
+        (q,) = empty("random_configuration", [(*shape, self.nq)], np.empty, "draw fewer at a time")
         if shape:
             for group in self._groups:
                 q[..., group.q] = group.draw(generator, shape)

@@ -11,6 +11,8 @@ For weight W, joint map H, inertia M and the terms a and b of `kinetree.model.ge
     outlets     with locked joints the rows of W of an outlet are a rigid motion transform
     dampers     `rayleigh` is quadratic in v and never negative
     freedom     D = HᵀMH is positive definite, once every outlet carries a unit inertia
+    body        R = WᵀMW is the inertia of a rigid body: it has a mass, a centre of mass, and moments that obey the
+                triangle inequality; gravity acts on it as on one
 
 Rates are complex-step derivatives, exact to rounding.
 """
@@ -24,6 +26,7 @@ import numpy as np
 
 from kinetree.errors import ModelError
 from kinetree.model.general import Node, checked, rigid_error, size
+from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array
 
@@ -44,7 +47,7 @@ def check_node(node: Node, *, q: Any = None, seed: int = 0, tolerance: float = 1
         The largest relative error of each law.
 
     Raises:
-        ModelError: If a law is violated; names the law, the error and the likely cause.
+        ModelError: If a law is violated, or a formula gives NaN; names the law, the error and the likely cause.
     """
     checked("check_node()", node)
     rng = np.random.default_rng(seed)
@@ -71,6 +74,8 @@ _FIXES = {
     "locked": "with locked joints it must move like a rigid body. Is V ×* (M V) in `gyroscopic`?",
     "outlets": "the rows of `weight` of an outlet must be a motion transform [[E, 0], [−E r×, E]] at every q",
     "dampers": "`rayleigh` must be ½ vᵀCv with C positive semi-definite",
+    "body": "with locked joints no rigid body has the inertia R = WᵀMW, which must be [[I, m c×], [−m c×, m 1]] with "
+    "moments that some mass distribution has. Are all terms of `inertia` those of the same masses?",
     "freedom": "some joint velocity moves no mass, even if outlets carry some. Is `joint_map` right?",
 }
 
@@ -91,9 +96,15 @@ def _laws(node: Node, q: Array, rng: np.random.Generator) -> Iterator[tuple[str,
 
     W, H, M = weight(q), joint_map(q), inertia(q)
 
+    for name, value in {"weight": W, "joint_map": H, "inertia": M}.items():
+        _require_finite(node, name, value, q)
+
     def terms(V_p: Array, v: Array) -> tuple[Array, Array, Array]:
         V = W @ V_p + H @ v
-        return V, np.asarray(node.coriolis(c, q, v, V, V_p)), np.asarray(node.gyroscopic(c, q, v, V))
+        a, b = np.asarray(node.coriolis(c, q, v, V, V_p)), np.asarray(node.gyroscopic(c, q, v, V))
+        _require_finite(node, "coriolis", a, q)
+        _require_finite(node, "gyroscopic", b, q)
+        return V, a, b
 
     V, a, b = terms(V_p, v)
     rate = _rate(lambda q: weight(q) @ V_p + joint_map(q) @ v, q, v)
@@ -127,11 +138,33 @@ def _laws(node: Node, q: Array, rng: np.random.Generator) -> Iterator[tuple[str,
         yield "outlets", rigid_error(W[start : start + 6])
         carried[start : start + 6, start : start + 6] += np.eye(6)
     lost = [np.asarray(node.rayleigh(c, q, scale * v)) for scale in (1.0, 2.0)]
+    _require_finite(node, "rayleigh", lost, q)
+    _require_finite(node, "potential", node.potential(c, q), q)
     yield "dampers", max(_error(lost[1], 4.0 * lost[0]), float(lost[0] < 0.0))
     if n:
         D = H.T @ carried @ H
         least = np.linalg.eigvalsh((D + D.T) / 2.0)[0]
         yield "freedom", float(not least > m * np.finfo(float).eps * _norm(D))
+    yield "body", _unlike_body(R)
+
+
+def _require_finite(node: Node, formula: str, value: Any, q: Array) -> None:
+    if not np.isfinite(value).all():
+        raise ModelError(
+            f"node {type(node).__name__}: `{formula}` has NaN or infinite entries at q = {q.tolist()}. Is a constant "
+            "missing, or a divisor zero? Configurations that cannot be are left out by passing q"
+        )
+
+
+def _unlike_body(R: Array) -> float:
+    """How far a symmetric 6×6 matrix is from the inertia of a rigid body, relative to its size."""
+    near = ArticulatedInertia.from_matrix(R).rigid()
+    mass, first, J = near.mass, near.first_moment, near.rotational
+    # second moments of the mass about x, y, z and 1: no mass distribution has negative ones
+    moments = np.block([[np.trace(J) / 2.0 * np.eye(3) - J, first[:, None]], [first[None], np.full((1, 1), mass)]])
+    length = np.sqrt(np.trace(J) / 2.0 / mass) if mass > 0.0 < np.trace(J) else 1.0
+    scale = np.array([1.0, 1.0, 1.0, length])
+    return max(_error(near.matrix(), R), _negative(moments * scale * scale[:, None]))
 
 
 def _rate(function: Callable[[Array], Array], q: Array, direction: Array) -> Any:

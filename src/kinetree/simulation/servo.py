@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.errors import InputError
 from kinetree.simulation.results import Film, StepInfo
 from kinetree.spatial.value import Array
@@ -42,12 +43,14 @@ def run(
         warm: Whether a step's contact solver starts from the impulses of the step before.
     """
     for name, value in (("seconds", seconds), ("servo", servo)):
-        if value is not None and not 0.0 < value < np.inf:
+        if value is not None and not (isinstance(value, (int, float, np.floating)) and 0.0 < value < np.inf):
             raise InputError(f"{name}={value!r} is not a positive number")
     period = dt if servo is None else 1.0 / servo
     if period < dt - _SOON:
         raise InputError(f"servo={servo!r} Hz is faster than the time step of {dt:g} s; lower it, or dt")
     count = round(seconds / dt)
+    fix = "run fewer seconds at a time, or a slower servo"
+    arguments.empty("run", [(round(seconds / period) + 1, q.size + 2 * v.size)], np.empty, fix)
     kept: list[tuple[float, Array, Array, Array, Any]] = []
     forces: list[dict[str, Array]] = []
     tau, due, fresh = np.zeros_like(v), 0.0, False

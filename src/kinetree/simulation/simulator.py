@@ -10,6 +10,7 @@ onto them, so that they do not drift.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -297,7 +298,7 @@ class Simulator:
         else:
             _require_count("steps", steps, 0)
             taus = arguments.doubles("rollout", "tau", self._zero if tau is None else tau, (nv,))
-            count, batch_of_tau = steps, taus.shape[:-1]
+            count, batch_of_tau = int(steps), taus.shape[:-1]
         if count % every:
             raise InputError(f"rollout: every={every} does not divide the {count} steps")
         taus = np.asarray(taus, dtype=np.float64)
@@ -312,13 +313,14 @@ class Simulator:
         batch = arguments.common_batch("rollout", ("q", "v", "tau", "population"), shapes)
         records = count // every
         shapes = [(*batch, records + 1, size) for size in (self.robot.nq, nv)]
+        fix = "choose a larger every=, or fewer steps at a time"
+        residuals, time = arguments.empty("rollout", [(*batch, records + 1), (records + 1,)], np.zeros, fix)
         if out is None:
-            qs, vs = (pool.empty(shape) for shape in shapes)
+            qs, vs = arguments.empty("rollout", shapes, pool.empty, fix)
         else:
             qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
         qs[..., 0, :], vs[..., 0, :] = q, v
-        residuals = np.zeros((*batch, records + 1))
         series = steps is None
         if not self._is_compiled:
             self._fill_by_steps(q, v, taus, series, every, qs, vs, residuals)
@@ -331,7 +333,8 @@ class Simulator:
             self._fill_by_steps(q, v, taus, series, every, *part)
             for whole, found in zip((qs, vs, residuals), part, strict=True):
                 whole[doubtful] = found
-        return Rollout(self.dt * every * np.arange(records + 1), qs, vs, residuals)
+        time[:] = self.dt * every * np.arange(records + 1)
+        return Rollout(time, qs, vs, residuals)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
         qs, vs, residuals = results
@@ -382,3 +385,5 @@ def _make(robot: Model | Population, options: dict[str, Any]) -> Simulator:
 def _require_count(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"rollout: {name}={value!r} is not an integer of at least {least}")
+    if value > sys.maxsize:
+        raise InputError(f"rollout: {name}={value!r} is more than the {sys.maxsize} that can be counted")

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
 from kinetree.engines.straight import own_code
+from kinetree.errors import InputError
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.entities import FRAME, NODE
 from kinetree.recursion.loops import LOOPS, Table
@@ -122,10 +124,14 @@ class Source:
     def write(self, directory: Any) -> tuple[Path, Path]:
         """Write both files to a directory, created if necessary; returns their paths."""
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
         header, code = folder / f"{self.stem}.h", folder / f"{self.stem}.c"
-        header.write_bytes(self.header().encode())  # the same bytes on every system
-        code.write_bytes(self.source().encode())
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            header.write_bytes(self.header().encode())  # the same bytes on every system
+            code.write_bytes(self.source().encode())
+        except OSError as error:
+            named = ", which is called like the robot: give it a shorter name" if error.errno == ENAMETOOLONG else ""
+            raise InputError(f"export_c: {error.filename!r:.200} cannot be written: {error.strerror}{named}") from None
         return header, code
 
     def header(self) -> str:
@@ -369,8 +375,8 @@ def _span(start: int, length: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line that cannot end a comment: not by "*/", nor by line breaks, which C joins after a backslash."""
-    return "".join(c if c.isprintable() else "?" for c in text).replace("*/", "* /")
+    """One line without begin or end of a comment, and without line breaks, which C joins after a backslash."""
+    return "".join(c if c.isprintable() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
 
 
 def _comment(lines: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -198,7 +198,8 @@ class Compiled(Gate):
         outputs = self.binding.outputs
         shapes = [batch + operand.shape for operand in outputs]
         if out is None:
-            return tuple(pool.empty(shape, self._dtype) for shape in shapes)
+            fix = "compute fewer samples at a time, or into out="
+            return tuple(arguments.empty(self.binding.name, shapes, partial(pool.empty, dtype=self._dtype), fix))
         names = [operand.name for operand in outputs]
         return arguments.results(self.binding.name, out, names, shapes, self._dtype)
 
