@@ -9,24 +9,22 @@ from scipy.spatial.transform import RigidTransform, Rotation
 
 import kinetree as kt
 from kinetree import control
-from kinetree.algorithms import poses as algorithms
-from kinetree.engines.function import Function
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.recursion.mechanism import Mechanism
+from kinetree.kernels import poses
 from tests.tolerance import assert_close, bound
 
 ANGLES = [0.0, 1e-300, 1e-160, 1e-20, 1e-12, 1e-8, 1e-4, 0.01, 0.0999, 0.1, 0.1001, 0.5, 1.0, 2.0, 3.0]
 NEAR_PI = [np.pi - d for d in (0.1, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15)]
 ONE = np.eye(4)
-ALGORITHMS = {
+KERNELS = {
     each.name: each
     for each in (
-        algorithms.exponential,
-        algorithms.logarithm,
-        algorithms.inverse_pose,
-        algorithms.pose_fault,
-        *algorithms.POSE_ERRORS.values(),
-        *algorithms.INTERPOLATIONS.values(),
+        poses.exponential,
+        poses.logarithm,
+        poses.inverse_pose,
+        poses.pose_fault,
+        *poses.POSE_ERRORS.values(),
+        *poses.INTERPOLATIONS.values(),
     )
 }
 
@@ -179,13 +177,13 @@ def test_halves_are_of_equal_length() -> None:
         assert_close(first, second, bound(6))
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(KERNELS))
 def test_engines_agree(name: str) -> None:
-    algorithm, nothing = ALGORITHMS[name], Mechanism((), (), (), (), np.zeros(3))
+    kernel = KERNELS[name]
     given = {"twist": twists(ANGLES + NEAR_PI), "share": np.linspace(-0.5, 1.5, len(ANGLES + NEAR_PI))}
-    poses = iter([control.exp(given["twist"]), random_poses(given["share"].shape)])
-    inputs = [given[each.name] if each.name in given else next(poses) for each in algorithm.inputs]
-    native = Function(name, nothing, algorithm)
+    given_poses = iter([control.exp(given["twist"]), random_poses(given["share"].shape)])
+    inputs = [given[each.name] if each.name in given else next(given_poses) for each in kernel.inputs]
+    native = kt.compiled(kernel)
     found, expected = native(*inputs), native.engine("reference")(*inputs)
     for one, other in zip(found, expected) if isinstance(found, tuple) else [(found, expected)]:
         assert_close(one, other, bound(6))

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import tree_frame
-from kinetree.algorithms.choices import UNBOUNDED, between, less, magnitude, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space.by_weights import frames
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN
-from kinetree.kernels.language import task_rows
-from kinetree.kernels.solve import apply_inverse, invert
+from kinetree.kernels.branchless import UNBOUNDED, between, less, magnitude, stand_in, where
+from kinetree.kernels.damped_step import damped_step
+from kinetree.kernels.language import columns, task_rows
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
@@ -40,8 +40,6 @@ from kinetree.spatial.value import Array
 DAMPING, LEAST, MOST, BETTER, WORSE = 1e-2, 1e-6, 1e3, 0.3, 5.0
 #: Relative reduction of eᵀe that counts as progress, and the number of steps without it that ends an attempt.
 PROGRESS, PATIENCE = 1e-3, 10.0
-#: How often a step is recomputed, each time with the joints that exceeded their limits clamped.
-CLAMPINGS = 3
 # Half a turn away, the axis is lost in rounding: 1 + cos θ is not smaller than this.
 _HALF_TURN = 1e-12
 _NEVER_ZERO = 1e-15
@@ -165,54 +163,14 @@ def _step(
     step: Indexed,
 ) -> None:
     """Δ, with joints that would exceed a limit stopped there, and the others making up for it."""
-    down, up, free, fixed = (tree.array("v") for _ in range(4))
-    A, rest, x = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
+    down, up = tree.array("v"), tree.array("v")
     for k, _ in tree.scatter():
-        own = list(k.columns())
         # a coordinate without a limit stands in for it itself; the way there is not used
         rooms = [k.manifold.room(q[k], stand_in(limit[k], q[k])) for limit in (low, high)]
-        for i, c in enumerate(own):
+        for i, c in enumerate(k.columns()):
             down[c] = where(bounded[c][0], rooms[0][i], -UNBOUNDED)
             up[c] = where(bounded[c][1], rooms[1][i], UNBOUNDED)
-            step[c] = 0.0
-            fixed[c] = 0.0
-    for row in tree.task_rows():
-        entry = e[row]
-        for c in tree.columns():
-            step[c] = step[c] + J[row, c] * entry  # the slope, for the moment
-    for c in tree.columns():
-        stuck_down = less(down[c], 0.0, 0.0, less(step[c], 0.0, 1.0, 0.0))
-        stuck_up = less(-up[c], 0.0, 0.0, less(-step[c], 0.0, 1.0, 0.0))
-        free[c] = 1.0 - less(stuck_down, stuck_up, stuck_up, stuck_down)
-
-    for _ in range(CLAMPINGS):
-        for one in tree.task_rows():
-            rest[one] = e[one]
-            for other in tree.task_rows(one):
-                A[one, other] = 0.0
-            A[one, one] = damping
-        for c in tree.columns():
-            w, held = free[c], fixed[c]
-            for one in tree.task_rows():
-                entry = J[one, c]
-                rest[one] = rest[one] - entry * held
-                entry = w * entry
-                for other in tree.task_rows(one):
-                    A[one, other] = A[one, other] + entry * J[other, c]
-            step[c] = held
-        invert(task_rows(tree), A)
-        apply_inverse(task_rows(tree), A, rest, x)
-        for row in tree.task_rows():
-            entry = x[row]
-            for c in tree.columns():
-                step[c] = step[c] + free[c] * (J[row, c] * entry)
-        for c in tree.columns():
-            would = between(step[c], down[c], up[c])
-            over = less(-magnitude(step[c] - would), 0.0, free[c], 0.0)
-            fixed[c] = where(over, would, fixed[c])
-            free[c] = where(over, 0.0, free[c])
-            # in the last round, what is left over is cut off
-            step[c] = would
+    damped_step(task_rows(tree), columns(tree), e, J, down, up, damping, step)
 
 
 _JACOBIAN_BY_WEIGHTS = jacobian_rows("local_world_aligned", PLAIN, placed=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.choices import largest, less, where
+from kinetree.kernels.branchless import largest, less, where
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.symmetric import Factor

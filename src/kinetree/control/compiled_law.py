@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.acceleration_bounds import acceleration_bounds, bounds_check
 from kinetree.control.command import Solved
 from kinetree.control.levels import Levels
 from kinetree.control.limits import Limits, alike
@@ -25,7 +24,6 @@ from kinetree.control.sharing import Sharing
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.kernels.priorities import least_share
@@ -104,7 +102,7 @@ class CompiledLaw:
             rounds -= 1
             if not rounds:
                 return None
-            pattern = self._free if rounds == ROUNDS else found[4][self._limits.columns].astype(np.int8)
+            pattern = self._free if rounds == ROUNDS else found[4].astype(np.int8)
         if any(lacking) and not self._carried(*lacking):
             return None
         tau, a, force = found[:3]
@@ -133,7 +131,7 @@ class CompiledLaw:
             waiting = self._misfits(results[3], np.arange(count))
             again = np.asarray(pattern.any(axis=1))
             for _ in range(ROUNDS if len(waiting) else 0):
-                following = results[4][:, self._limits.columns] if len(self._free) else free
+                following = results[4] if len(self._free) else free
                 pattern[waiting] = np.where(again[waiting, None], 0, following[waiting])
                 again[:] = False
                 for result, part in zip(
@@ -210,23 +208,19 @@ class CompiledLaw:
         inputs += [Operand("target", (law.sites() - 2 * own - fixed, 4, 4)), Operand("feed", (count - held, 2))]
         outputs = [Operand("tau", (nv,)), Operand("a", (nv,)), Operand("force", (count,)), Operand("checks", (6,))]
         if len(self._free):
-            outputs += [Operand("following", (nv,))]
+            outputs += [Operand("following", (len(self._free),))]
         outputs += [Operand("constraint_force", (held,))] if held else []
         sequence = Sequence("control", inputs, outputs)
         q, v, target, feed = sequence.inputs
         into = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
         spread, fault, excess, *lacking = (into["checks"].part(i, 1) for i in range(6))
 
-        bounds = opposite = None
-        if len(self._free):
-            bounds_of = bind(acceleration_bounds, robot.mechanism, (), "control")
-            bounds, opposite = sequence.call(bounds_of, q, v, *self._limits.constants(robot))
         targets = _after(sequence, np.concatenate([self._fixed, np.tile(np.eye(4), (2 * own, 1, 1))]), target)
         feeds = _after(sequence, np.zeros((held + own, 2)), feed)
-        for i, (row, column) in enumerate(zip(rows, columns, strict=True)):
-            if opposite is not None:
-                side = opposite.part(2 * column + (pattern[row] > 0), 1)
-                sequence.copy(side, feeds.part(2 * (held + i) + 1, 1))
+        if len(self._free):
+            bounds, opposite = self._limits.record(sequence, q, v)
+            for i, row in enumerate(rows.tolist()):
+                sequence.copy(opposite.part(2 * row + (pattern[row] > 0), 1), feeds.part(2 * (held + i) + 1, 1))
         gains = np.insert(self._gains, [held] * own, 0.0, axis=0)
         full, force, residual, found_spread, a0, found_fault, *motion = sequence.call(
             law.compiled(), q, v, self._posture, self._pull, targets, feeds, gains, *law.weights
@@ -244,12 +238,10 @@ class CompiledLaw:
 
         none = sequence.constant(0.0)
         if len(self._free):
-            along, active = sequence.variable(sequence.constant(np.zeros(nv))), np.zeros(nv)
-            for i, (row, column) in enumerate(zip(rows, columns, strict=True)):
-                sequence.copy(force.part(held + i, 1), along.part(column, 1))
-                active[column] = pattern[row]
-            check = bind(bounds_check, robot.mechanism, (), "control")
-            sequence.call(check, into["a"], bounds, along, active, into=(into["following"], excess))
+            along = sequence.variable(sequence.constant(np.zeros(len(pattern))))
+            for i, row in enumerate(rows.tolist()):
+                sequence.copy(force.part(held + i, 1), along.part(row, 1))
+            self._limits.record_check(sequence, into["a"], bounds, along, pattern, (into["following"], excess))
         else:
             sequence.copy(none, excess)
         self._share(sequence, q, full, into, lacking)

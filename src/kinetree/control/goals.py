@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.operational_space.pose_error import ERRORS
 from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.kernels.poses import ERRORS
 from kinetree.model.model import Model
 from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.value import Array

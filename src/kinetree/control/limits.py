@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.acceleration_bounds import PULL, SLACK
 from kinetree.control.goals import Bounds
+from kinetree.engines.kernel_function import KernelFunction, compiled
+from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError, ModelWarning
+from kinetree.kernels.limits import PULL, SLACK, acceleration_bounds, bounds_check
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
 
@@ -66,7 +68,6 @@ class Limits:
         q, v = [joint.q_start for joint in single], [joint.v_start for joint in single]
         low, high = robot.lower_limits[q], robot.upper_limits[q]
         fastest = robot.velocity_limits[v]
-        self._position, self._velocity = bounds.position, bounds.velocity
         bounded = np.zeros(len(single), dtype=bool)
         if bounds.position is not None:
             bounded |= np.isfinite(low) | np.isfinite(high)
@@ -74,39 +75,36 @@ class Limits:
             bounded |= np.isfinite(fastest)
         self._q, self.columns = (np.array(x, dtype=int)[bounded] for x in (q, v))
         self._at, self._rate = contiguous(self._q), contiguous(self.columns)
-        margin = np.minimum(bounds.margin, 0.5 * (high[bounded] - low[bounded]))
-        self._low, self._high, self._fastest = low[bounded] + margin, high[bounded] - margin, fastest[bounded]
-
-    def constants(self, robot: Model) -> tuple[Array, Array, Array]:
-        """Inputs of `kinetree.algorithms.acceleration_bounds` that do not change."""
-        low, high, rates = np.full(robot.nq, -np.inf), np.full(robot.nq, np.inf), np.zeros((robot.nv, 6))
+        low, high, fastest = low[bounded], high[bounded], fastest[bounded]
+        margin = np.minimum(bounds.margin, 0.5 * (high - low))
+        ends, rates = np.stack([low + margin, high - margin], axis=1), np.zeros((len(self._q), 6))
         rates[:, 4:] = np.inf, 1.0
-        if self._position is not None:
-            k = self._position
-            low[self._q], high[self._q] = self._low, self._high
-            rates[self.columns, 0], rates[self.columns, 1] = np.isfinite(self._low), np.isfinite(self._high)
-            rates[self.columns, 2:4] = k * k, 2.0 * k
-        if self._velocity is not None:
-            rates[self.columns, 4], rates[self.columns, 5] = self._fastest, self._velocity
-        return low, high, rates
+        if bounds.position is not None:
+            rates[:, :2] = np.isfinite(ends)
+            rates[:, 2:4] = bounds.position**2, 2.0 * bounds.position
+        if bounds.velocity is not None:
+            rates[:, 4], rates[:, 5] = fastest, bounds.velocity
+        self._constants = ends, rates
 
     def accelerations(self, q: Array, v: Array) -> tuple[Array, Array]:
         """Lower and upper bounds on joint accelerations, (…, l), by (1)."""
-        at, rate = q[..., self._at], v[..., self._rate]
-        least: Any = -np.inf
-        most: Any = np.inf
-        if self._position is not None:
-            k = self._position
-            pull = (2.0 * k) * rate
-            least = (k * k) * (self._low - at) - pull
-            most = (k * k) * (self._high - at) - pull
-        if self._velocity is not None:
-            k = self._velocity
-            least = np.maximum(least, k * (-self._fastest - rate))
-            most = np.minimum(most, k * (self._fastest - rate))
-            # bounds conflict beyond a position limit, moving fast towards it: returning takes precedence
-            least, most = np.minimum(least, most), np.maximum(least, most)
-        return least, most
+        bounds, _ = self._bounds(q[..., self._at], v[..., self._rate], *self._constants)
+        return bounds[..., 0], bounds[..., 1]
+
+    def record(self, sequence: Sequence, q: Place, v: Place) -> list[Place]:
+        """Record bounds, (l, 2), and their negatives."""
+        own = (_gathered(sequence, place, at) for place, at in ((q, self._q), (v, self.columns)))
+        found: list[Place] = sequence.call(self._bounds, *own, *self._constants)
+        return found
+
+    def record_check(self, sequence: Sequence, a: Place, bounds: Place, along: Place, active: Array, into: Any) -> None:
+        """Record which joints to hold next, (l,), and how many of them change: see `bounds_check`."""
+        check = compiled(bounds_check, l=len(self.columns))
+        sequence.call(check, _gathered(sequence, a, self.columns), bounds, along, active, into=into)
+
+    @property
+    def _bounds(self) -> KernelFunction:
+        return compiled(acceleration_bounds, l=len(self.columns))
 
     def settle(
         self, count: int, attempt: Callable[[Array, Array], Trial], given: Array | None, fixed: bool = False
@@ -227,6 +225,14 @@ def alike(active: Array, samples: Array) -> list[tuple[Array, Array]]:
     for sample, row in zip(samples.tolist(), rows, strict=True):
         groups.setdefault(row.tobytes(), []).append(sample)
     return [(active[group[0]].copy(), np.array(group)) for group in groups.values()]
+
+
+def _gathered(sequence: Sequence, given: Place, numbers: Array) -> Place:
+    """Some elements of an array, in as few copies as possible."""
+    place, starts = sequence.space(len(numbers)), [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()]
+    for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        sequence.copy(given.part(int(numbers[start]), stop - start), place.part(start, stop - start))
+    return place
 
 
 def contiguous(numbers: Array) -> Any:

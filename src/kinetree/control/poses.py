@@ -7,19 +7,15 @@ near π, and take any leading axes; a sample with NaN gives NaN and affects no o
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from kinetree.algorithms.poses import INTERPOLATIONS, POSE_ERRORS, exponential, inverse_pose, logarithm, pose_fault
 from kinetree.engines.arguments import refuse_lazy
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.kernels import bind
+from kinetree.engines.kernel_function import compiled
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Mechanism
+from kinetree.kernels.poses import INTERPOLATIONS, POSE_ERRORS, exponential, inverse_pose, logarithm, pose_fault
 from kinetree.spatial.value import Array
 
 #: Values of `pose_error(reference=…)`.
@@ -44,7 +40,7 @@ def exp(twist: Any) -> Array:
     """
     if type(twist) is not ndarray or twist.shape != _TWIST or twist.dtype is not _FLOAT64:
         twist = _array("twist", twist, _TWIST)
-    found: Array = _EXP.run(twist)
+    found: Array = _EXP(twist)
     return found
 
 
@@ -58,7 +54,7 @@ def log(pose: Any) -> Array:
     """
     if type(pose) is not ndarray or pose.shape != _POSE or pose.dtype is not _FLOAT64:
         pose = _array("pose", pose, _POSE)
-    found, fault = _LOG.run(pose)
+    found, fault = _LOG(pose)
     return _unless(fault, found, ("pose",), (pose,))
 
 
@@ -69,7 +65,7 @@ def inverse(pose: Any) -> Array:
         InputError: If a matrix is not a pose.
     """
     T = _array("pose", pose, _POSE)
-    found, fault = _INVERSE.run(T)
+    found, fault = _INVERSE(T)
     return _unless(fault, found, ("pose",), (T,))
 
 
@@ -94,7 +90,7 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     start, end = _array("pose", pose, _POSE), _array("target", target, _POSE)
     if start.shape != end.shape:
         _require_broadcast(pose=start, target=end)
-    found, fault = _ERRORS[reference].run(start, end)
+    found, fault = _ERRORS[reference](start, end)
     return _unless(fault, found, ("pose", "target"), (start, end))
 
 
@@ -116,7 +112,7 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
     if first.shape != last.shape:
         _require_broadcast(start=first, end=last)
     try:
-        found, fault = _BETWEEN[along].run(first, last, given)
+        found, fault = _BETWEEN[along](first, last, given)
     except InputError:
         batch = np.broadcast_shapes(first.shape[:-2], last.shape[:-2])
         raise InputError(f"leading axes do not broadcast: poses {batch}, share {given.shape}") from None
@@ -126,21 +122,9 @@ def interpolate(start: Any, end: Any, share: Any, along: str = "line") -> Array:
 # -- kernels, and checks -----------------------------------------------------------------------------------------------
 
 
-class _Kernel:
-    """An algorithm that needs no robot, compiled when it is first used."""
-
-    def __init__(self, algorithm: Algorithm) -> None:
-        self._algorithm = algorithm
-
-    @cached_property
-    def run(self) -> Compiled:
-        nothing = Mechanism((), (), (), (), np.zeros(3))
-        return bind(self._algorithm, nothing, (), self._algorithm.name)
-
-
-_EXP, _LOG, _INVERSE, _FAULT = (_Kernel(each) for each in (exponential, logarithm, inverse_pose, pose_fault))
-_ERRORS = {reference: _Kernel(each) for reference, each in POSE_ERRORS.items()}
-_BETWEEN = {way: _Kernel(each) for way, each in INTERPOLATIONS.items()}
+_EXP, _LOG, _INVERSE, _FAULT = (compiled(each) for each in (exponential, logarithm, inverse_pose, pose_fault))
+_ERRORS = {reference: compiled(each) for reference, each in POSE_ERRORS.items()}
+_BETWEEN = {way: compiled(each) for way, each in INTERPOLATIONS.items()}
 
 
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
@@ -163,7 +147,7 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
 def checked_poses(name: str, values: Any) -> Array:
     """Validated poses; samples with NaN or infinity pass, and give NaN."""
     T = _array(name, values, _POSE)
-    return _unless(_FAULT.run(T), T, (name,), (T,))
+    return _unless(_FAULT(T), T, (name,), (T,))
 
 
 def require_target_shape(name: str, target: Array) -> None:

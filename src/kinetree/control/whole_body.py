@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.acceleration_bounds import acceleration_bounds
 from kinetree.control.actuation import driven_columns
 from kinetree.control.foot import Foot
 from kinetree.control.goals import Bounds, Posture, chosen_error, motions, nonnegative, start_of
@@ -36,8 +35,7 @@ from kinetree.control.targets import Targets, Wanted
 from kinetree.control.whole_body_programme import Frame
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.kernels import bind
+from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
@@ -147,14 +145,6 @@ class WholeBody(Remade):
             self._force_weight, self.bounds.torque,
         )  # fmt: skip
 
-    @cached_property
-    def _acceleration_bounds(self) -> Compiled:
-        return bind(acceleration_bounds, self.robot.mechanism, (), "control")
-
-    @cached_property
-    def _limit_inputs(self) -> tuple[Array, Array, Array]:
-        return self._limits.constants(self.robot)
-
     def compile(self) -> None:
         """Compile everything that later calls need."""
         self(self.posture.q, np.zeros(self.robot.nv))
@@ -199,8 +189,7 @@ class WholeBody(Remade):
         ]
         bounds = [np.zeros((*batch, 0))] * 2
         if len(self._limits.columns):
-            both, _ = self._acceleration_bounds(q, v, *self._limit_inputs)
-            bounds = [both[..., self._limits.columns, side] for side in range(2)]
+            bounds = list(self._limits.accelerations(q, v))
         with standard_arithmetic():
             parts.append(self._pull[:, 0] * away - self._pull[:, 1] * v)
             parts += bounds

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Size, Workspace, kernel
 from kinetree.kernels.products import mirror
 from kinetree.recursion.tree import Indexed
@@ -111,3 +112,16 @@ def add_spread(n: Size, B: Indexed, weight: Indexed, spread: Indexed) -> None:
     # entries off the diagonal count twice; twice the sum of all is enough
     for one in n:
         spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])
+
+
+@kernel(spread=(), before=(), after=(), outputs=("after",))
+def count_doubt(_k: Workspace, spread: Indexed, before: Indexed, after: Indexed) -> None:
+    """Add one unless a `spread`, divided by what can be trusted, is less than one; NaN counts.
+
+    Args:
+        _k: No sizes.
+        spread: As of a control law.
+        before: The number so far.
+        after: The number.
+    """
+    after[...] = before[...] + less(spread[...], 1.0, 0.0, 1.0)

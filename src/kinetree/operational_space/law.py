@@ -80,7 +80,7 @@ class Law:
         cuts: For each row, the eigenvalue of its level above which no direction counts as singular, (r,).
         solve: Solves samples that may have smaller eigenvalues.
         reach: Typical mobility of each row, (r,); that of the recursions by default.
-        error: The error between poses in `step`, one of `kinetree.algorithms.operational_space.pose_error`.
+        error: The error between poses in `step`, one of `kinetree.kernels.poses`.
         escape: Returns what is added to a₀ in nearly singular samples, if anything.
     """
 

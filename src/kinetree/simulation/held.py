@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.law_doubts import law_doubts
 from kinetree.algorithms.manifold import integrate
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.kernels.solve import count_doubt
 from kinetree.model.constraints import Constraints
 from kinetree.simulation.plant import Plant
 
@@ -103,7 +104,7 @@ class HeldTasks:
         call = self._sequence.call
         kernel = self._law.kernel()
         tau, force, _, spread = call(kernel, q, v, a0, *self._constants, gains, *self._law.weights)
-        doubts = call(self._plant.recursion(law_doubts), spread, self.doubts)
+        doubts = call(compiled(count_doubt), spread, self.doubts)
         self._sequence.copy(doubts, self.doubts)
         return tau, force
 

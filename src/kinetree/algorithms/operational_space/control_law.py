@@ -12,7 +12,7 @@ with
 
     b = ẍ_d + kd (ẋ_d − J v) + kp e                                                              (1)
 
-where e is an error of `pose_error`. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without forming N,
+where e is an error of `kernels.poses`. This is Khatib's τ = Jᵀ(Λ b + μ + p) + Nᵀ(M a₀ + C + g) [K87] without forming N,
 J̄ or M; by Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is formed:
 J a₀ + J̇v is the acceleration of the frame.
 
@@ -35,9 +35,9 @@ from kinetree.algorithms.kinematics import VIEWS, seen_rate
 from kinetree.algorithms.operational_space import inversion, recursion_of, task_space
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS, frames
 from kinetree.algorithms.operational_space.by_weights import motion as weights
-from kinetree.algorithms.operational_space.pose_error import ERRORS
 from kinetree.algorithms.operational_space.task_space import Parts, between
 from kinetree.kernels.language import task_rows
+from kinetree.kernels.poses import ERRORS
 from kinetree.kernels.solve import add_spread, apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole, RowRole

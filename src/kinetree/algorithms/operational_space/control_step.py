@@ -12,8 +12,8 @@ from typing import Any
 
 from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.control_law import answer, law_by
-from kinetree.algorithms.operational_space.pose_error import fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.poses import fault_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
 

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.choices import between, less, stand_in, where
 from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
-from kinetree.algorithms.operational_space.pose_error import ERRORS, fault_of, screw, screw_rate
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.branchless import between, less, stand_in, where
 from kinetree.kernels.language import task_rows
+from kinetree.kernels.poses import ERRORS, fault_of, screw, screw_rate
 from kinetree.kernels.solve import apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole

@@ -10,8 +10,8 @@ from kinetree.algorithms import tree_frame
 from kinetree.algorithms.operational_space.by_weights import frames
 from kinetree.algorithms.operational_space.by_weights import motion as weights
 from kinetree.algorithms.operational_space.control_law import motion, residual_of, rows_of_motion
-from kinetree.algorithms.operational_space.pose_error import ERRORS, fault_of
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.poses import ERRORS, fault_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros

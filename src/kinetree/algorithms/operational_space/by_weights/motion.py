@@ -9,8 +9,8 @@ import numpy as np
 
 from kinetree.algorithms.kinematics import seen_rate
 from kinetree.algorithms.operational_space.by_weights import frames
-from kinetree.algorithms.operational_space.pose_error import sine
 from kinetree.algorithms.operational_space.task_space import Parts
+from kinetree.kernels.poses import sine
 from kinetree.recursion.roles import FrameRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Force, Motion
