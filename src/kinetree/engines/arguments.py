@@ -25,6 +25,29 @@ from kinetree.spatial.value import Array
 _FLOAT64 = np.dtype(np.float64)
 
 
+def number(
+    name: str, value: Any, least: float = -np.inf, what: str = "a finite number", above: float = -np.inf
+) -> float:
+    """A finite number that a user gives, as a float: from integers and NumPy's numbers, but not from truth values.
+
+    Args:
+        name: Name of the argument, for messages.
+        value: The argument.
+        least: The smallest number that is accepted.
+        what: What it should be, for messages.
+        above: A number that it must exceed.
+    """
+    given = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
+        try:
+            converted = float(given)
+        except OverflowError:  # an integer beyond all floats
+            converted = np.nan
+        if least <= converted < np.inf and converted > max(above, -np.inf):
+            return converted
+    raise InputError(f"{name}={value!r} is not {what}")
+
+
 def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
     """An argument as an array.
 

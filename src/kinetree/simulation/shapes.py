@@ -5,6 +5,7 @@ Every shape is fixed in the world and has a `friction` coefficient μ. Gaps are 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinetree.algorithms.contact_shapes import above_block, above_capsule, above_plane, above_sphere
+from kinetree.engines import arguments
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError
@@ -90,12 +92,15 @@ class Plane(Shape):
 
     def __post_init__(self) -> None:
         normal = _vector("normal", self.normal)
-        size = float(np.sqrt(sum(x * x for x in normal)))
-        if size == 0.0:
+        longest = max(map(abs, normal))
+        if longest == 0.0:
             raise InputError("a plane needs a normal other than zero")
+        # squares of the components themselves may overflow, or vanish
+        normal = _vector("normal", [x / longest for x in normal])
+        size = math.sqrt(sum(x * x for x in normal))
         object.__setattr__(self, "normal", tuple(x / size for x in normal))
-        _require("offset", self.offset, -np.inf)
-        _require("friction", self.friction)
+        _set(self, "offset")
+        _set(self, "friction", 0.0)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -121,8 +126,8 @@ class Sphere(Shape):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
-        _require("radius", self.radius)
-        _require("friction", self.friction)
+        _set(self, "radius", 0.0)
+        _set(self, "friction", 0.0)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -151,8 +156,8 @@ class Capsule(Shape):
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _vector("start", self.start))
         object.__setattr__(self, "end", _vector("end", self.end))
-        _require("radius", self.radius)
-        _require("friction", self.friction)
+        _set(self, "radius", 0.0)
+        _set(self, "friction", 0.0)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -180,11 +185,8 @@ class Block(Shape):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
-        size = _vector("size", self.size)
-        for edge in size:
-            _require("size", edge)
-        object.__setattr__(self, "size", size)
-        _require("friction", self.friction)
+        object.__setattr__(self, "size", _numbers("size", self.size, 3, 0.0))
+        _set(self, "friction", 0.0)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -212,10 +214,7 @@ class HeightField(Shape):
     friction: float = 0.7
 
     def __post_init__(self) -> None:
-        try:
-            heights = np.array(self.heights, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError("heights of a HeightField are not numbers") from None
+        heights = np.array(arguments.numbers("HeightField", "heights", self.heights), dtype=np.float64)
         if heights.ndim != 2 or min(heights.shape) < 2 or not np.isfinite(heights).all():
             raise InputError(
                 f"heights of a HeightField are (nx, ny), finite, at least 2 by 2; got shape {heights.shape}"
@@ -226,7 +225,7 @@ class HeightField(Shape):
             object.__setattr__(self, name, _numbers(name, getattr(self, name), 2))
         if min(self.size) <= 0.0:
             raise InputError(f"size={self.size!r} of a HeightField is not positive")
-        _require("friction", self.friction)
+        _set(self, "friction", 0.0)
 
     def gap(self, points: Any) -> tuple[Array, Array]:
         """Distances from the tangent planes below points, and their normals."""
@@ -255,18 +254,18 @@ def _vector(name: str, values: Any) -> tuple[float, float, float]:
     return x, y, z
 
 
-def _numbers(name: str, values: Any, count: int) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        numbers = ()
-    if len(numbers) != count:
+def _numbers(name: str, values: Any, count: int, least: float = -np.inf) -> tuple[float, ...]:
+    given = values.tolist() if isinstance(values, np.ndarray) else values
+    if not isinstance(given, (list, tuple)) or len(given) != count:
         raise InputError(f"{name} takes {('two', 'three')[count - 2]} numbers, got {values!r}")
-    if not np.isfinite(numbers).all():
-        raise InputError(f"{name} must be finite, got {values!r}")
-    return numbers
+    return tuple(_number(name, value, least) for value in given)
 
 
-def _require(name: str, value: Any, least: float = 0.0) -> None:
-    if not isinstance(value, (int, float, np.floating)) or not least <= value < np.inf:
-        raise InputError(f"{name}={value!r} is not a number {'from zero on' if least == 0.0 else 'that is finite'}")
+def _set(shape: Shape, name: str, least: float = -np.inf) -> None:
+    """Convert a number among the attributes of a shape."""
+    object.__setattr__(shape, name, _number(name, getattr(shape, name), least))
+
+
+def _number(name: str, value: Any, least: float) -> float:
+    what = "a finite number from zero on" if least == 0.0 else "a finite number"
+    return arguments.number(name, value, least, what)
